@@ -1,0 +1,53 @@
+# Each target sets up what it needs. A machine with Python ≥ 3.11, pip and make is enough.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: help run test check format bench schemas diagrams clean
+
+help: ## show this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
+	@$(BIN)/callsheet demo
+
+test: $(VENV)/.dev ## run all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## lint, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
+	$(BIN)/python -m bench
+
+schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
+	$(BIN)/python scripts/refresh_schemas.py
+
+diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew
+	$(BIN)/python scripts/draw_lifecycle.py
+
+clean: ## remove what these made
+	rm -rf $(VENV) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "callsheet needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install -e '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev bench/package.json
+	$(PIP) install -e '.[dev,bench]'
+	@if command -v npm >/dev/null; then npm --prefix bench install --no-audit --no-fund --loglevel=error; \
+	  else echo "no npm here: the TypeScript SDK is left out" >&2; fi
+	@touch $@

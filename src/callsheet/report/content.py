@@ -1,0 +1,327 @@
+"""What a call shows: text, images, audio, resources, diffs, terminals.
+
+One frozen struct for each kind of item. `ToolCallContent` is their base, and the place to make them:
+`ToolCallContent.text("…")`, `.image(data, "image/png")`, `.diff(path, old, new)`, …
+
+Two things are the same for all of them. `meta` is the item's `_meta`; `extra` are the keys that a decoder
+met and doesn't know, kept so that they survive a round trip. A block (text, image, …) travels inside an outer
+object; what stands there beside the block is its `outer`.
+
+What is *not* here: how an item looks on the wire. That is `callsheet.wire`.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64encode
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from .errors import InvalidContent
+from .ids import check_id
+from .locations import check_path
+from .values import JsonObject, check_text, freeze_object, own_objects
+
+
+class ToolCallContent(Struct, frozen=True):
+    """One item of a call's content. Make one with the methods below."""
+
+    @staticmethod
+    def text(text: str, *, annotations: JsonObject | None = None) -> TextContent:
+        """Text, which editors render as Markdown."""
+        return TextContent(text, annotations=annotations)
+
+    @staticmethod
+    def image(data: bytes | str, mime_type: str, uri: str | None = None) -> ImageContent:
+        """An image, as bytes or as base64 text."""
+        return ImageContent(_base64(data), mime_type, uri)
+
+    @staticmethod
+    def audio(data: bytes | str, mime_type: str) -> AudioContent:
+        """A sound, as bytes or as base64 text."""
+        return AudioContent(_base64(data), mime_type)
+
+    @staticmethod
+    def link(
+        uri: str,
+        name: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+    ) -> ResourceLink:
+        """A link to a resource that the reader may fetch."""
+        return ResourceLink(uri, name, title, description, mime_type, size)
+
+    @staticmethod
+    def resource(uri: str, body: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
+        """A resource with its contents: text if `body` is a `str`, a blob if it is `bytes`."""
+        if isinstance(body, bytes):
+            return EmbeddedResource(uri, blob=_base64(body), mime_type=mime_type)
+        return EmbeddedResource(uri, body, mime_type=mime_type)
+
+    @staticmethod
+    def diff(
+        path: str, old: str | None, new: str | None, *, old_path: str | None = None
+    ) -> DiffContent:
+        """A change of one text file.
+
+        `old` is None for a file that is created, `new` is None for one that is deleted; `old_path` says that
+        the file was moved from there.
+        """
+        return DiffContent((FileChange.of_texts(path, old, new, old_path=old_path),))
+
+    @staticmethod
+    def diffs(*changes: FileChange) -> DiffContent:
+        """Changes of several files, or of ones that have no text (binary, moved, a directory)."""
+        return DiffContent(changes)
+
+    @staticmethod
+    def terminal(terminal_id: str) -> TerminalContent:
+        """A terminal, shown in place."""
+        return TerminalContent(terminal_id)
+
+
+class _Block(ToolCallContent, frozen=True, kw_only=True):
+    annotations: JsonObject | None = None
+    meta: JsonObject | None = None
+    extra: JsonObject | None = None
+    outer: JsonObject | None = None
+
+    def _own(self) -> None:
+        if self.annotations or self.meta or self.extra or self.outer:
+            own_objects(self, "annotations", "meta", "extra", "outer")
+
+
+class TextContent(_Block, frozen=True):
+    """Text, which editors render as Markdown."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        text = self.text
+        if type(text) is not str or not text.isascii():
+            check_text(text, "text", InvalidContent)
+        if self.annotations or self.meta or self.extra or self.outer:
+            self._own()
+
+
+class ImageContent(_Block, frozen=True):
+    """An image; `data` is base64."""
+
+    data: str
+    mime_type: str
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_base64(self.data, "image data")
+        _check_mime(self.mime_type)
+        _check_optional(self.uri, "image uri")
+        self._own()
+
+
+class AudioContent(_Block, frozen=True):
+    """A sound; `data` is base64."""
+
+    data: str
+    mime_type: str
+
+    def __post_init__(self) -> None:
+        _check_base64(self.data, "audio data")
+        _check_mime(self.mime_type)
+        self._own()
+
+
+class ResourceLink(_Block, frozen=True):
+    """A link to a resource that the reader may fetch."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.uri, "link uri", InvalidContent)
+        check_text(self.name, "link name", InvalidContent)
+        _check_optional(self.title, "link title")
+        _check_optional(self.description, "link description")
+        _check_optional(self.mime_type, "link mime type")
+        if self.size is not None and (type(self.size) is not int or not 0 <= self.size < 2**63):
+            raise InvalidContent(f"link size {self.size!r}: a number of bytes from 0 up")
+        self._own()
+
+
+class EmbeddedResource(_Block, frozen=True):
+    """A resource with its contents: `text`, or `blob` as base64."""
+
+    uri: str
+    text: str | None = None
+    blob: str | None = None
+    mime_type: str | None = None
+    resource_meta: JsonObject | None = None
+    resource_extra: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.uri, "resource uri", InvalidContent)
+        if (self.text is None) == (self.blob is None):
+            raise InvalidContent(f"resource {self.uri!r}: give either text or blob")
+        _check_optional(self.text, "resource text")
+        _check_optional(self.mime_type, "resource mime type")
+        if self.blob is not None:
+            _check_base64(self.blob, "resource blob")
+        own_objects(self, "resource_meta", "resource_extra")
+        self._own()
+
+
+class FileChange(Struct, frozen=True, kw_only=True):
+    """What happened to one file.
+
+    `operation` is add, modify, delete, move or copy (or what a future ACP says). A text file has both texts;
+    an added one has no `old_text`, a deleted one no `new_text`. Where the contents are unknown, not text, or the same
+    before and after, both are None.
+    """
+
+    path: str
+    operation: str = "modify"
+    old_path: str | None = None
+    old_text: str | None = None
+    new_text: str | None = None
+    file_type: str | None = None
+    mime_type: str | None = None
+    meta: JsonObject | None = None
+    extra: JsonObject | None = None
+
+    @staticmethod
+    def of_texts(
+        path: str, old: str | None, new: str | None, *, old_path: str | None = None
+    ) -> FileChange:
+        """Make the change that leads from one text to the other."""
+        if old is None and new is None:
+            raise InvalidContent(f"diff of {path!r}: give the old text, the new text, or both")
+        if old_path is not None:
+            operation = "move"
+        elif old is None:
+            operation = "add"
+        else:
+            operation = "modify" if new is not None else "delete"
+        return FileChange(
+            path=path, operation=operation, old_path=old_path, old_text=old, new_text=new
+        )
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "diff path")
+        check_text(self.operation, "diff operation", InvalidContent)
+        if not self.operation:
+            raise InvalidContent("diff operation: is empty; use add, modify, delete, move or copy")
+        if self.old_path is not None:
+            check_path(self.old_path, "diff old path")
+        if (self.operation in _WITH_OLD_PATH) != (self.old_path is not None):
+            raise InvalidContent(
+                f"diff of {self.path!r}: move and copy have an old path, {self.operation} "
+                + ("lacks it" if self.operation in _WITH_OLD_PATH else "has none")
+            )
+        for name in ("old_text", "new_text", "file_type", "mime_type"):
+            _check_optional(getattr(self, name), name)
+        self._check_sides()
+        own_objects(self, "meta", "extra")
+
+    def _check_sides(self) -> None:
+        old, new = self.old_text is not None, self.new_text is not None
+        if (old and self.operation == "add") or (new and self.operation == "delete"):
+            raise InvalidContent(
+                f"diff of {self.path!r}: an added file has no old text, a deleted one no new text"
+            )
+        if old != new and self.operation not in ("add", "delete"):
+            raise InvalidContent(f"diff of {self.path!r}: {self.operation} needs both texts, or none")
+        if old and self.old_text == self.new_text:
+            force_setattr(self, "old_text", None)
+            force_setattr(self, "new_text", None)
+
+
+_WITH_OLD_PATH = ("move", "copy")
+
+
+class DiffContent(ToolCallContent, frozen=True):
+    """Changes of one or several files.
+
+    `patch` is another agent's own patch text, kept where ours would differ from it.
+    """
+
+    changes: tuple[FileChange, ...]
+    patch: str | None = None
+    meta: JsonObject | None = None
+    extra: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        changes = tuple(self.changes)
+        if not changes:
+            raise InvalidContent("diff: has no changes; give at least one FileChange")
+        for change in changes:
+            if not isinstance(change, FileChange):
+                raise InvalidContent(f"diff: expected FileChange, got {type(change).__name__}")
+        force_setattr(self, "changes", changes)
+        _check_optional(self.patch, "patch")
+        own_objects(self, "meta", "extra")
+
+
+class TerminalContent(ToolCallContent, frozen=True):
+    """A terminal, shown in place."""
+
+    terminal_id: str
+    meta: JsonObject | None = None
+    extra: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        check_id(self.terminal_id, "terminal id")
+        own_objects(self, "meta", "extra")
+
+
+class UnknownContent(ToolCallContent, frozen=True):
+    """An item of a kind that we don't know, kept whole."""
+
+    raw: JsonObject
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "raw", freeze_object(self.raw, "content"))
+        check_text(self.raw.get("type"), "content type", InvalidContent)
+
+
+ContentLike: TypeAlias = ToolCallContent | str
+
+
+def to_content(value: object) -> ToolCallContent:
+    """Give an item of content; plain text becomes a text item."""
+    if isinstance(value, ToolCallContent):
+        return value
+    if isinstance(value, str):
+        return TextContent(value)
+    raise InvalidContent(
+        f"content: expected text or an item made with ToolCallContent.…, got {type(value).__name__}"
+    )
+
+
+def _base64(data: bytes | str) -> str:
+    return b64encode(data).decode() if isinstance(data, bytes) else data
+
+
+def _check_base64(data: object, what: str) -> None:
+    text = check_text(data, what, InvalidContent)
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as exc:
+        raise InvalidContent(f"{what}: not base64 ({exc}); give bytes, or valid base64 text") from None
+
+
+def _check_mime(mime_type: object) -> None:
+    if "/" not in check_text(mime_type, "mime type", InvalidContent):
+        raise InvalidContent(f"mime type {mime_type!r}: expected something like image/png")
+
+
+def _check_optional(value: object, what: str) -> None:
+    if value is not None:
+        check_text(value, what, InvalidContent)

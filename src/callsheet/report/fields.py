@@ -1,0 +1,122 @@
+"""How the fields of a report are judged and copied, wherever they come from.
+
+One function for each field, in `SETTLE`. Reports and events settle exactly the fields that they are given, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from .content import TextContent, ToolCallContent, to_content
+from .errors import InvalidLocation, InvalidStatus, InvalidValue
+from .kinds import to_kind
+from .locations import ToolCallLocation
+from .status import Reason, ToolCallStatus, to_reason, to_status
+from .values import JsonObject, JsonValue, check_text, freeze, freeze_object
+
+NOTES = "callsheet"
+"""The key of `_meta` that is ours. What stands under it are the call's notes."""
+
+
+def settle(fields: dict[str, Any]) -> dict[str, Any]:
+    """Judge fields, and replace their values in this dict by private copies."""
+    for name, value in fields.items():
+        judge = SETTLE.get(name)
+        if judge is None:
+            names = ", ".join(SETTLE)
+            raise InvalidValue(f"a report has no field {name!r}; its fields are {names}")
+        fields[name] = judge(value)
+    return fields
+
+
+def to_location(place: object) -> ToolCallLocation:
+    """Give a location; a plain path becomes one without a line."""
+    if isinstance(place, ToolCallLocation):
+        return place
+    if isinstance(place, str):
+        return ToolCallLocation(place)
+    raise InvalidLocation(
+        f"location: expected ToolCallLocation or an absolute path, got {type(place).__name__}"
+    )
+
+
+def settle_meta(meta: object) -> JsonObject:
+    """Give a private copy of `_meta`, or raise. Our own key in it must hold an object."""
+    settled = freeze_object(meta, "_meta")
+    notes = settled.get(NOTES)
+    if notes is not None and not isinstance(notes, dict):
+        raise InvalidValue(f"_meta.{NOTES}: expected a JSON object, got {type(notes).__name__}")
+    return settled
+
+
+def settle_notes(notes: object) -> JsonObject:
+    """Give a private copy of the notes, or raise. The reason in them must be one of `Reason`."""
+    settled = freeze_object(notes, f"_meta.{NOTES}")
+    if settled.get("reason") is not None:
+        to_reason(settled["reason"])
+    return settled
+
+
+def settle_extra(extra: object) -> JsonObject:
+    """Give a private copy of the fields that this version doesn't know, or raise."""
+    return freeze_object(extra, "extra")
+
+
+def check_reason(reason: object, status: ToolCallStatus) -> None:
+    """Raise `InvalidStatus` unless exactly the cancelled calls have the reason cancelled."""
+    if (reason == Reason.CANCELLED.value) != (status is ToolCallStatus.CANCELLED):
+        raise InvalidStatus(
+            f"status {status.value} with reason {reason}: "
+            "a cancelled call has the reason cancelled, and no other call has it"
+        )
+
+
+def to_items(items: object) -> tuple[ToolCallContent, ...]:
+    """Give a tuple of content items, or raise. Plain text becomes an item."""
+    if type(items) is tuple and len(items) == 1 and type(items[0]) is TextContent:
+        return items  # as most are
+    if isinstance(items, (str, ToolCallContent)):
+        return (to_content(items),)
+    return tuple([to_content(item) for item in _sequence(items, "content")])
+
+
+def to_locations(places: object) -> tuple[ToolCallLocation, ...]:
+    """Give a tuple of locations, or raise. Plain paths become locations."""
+    if type(places) is tuple and len(places) == 1 and type(places[0]) is ToolCallLocation:
+        return places
+    return tuple([to_location(place) for place in _sequence(places, "locations")])
+
+
+def _name(value: object) -> str:
+    return check_text(value, "name")
+
+
+def _title(value: object) -> str:
+    return check_text(value, "title")
+
+
+def _raw_input(value: JsonValue) -> JsonValue:
+    return freeze(value, "raw_input")
+
+
+def _raw_output(value: JsonValue) -> JsonValue:
+    return freeze(value, "raw_output")
+
+
+def _sequence(items: object, what: str) -> list[object] | tuple[object, ...]:
+    if isinstance(items, (list, tuple)):
+        return cast("list[object]", items)
+    raise InvalidValue(f"{what}: expected a list, got {type(items).__name__}")
+
+
+SETTLE: dict[str, Callable[[Any], Any]] = {
+    "name": _name,
+    "title": _title,
+    "kind": to_kind,
+    "status": to_status,
+    "content": to_items,
+    "locations": to_locations,
+    "raw_input": _raw_input,
+    "raw_output": _raw_output,
+}

@@ -1,0 +1,174 @@
+"""The report: all that is known of one call.
+
+A report changes only through its methods, and only as a whole: a change that is refused leaves it as it was. The
+structs are frozen so that nobody assigns to a field by mistake; their values are never changed in place, so a
+`snapshot()` is cheap and stays what it was.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from .content import ToolCallContent, to_content
+from .fields import (
+    NOTES,
+    SETTLE,
+    check_reason,
+    settle,
+    settle_extra,
+    settle_meta,
+    to_location,
+)
+from .ids import check_id
+from .kinds import Kind, ToolKind
+from .locations import ToolCallLocation
+from .status import MOVES, Reason, ToolCallStatus, check_alive, check_move, to_reason, to_status
+from .values import EMPTY, JsonObject, JsonValue, patched
+
+
+_CANCELLED = ToolCallStatus.CANCELLED
+
+SETTLED: JsonObject = {}
+"""The empty `extra` of a report whose fields were settled before it was made, and need not be again."""
+
+
+class ToolCallReport(Struct, frozen=True):
+    """All that is known of one call, in ACP's terms.
+
+    An empty `name`, `title`, `content` or `locations`, and a raw value of None, mean that there is none. `meta` is
+    ACP's `_meta`; what callsheet itself has to say stands in it under `callsheet`. `extra` are fields of the wire
+    that this version doesn't know.
+    """
+
+    tool_call_id: str
+    name: str = ""
+    title: str = ""
+    kind: Kind = ToolKind.OTHER
+    status: ToolCallStatus = ToolCallStatus.PENDING
+    content: tuple[ToolCallContent, ...] = ()
+    locations: tuple[ToolCallLocation, ...] = ()
+    raw_input: JsonValue = None
+    raw_output: JsonValue = None
+    meta: JsonObject = EMPTY
+    extra: JsonObject = EMPTY
+
+    def __post_init__(self) -> None:
+        if self.extra is SETTLED:
+            return
+        check_id(self.tool_call_id)
+        for name, value in settle({name: getattr(self, name) for name in SETTLE}).items():
+            force_setattr(self, name, value)
+        meta = patched(EMPTY, settle_meta(self.meta))
+        force_setattr(self, "meta", reasoned(meta, self.status))
+        force_setattr(self, "extra", settle_extra(self.extra))
+
+    # What the notes say
+
+    @property
+    def notes(self) -> JsonObject:
+        """What stands in `_meta.callsheet`."""
+        return (self.meta and self.meta.get(NOTES)) or EMPTY
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the call ended as it did."""
+        reason = self.notes.get("reason")
+        return Reason(reason) if reason in Reason else None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the call has ended."""
+        return self.status.is_final
+
+    # What changes it
+
+    def update_status(self, status: ToolCallStatus | str, reason: Reason | str | None = None) -> None:
+        """Move to another status; the transition table judges."""
+        notes = None if reason is None else {"reason": to_reason(reason).value}
+        self._become(self.changed({"status": to_status(status)}, None, notes))
+
+    def add_content(self, item: ToolCallContent | str) -> None:
+        """Append one item of content; plain text becomes a text item."""
+        self._become(self.changed({"content": (*self.content, to_content(item))}))
+
+    def add_location(self, location: ToolCallLocation | str, line: int | None = None) -> None:
+        """Append a place. The place that the work is at now stands last."""
+        place = ToolCallLocation(location, line) if isinstance(location, str) else location
+        self._become(self.changed({"locations": (*self.locations, to_location(place))}))
+
+    def set_raw_input(self, value: JsonValue) -> None:
+        """Set what the tool was given."""
+        self.update(raw_input=value)
+
+    def set_raw_output(self, value: JsonValue) -> None:
+        """Set what the tool gave back."""
+        self.update(raw_output=value)
+
+    def update(self, **fields: JsonValue) -> None:
+        """Set several fields at once: all of them, or, where one is refused, none."""
+        self._become(self.changed(settle(fields)))
+
+    def changed(
+        self,
+        fields: dict[str, JsonValue],
+        meta: JsonObject | None = None,
+        notes: JsonObject | None = None,
+        extra: JsonObject | None = None,
+        clear_meta: bool = False,
+    ) -> ToolCallReport:
+        """Give the report that this one becomes by settled values, or raise. This one stays as it is."""
+        status = fields.get("status")
+        if status is None:
+            check_alive(self.status, self.tool_call_id)
+        elif status not in MOVES[self.status]:
+            check_move(self.status, status, self.tool_call_id)
+        report = self.__copy__()
+        for name, value in fields.items():
+            force_setattr(report, name, value)
+        if meta or notes or clear_meta or (status is not None and (self.meta or status is _CANCELLED)):
+            force_setattr(report, "meta", report._next_meta(meta, notes, clear_meta))
+        if extra or self.extra:
+            force_setattr(report, "extra", self._next_extra(status, extra))
+        return report
+
+    def snapshot(self) -> ToolCallReport:
+        """Give a copy that later changes don't reach."""
+        return self.__copy__()
+
+    def _become(self, other: ToolCallReport) -> None:
+        for name in self.__struct_fields__:
+            force_setattr(self, name, getattr(other, name))
+
+    def _next_meta(
+        self, patch: JsonObject | None, notes: JsonObject | None, clear: bool
+    ) -> JsonObject:
+        meta = EMPTY if clear else self.meta
+        if patch:
+            meta = patched(meta, patch)
+        if notes:
+            meta = patched(meta, {NOTES: patched(meta.get(NOTES) or EMPTY, notes) or None})
+        return reasoned(meta, self.status)
+
+    def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:
+        extra = self.extra
+        if status is not None and "status" in extra:  # another agent's unknown status, now overtaken
+            extra = patched(extra, {"status": None})
+        return patched(extra, patch) if patch else extra
+
+
+def reasoned(meta: JsonObject, status: ToolCallStatus) -> JsonObject:
+    """Hold that exactly the cancelled calls have the reason cancelled.
+
+    ACP v1 has no status for them: there, the reason is what tells a cancelled call from a failed one.
+    """
+    cancelled = status is ToolCallStatus.CANCELLED
+    if not meta and not cancelled:
+        return meta
+    notes = meta.get(NOTES) or EMPTY
+    reason = notes.get("reason")
+    if reason is None and cancelled:
+        return {**meta, NOTES: {**notes, "reason": Reason.CANCELLED.value}}
+    if reason is not None:
+        check_reason(reason, status)
+    return meta

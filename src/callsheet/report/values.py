@@ -1,0 +1,175 @@
+"""Which values may stand in a report: JSON, and text that can be written as UTF-8.
+
+`freeze` is the gate that every foreign value passes once, on its way into an event. What comes out is a
+private copy, so nobody can change a report from outside. This file only judges; making any Python value
+fit is the business of `callsheet.guard`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, TypeAlias, cast
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from .errors import InvalidValue, ReportError
+
+JsonValue: TypeAlias = Any
+JsonObject: TypeAlias = dict[str, Any]
+
+MAX_DEPTH = 100
+"""Deepest nesting. A message adds a few levels, and widespread parsers (serde) give up at 128."""
+
+MAX_INT_BITS = 1024
+"""Largest whole number: beyond this, a reader that uses doubles sees infinity."""
+
+_INT_END = 1 << 64
+
+EMPTY: JsonObject = {}
+"""The shared empty object. Values in reports are replaced, never changed in place."""
+
+
+def freeze(value: JsonValue, field: str) -> JsonValue:
+    """Give a private copy of `value`, or raise `InvalidValue` naming the place that is not JSON."""
+    if type(value) is dict:  # nearly always flat, and of plain text and numbers
+        for key, item in value.items():
+            kind = type(item)
+            if kind is not str and kind is not bool and (kind is not int or abs(item) >= _INT_END):
+                break
+            if type(key) is not str or not key.isascii() or (kind is str and not item.isascii()):
+                break
+        else:
+            return value.copy()
+    try:
+        return _copy(value, MAX_DEPTH)
+    except (_NotJson, UnicodeEncodeError):
+        _explain(value, field, MAX_DEPTH)
+        raise
+
+
+def freeze_object(value: object, field: str) -> JsonObject:
+    """Like `freeze`, for values that must be a JSON object (`_meta`, annotations)."""
+    if not isinstance(value, Mapping):
+        raise InvalidValue(f"{field}: expected a JSON object (a dict), got {type(value).__name__}")
+    return freeze(value, field) if value else EMPTY
+
+
+def patched(old: JsonObject, patch: JsonObject) -> JsonObject:
+    """Merge by top-level key; None removes a key."""
+    merged = {**old, **patch}
+    if None in patch.values():
+        merged = {key: value for key, value in merged.items() if value is not None}
+    return merged or EMPTY
+
+
+def own_objects(struct: Struct, *fields: str) -> None:
+    """Replace the JSON objects in these fields of a frozen struct by private copies."""
+    for field in fields:
+        value = getattr(struct, field)
+        if value is not None:
+            where = f"{type(struct).__name__}.{field}"
+            force_setattr(struct, field, freeze_object(value, where) or None)
+
+
+def check_text(value: object, field: str, error: type[ReportError] = InvalidValue) -> str:
+    """Give `value` back as a plain `str` if it can be written as UTF-8, else raise `error`."""
+    if type(value) is str and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise error(f"{_cut(field)}: expected text (a str), got {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise error(
+            f"{_cut(field)}: lone surrogate {value[exc.start]!r} at index {exc.start}; "
+            "text must be valid Unicode"
+        ) from None
+    return str.__str__(value)
+
+
+class _NotJson(Exception):
+    """Somewhere in a value is something that is not JSON; `_explain` will find it."""
+
+
+def _copy(value: JsonValue, depth: int) -> JsonValue:
+    """Copy a value. This is the hot path: it knows nothing of places and messages."""
+    kind = type(value)
+    if kind is dict:
+        if depth == 0:
+            raise _NotJson
+        return {_copy_key(key): _copy(item, depth - 1) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        if depth == 0:
+            raise _NotJson
+        return [_copy(item, depth - 1) for item in value]
+    if kind is str:
+        if not value.isascii():
+            value.encode()
+        return value
+    if value is None or kind is bool or (kind is int and -_INT_END < value < _INT_END):
+        return value
+    return _copy_subclass(value, depth)
+
+
+def _copy_key(key: object) -> str:
+    if type(key) is str and key.isascii():
+        return key
+    if not isinstance(key, str):
+        raise _NotJson
+    key.encode()
+    return str.__str__(key)
+
+
+def _copy_subclass(value: object, depth: int) -> JsonValue:
+    """Copy floats, and subclasses of JSON's own types (`StrEnum`, `IntEnum`, `defaultdict`, …)."""
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
+    if isinstance(value, str):
+        return _copy(str.__str__(value), depth)
+    if isinstance(value, int) and value.bit_length() <= MAX_INT_BITS:
+        return int(value)
+    if isinstance(value, Mapping):
+        return _copy(dict(cast("Mapping[Any, Any]", value)), depth)
+    if isinstance(value, (list, tuple)):
+        return _copy(list(cast("list[Any]", value)), depth)
+    raise _NotJson
+
+
+def _explain(value: JsonValue, field: str, depth: int) -> None:
+    """Find what `_copy` refused, and raise `InvalidValue` with its place. Slow, and rare."""
+    if isinstance(value, str):
+        check_text(value, field)
+    elif isinstance(value, (Mapping, list, tuple)):
+        if depth == 0:
+            raise InvalidValue(f"{_cut(field)}: nested deeper than {MAX_DEPTH} levels, or a cycle")
+        if isinstance(value, Mapping):
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                if not isinstance(key, str):
+                    raise InvalidValue(f"{_cut(field)}: the key {key!r} is not text")
+                check_text(key, f"{_cut(field)}, a key")
+                _explain(item, f"{field}.{key}", depth - 1)
+        else:
+            for index, item in enumerate(cast("list[Any]", value)):
+                _explain(item, f"{field}[{index}]", depth - 1)
+    else:
+        _explain_scalar(value, field)
+
+
+def _explain_scalar(value: object, field: str) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidValue(f"{_cut(field)}: {value!r} is not a JSON number")
+    if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
+        bits = value.bit_length()
+        raise InvalidValue(f"{_cut(field)}: a whole number of {bits} bits; {MAX_INT_BITS} fit JSON readers")
+    if value is not None and not isinstance(value, (int, float)):
+        raise InvalidValue(
+            f"{_cut(field)}: {type(value).__name__} is not JSON; "
+            "use text, numbers, true/false, None, lists and dicts with str keys"
+        )
+
+
+def _cut(field: str) -> str:
+    """Keep the place readable when it lies a hundred levels down."""
+    return field if len(field) <= 120 else f"{field[:60]}…{field[-50:]}"

@@ -1,0 +1,1 @@
+"""Where clocks, randomness and asyncio enter."""

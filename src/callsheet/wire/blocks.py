@@ -1,0 +1,126 @@
+"""Content blocks (text, image, audio, link, resource), which ACP v1 and v2 write alike.
+
+A block travels in an outer object: `{"type": "content", "content": {"type": "text", …}}`. The table below says which field of
+our struct stands under which key; a key that is not in it is kept in `extra` and written back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callsheet.report.content import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+)
+from callsheet.report.values import JsonObject, JsonValue
+
+from .jsonrpc import InvalidParams
+
+_COMMON = {"annotations": "annotations", "meta": "_meta"}
+
+_FIELDS: dict[type[ToolCallContent], tuple[str, dict[str, str]]] = {
+    TextContent: ("text", {"text": "text"}),
+    ImageContent: ("image", {"data": "data", "mime_type": "mimeType", "uri": "uri"}),
+    AudioContent: ("audio", {"data": "data", "mime_type": "mimeType"}),
+    ResourceLink: (
+        "resource_link",
+        {"uri": "uri", "name": "name", "title": "title", "description": "description"}
+        | {"mime_type": "mimeType", "size": "size"},
+    ),
+}
+_RESOURCE = {"uri": "uri", "text": "text", "blob": "blob", "mime_type": "mimeType"} | {
+    "resource_meta": "_meta"
+}
+_BY_TAG = {tag: (struct, fields) for struct, (tag, fields) in _FIELDS.items()}
+
+
+def encode_block(item: Any) -> JsonObject:
+    """Give the outer object of a block."""
+    if type(item) is EmbeddedResource:
+        resource = {**(item.resource_extra or {}), **_pick(item, _RESOURCE)}
+        block: JsonObject = {"type": "resource", "resource": resource}
+    else:
+        tag, fields = _FIELDS[type(item)]
+        block = {"type": tag, **_pick(item, fields)}
+    if item.annotations is not None:
+        block["annotations"] = item.annotations
+    if item.meta is not None:
+        block["_meta"] = item.meta
+    if item.extra is not None:
+        block = {**item.extra, **block}
+    outer: JsonObject = {"type": "content", "content": block}
+    return outer if item.outer is None else {**item.outer, **outer}
+
+
+def encode_text(item: Any) -> JsonObject:
+    """Give the outer object of a text block, which most blocks are."""
+    if item.annotations is None and item.meta is None and item.extra is None and item.outer is None:
+        return {"type": "content", "content": {"type": "text", "text": item.text}}
+    return encode_block(item)
+
+
+def decode_block(raw: JsonObject) -> ToolCallContent:
+    """Give the block in an outer object. One of an unknown type is kept whole."""
+    block = as_object(raw.get("content"), "content")
+    tag = block.get("type")
+    outer = rest(raw, "type", "content")
+    if tag == "resource":
+        return _decode_resource(block, outer)
+    if tag not in _BY_TAG:
+        return UnknownContent(raw)
+    struct, fields = _BY_TAG[tag]
+    known = fields | _COMMON
+    values = {name: block[key] for name, key in known.items() if block.get(key) is not None}
+    _require(values, struct, tag)
+    return struct(**values, extra=rest(block, "type", *known.values()), outer=outer)
+
+
+def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedResource:
+    resource = as_object(block.get("resource"), "resource")
+    values = {name: resource[key] for name, key in _RESOURCE.items() if resource.get(key) is not None}
+    values |= {name: block[key] for name, key in _COMMON.items() if block.get(key) is not None}
+    _require(values, EmbeddedResource, "resource")
+    return EmbeddedResource(
+        **values,
+        resource_extra=rest(resource, *_RESOURCE.values()),
+        extra=rest(block, "type", "resource", *_COMMON.values()),
+        outer=outer,
+    )
+
+
+def as_object(value: JsonValue, what: str) -> JsonObject:
+    """Give a JSON object back, or raise `InvalidParams`."""
+    if not isinstance(value, dict):
+        raise InvalidParams(f"{what}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def as_list(value: JsonValue, what: str) -> list[JsonValue]:
+    """Give a JSON list back, or raise `InvalidParams`."""
+    if not isinstance(value, list):
+        raise InvalidParams(f"{what}: expected a list, got {type(value).__name__}")
+    return value
+
+
+def rest(raw: JsonObject, *known: str) -> JsonObject | None:
+    """Give the keys that we don't know, or None if there are none."""
+    return {key: value for key, value in raw.items() if key not in known} or None
+
+
+def _pick(item: object, fields: dict[str, str]) -> JsonObject:
+    return {
+        key: value
+        for name, key in fields.items()
+        if (value := getattr(item, name)) is not None
+    }
+
+
+def _require(values: JsonObject, struct: type[ToolCallContent], what: str) -> None:
+    for name in struct.__struct_fields__[: -len(struct.__struct_defaults__)]:
+        if name not in values:
+            raise InvalidParams(f"{what}: {name} is missing")

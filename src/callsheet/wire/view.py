@@ -1,0 +1,230 @@
+"""One peer's view of a session: what it has seen, and what it must be sent to see what is true.
+
+A view is told of every new state of a call or a terminal, and gives the updates that bring its peer up to date. It keeps
+a snapshot of what it gave out for each call that lives, and for a while of those that ended.
+
+Three kinds, by what the peer understands: `V2View`; `V1TerminalView` for v1 clients that show live terminals out of `_meta`
+(they say so: `clientCapabilities._meta.terminal_output`); `V1TextView` for all others.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
+from callsheet.report.ledger import Ledger
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+from callsheet.report.values import EMPTY, JsonObject
+
+from . import terminals, v1, v2
+from .messages import Update, with_meta
+from .toolcall import patch_of
+
+KEEP_ENDED = 256
+"""Calls that have ended and are still remembered."""
+
+
+class View(Protocol):
+    """What all views have."""
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state."""
+        ...
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        ...
+
+
+class V2View:
+    """The view of a peer that speaks ACP v2."""
+
+    def __init__(self) -> None:
+        self._calls: _SeenCalls = _SeenCalls()
+        self._terminals: dict[str, _SeenTerminal] = {}
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state."""
+        updates = v2.encode(report, self._calls.get(report.tool_call_id))
+        self._calls.put(report)
+        return updates
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        seen = self._terminals.get(state.terminal_id)
+        if seen is None:
+            seen = self._terminals[state.terminal_id] = _SeenTerminal()
+        facts = terminals.encode_facts(state)
+        patch = patch_of(seen.facts, facts)
+        if meta := patch_of(seen.meta, state.meta):
+            patch["_meta"] = meta
+        data = state.since(seen.mark)
+        if state.epoch != seen.mark[0]:
+            patch["output"] = terminals.encode_output(data)
+            data = b""
+        chunks: list[Update] = [terminals.encode_chunk(state.terminal_id, data)] if data else []
+        seen.take(state, facts)
+        return [*chunks, terminals.encode_update(state.terminal_id, patch)] if patch else chunks
+
+
+class V1TerminalView:
+    """The view of a v1 client that shows live terminals out of `_meta`.
+
+    A terminal's news travel with an update of a call that shows it, so they wait until there is one. A terminal that the
+    ledger doesn't know is the client's own, and needs no news.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger: Ledger = ledger
+        self._calls: _SeenCalls = _SeenCalls()
+        self._holders: dict[str, str] = {}
+        self._terminals: dict[str, _SeenTerminal] = {}
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, with the news of its terminals."""
+        seen = self._calls.get(report.tool_call_id)
+        updates = v1.encode(report, seen)
+        self._calls.put(report)
+        states = _terminals_of(report, self._ledger)
+        for state in states:
+            self._holders.setdefault(state.terminal_id, report.tool_call_id)
+        news = [meta for state in states if (meta := self._news(state))]
+        carriers: list[Update] = [_carrier(report.tool_call_id, meta) for meta in news]
+        if not (updates and carriers):
+            return updates or carriers
+        first = with_meta(updates[0], news[0])
+        if seen is None:
+            return [first] if report.is_final else [first, *carriers[1:]]
+        return [*carriers[1:], first]
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        holder = _living(self._holders.get(state.terminal_id), self._ledger)
+        meta = self._news(state) if holder else EMPTY
+        return [_carrier(holder.tool_call_id, meta)] if holder and meta else []
+
+    def _news(self, state: TerminalState) -> JsonObject:
+        seen = self._terminals.get(state.terminal_id)
+        meta: JsonObject = {}
+        if seen is None:
+            seen = self._terminals[state.terminal_id] = _SeenTerminal()
+            meta[terminals.INFO] = {"terminal_id": state.terminal_id}
+            if state.cwd is not None:
+                meta[terminals.INFO]["cwd"] = seen.facts["cwd"] = state.cwd
+        meta.update(terminals.encode_v1_facts(state, seen.facts, seen.meta))
+        replaced = state.epoch != seen.mark[0]
+        if replaced:
+            seen.decoder.reset()
+            more = meta.get(terminals.MORE, {"terminalId": state.terminal_id})
+            meta[terminals.MORE] = {**more, "replaced": True}
+        text = seen.decoder.decode(state.since(seen.mark), state.exit_status is not None)
+        if text or replaced:
+            data = terminals.CLEAR_SCREEN + text if replaced else text
+            meta[terminals.OUTPUT] = {"terminal_id": state.terminal_id, "data": data}
+        seen.take(state, terminals.encode_facts(state))
+        return meta
+
+
+class V1TextView:
+    """The view of a v1 client that knows no live terminals: their output is shown as text.
+
+    v1 replaces content as a whole. So that N bytes of output don't cost N² on the wire, the text is sent again only when there
+    is twice as much as last time, when the terminal exits, and when the call ends.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger: Ledger = ledger
+        self._calls: _SeenCalls = _SeenCalls()
+        self._holders: dict[str, str] = {}
+        self._texts: dict[str, tuple[TextContent, int, int, bool]] = {}
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, its terminals shown as text."""
+        shown = report
+        for item in report.content:
+            if type(item) is TerminalContent:
+                shown = self._show(report)
+                break
+        updates = v1.encode(shown, self._calls.get(report.tool_call_id))
+        self._calls.put(shown)
+        return updates
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        holder = _living(self._holders.get(state.terminal_id), self._ledger)
+        return self.call(holder) if holder and self._is_stale(state) else []
+
+    def _show(self, report: ToolCallReport) -> ToolCallReport:
+        for state in _terminals_of(report, self._ledger):
+            self._holders.setdefault(state.terminal_id, report.tool_call_id)
+            if report.is_final or self._is_stale(state):
+                text = TextContent(terminals.render_text(state))
+                exited = state.exit_status is not None
+                self._texts[state.terminal_id] = (text, state.epoch, state.total, exited)
+        return replace(report, content=tuple(map(self._as_text, report.content)))
+
+    def _is_stale(self, state: TerminalState) -> bool:
+        shown = self._texts.get(state.terminal_id)
+        if shown is None:
+            return True
+        _, epoch, total, exited = shown
+        return (
+            state.epoch != epoch
+            or (state.exit_status is not None) != exited
+            or state.total >= 2 * total > 0
+            or (total == 0 and state.total > 0)
+        )
+
+    def _as_text(self, item: ToolCallContent) -> ToolCallContent:
+        if isinstance(item, TerminalContent) and item.terminal_id in self._texts:
+            return self._texts[item.terminal_id][0]
+        return item
+
+
+class _SeenCalls:
+    """The calls that a peer has seen, as it has seen them."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, ToolCallReport] = {}
+        self._ended: deque[str] = deque()
+        self.get: Callable[[str], ToolCallReport | None] = self._reports.get
+
+    def put(self, report: ToolCallReport) -> None:
+        self._reports[report.tool_call_id] = report
+        if report.status.is_final:
+            self._ended.append(report.tool_call_id)
+            if len(self._ended) > KEEP_ENDED:
+                self._reports.pop(self._ended.popleft(), None)
+
+
+class _SeenTerminal:
+    """A terminal as a peer has seen it."""
+
+    def __init__(self) -> None:
+        self.mark: tuple[int, int] = (0, 0)
+        self.facts: JsonObject = {}
+        self.meta: JsonObject = EMPTY
+        self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, state: TerminalState, facts: JsonObject) -> None:
+        self.mark, self.facts, self.meta = state.mark, facts, state.meta
+
+
+def _terminals_of(report: ToolCallReport, ledger: Ledger) -> list[TerminalState]:
+    ids = [item.terminal_id for item in report.content if type(item) is TerminalContent]
+    return [state for terminal_id in ids if (state := ledger.terminal(terminal_id))]
+
+
+def _living(tool_call_id: str | None, ledger: Ledger) -> ToolCallReport | None:
+    found = ledger.get(tool_call_id) if tool_call_id else None
+    return found if isinstance(found, ToolCallReport) and not found.is_final else None
+
+
+def _carrier(tool_call_id: str, meta: JsonObject) -> JsonObject:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, "_meta": meta}
