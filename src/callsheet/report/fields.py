@@ -42,12 +42,12 @@ def to_location(place: object) -> ToolCallLocation:
 
 
 def settle_meta(meta: object) -> JsonObject:
-    """Give a private copy of `_meta`, or raise. Our own key in it must hold an object."""
+    """Give a private copy of `_meta`, or raise. Our own key in it holds an object; an empty one is none."""
     settled = freeze_object(meta, "_meta")
     notes = settled.get(NOTES)
     if notes is not None and not isinstance(notes, dict):
         raise InvalidValue(f"_meta.{NOTES}: expected a JSON object, got {type(notes).__name__}")
-    return settled
+    return {**settled, NOTES: None} if notes == {} else settled
 
 
 def settle_notes(notes: object) -> JsonObject:

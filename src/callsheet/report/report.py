@@ -72,9 +72,11 @@ class ToolCallReport(Struct, frozen=True):
 
     @property
     def reason(self) -> Reason | None:
-        """Why the call ended as it did."""
-        reason = self.notes.get("reason")
-        return Reason(reason) if reason in Reason else None
+        """Why the call ended as it did, if it was said in a way that we know."""
+        try:
+            return Reason(self.notes.get("reason"))
+        except ValueError:
+            return None
 
     @property
     def is_final(self) -> bool:

@@ -58,6 +58,7 @@ class V2View:
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         seen = self._terminals.get(state.terminal_id)
+        is_new = seen is None
         if seen is None:
             seen = self._terminals[state.terminal_id] = _SeenTerminal()
         facts = terminals.encode_facts(state)
@@ -70,7 +71,9 @@ class V2View:
             data = b""
         chunks: list[Update] = [terminals.encode_chunk(state.terminal_id, data)] if data else []
         seen.take(state, facts)
-        return [*chunks, terminals.encode_update(state.terminal_id, patch)] if patch else chunks
+        if patch or (is_new and not chunks):
+            chunks.append(terminals.encode_update(state.terminal_id, patch))
+        return chunks
 
 
 class V1TerminalView:

@@ -1,0 +1,1 @@
+"""Callsheet beside its peers: `make bench`, or `python -m bench` from the root of the repository."""

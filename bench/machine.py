@@ -1,0 +1,28 @@
+"""Says what the figures were measured with. No names of hosts, no paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+_PACKAGES = ("callsheet", "msgspec", "agent-client-protocol", "pydantic")
+
+
+def facts() -> dict[str, str | int | None]:
+    """Give the date, the machine, and the versions of the peers."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        **{name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

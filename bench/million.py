@@ -1,0 +1,182 @@
+"""A million calls through one ledger: memory and look-up must not grow with what has passed.
+
+Each variant runs in a process of its own (`python -m bench.million`), so that its memory is its own. Every call has an alias, a
+place, an input and a little content, and goes through all three states. Two variants: our own ids; and ids from outside,
+which the ledger can only remember in its filter of taken ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import Any
+
+from callsheet.report.content import TextContent
+from callsheet.report.kinds import ToolKind
+from callsheet.report.ledger import Ledger
+from callsheet.report.locations import ToolCallLocation
+from callsheet.report.status import ToolCallStatus
+from callsheet.runtime.ids import new_call_id
+
+from .table import Claim, Figures, Subject
+
+CALLS = 1_000_000
+FOREIGN_SHARE = 5
+"""The variant with ids from outside gets one call in so many: it is the slower one."""
+
+RECENT = 200
+PASSES = 401
+
+_ROOT = Path(__file__).parent.parent
+
+
+def measure(calls: int = CALLS) -> Subject:
+    """Run both variants and judge how they grew between a tenth of the way and the end."""
+    runs = {
+        "own ids": _run(calls, foreign=False),
+        "ids from outside": _run(max(10, calls // FOREIGN_SHARE), foreign=True),
+    }
+    head = ("variant", "after calls", "MiB", "look-up by id", "by alias", "µs per call")
+    rows = [row for name, run in runs.items() for row in _rows(name, run)]
+    claims = [claim for name, run in runs.items() for claim in _claims(name, run)]
+    notes = [
+        f"look-ups: median of {PASSES} passes over the {RECENT} latest calls, the loop included",
+        f"ids from outside: {runs['ids from outside']['renamed']} calls got a fresh id, because the"
+        " filter took theirs for taken",
+    ]
+    kept: Figures = {name: run for name, run in runs.items()}
+    return Subject("Many calls through one ledger", head, rows, claims, notes, kept)
+
+
+def _run(calls: int, *, foreign: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "bench.million", "--calls", str(calls)]
+    done = subprocess.run(
+        [*command, "--foreign"] if foreign else command,
+        cwd=_ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60 + calls / 2000,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def _rows(name: str, run: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            name,
+            f"{point['calls']:,}",
+            f"{point['mebibytes']:.1f}",
+            f"{point['ns_by_id']:.0f} ns" if point["calls"] else "–",
+            f"{point['ns_by_alias']:.0f} ns" if point["calls"] else "–",
+            f"{point['us_per_call']:.1f}" if point["calls"] else "–",
+        )
+        for point in run["points"]
+    ]
+
+
+def _claims(name: str, run: dict[str, Any]) -> list[Claim]:
+    _, early, late = run["points"]
+    span = f"{name}, {early['calls']:,} → {late['calls']:,} calls"
+    return [
+        Claim(f"{span}: {what}", late[key] / early[key], 1.3)
+        for what, key in (
+            ("memory", "mebibytes"),
+            ("look-up by id", "ns_by_id"),
+            ("look-up by alias", "ns_by_alias"),
+        )
+    ]
+
+
+# In the process of its own
+
+
+def pass_through(calls: int, *, foreign: bool) -> dict[str, Any]:
+    """Let so many calls live and end in one ledger. Measures before, after a tenth, and at the end."""
+    ledger = Ledger("sess_1", new_call_id)
+    recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
+    points = [{"calls": 0, "mebibytes": _mebibytes()}]
+    done = 0
+    for goal in (calls // 10, calls):
+        start = perf_counter()
+        for number in range(done, goal):
+            recent.append(_live(ledger, number, foreign))
+        took = perf_counter() - start
+        points.append(_point(ledger, recent, goal, took / (goal - done)))
+        done = goal
+    return {"points": points, "renamed": ledger.counts.collisions, "still_known": len(ledger)}
+
+
+def _live(ledger: Ledger, number: int, foreign: bool) -> tuple[str, str]:
+    """Let one call live and end; gives its id and its alias."""
+    alias, path = f"toolu_{number:024d}", f"/home/dev/app/file_{number % 1000}.py"
+    key = ledger.open(
+        "read",
+        title="Reading a file",
+        kind=ToolKind.READ,
+        locations=(ToolCallLocation(path, 3),),
+        raw_input={"path": path, "limit": 200},
+        tool_call_id=f"fc_{number:024d}" if foreign else None,
+        alias=alias,
+    ).tool_call_id
+    ledger.update(key, ToolCallStatus.IN_PROGRESS)
+    ledger.update(key, ToolCallStatus.COMPLETED, content=(TextContent(f"{number} lines read"),))
+    return key, alias
+
+
+def _point(
+    ledger: Ledger, recent: deque[tuple[str, str]], calls: int, seconds: float
+) -> dict[str, float]:
+    return {
+        "calls": calls,
+        "mebibytes": round(_mebibytes(), 2),
+        "ns_by_id": round(_look_up(ledger, [key for key, _ in recent]), 1),
+        "ns_by_alias": round(_look_up(ledger, [alias for _, alias in recent]), 1),
+        "us_per_call": round(seconds * 1e6, 2),
+    }
+
+
+def _look_up(ledger: Ledger, keys: list[str]) -> float:
+    """Give the nanoseconds of one look-up; many short passes, so that a disturbed one doesn't count."""
+    get, took = ledger.get, list[float]()
+    if any(get(key) is None for key in keys):
+        raise RuntimeError("a recent call is not found")
+    for _ in range(PASSES):
+        start = perf_counter_ns()
+        for key in keys:
+            get(key)
+        took.append((perf_counter_ns() - start) / len(keys))
+    return median(took)
+
+
+def _mebibytes() -> float:
+    """Give the memory that this process holds now; where that isn't told, the most it ever held."""
+    gc.collect()
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:
+        import resource
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.million")
+    parser.add_argument("--calls", type=int, default=CALLS)
+    parser.add_argument("--foreign", action="store_true")
+    options = parser.parse_args()
+    print(json.dumps(pass_through(options.calls, foreign=options.foreign)))
+
+
+if __name__ == "__main__":
+    _main()

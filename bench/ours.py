@@ -1,0 +1,73 @@
+"""Callsheet's side of one call's life: ledger, wire, lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from callsheet.report.content import TextContent
+from callsheet.report.kinds import ToolKind
+from callsheet.report.ledger import Ledger
+from callsheet.report.locations import ToolCallLocation
+from callsheet.report.status import ToolCallStatus
+from callsheet.runtime.ids import new_call_id
+from callsheet.wire import v1
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.view import V1TextView
+
+from .work import LIMIT, LINE, NAME, PATH, SESSION, TEXT, TITLE
+
+_READ = ToolKind.READ
+_IN_PROGRESS = ToolCallStatus.IN_PROGRESS
+_COMPLETED = ToolCallStatus.COMPLETED
+
+
+def make_life() -> Callable[[], list[bytes]]:
+    """Give the life of a call for a caller that holds the reports: each change is told against the last."""
+    ledger = Ledger(SESSION, new_call_id)
+    line = UpdateFrames(SESSION).line
+    announce, update = v1.announce, v1.update
+
+    def life() -> list[bytes]:
+        opened = ledger.open(
+            NAME,
+            title=TITLE,
+            kind=_READ,
+            locations=(ToolCallLocation(PATH, LINE),),
+            raw_input={"path": PATH, "limit": LIMIT},
+        )
+        key = opened.tool_call_id
+        first = line(announce(opened))
+        running = ledger.update(key, _IN_PROGRESS)
+        second = line(update(running, opened))
+        done = ledger.update(
+            key, _COMPLETED, content=(TextContent(TEXT),), raw_output={"content": TEXT}
+        )
+        return [first, second, line(update(done, running))]
+
+    return life
+
+
+def make_life_in_view() -> Callable[[], list[bytes]]:
+    """Give the same life through a view, which remembers what its peer has seen."""
+    ledger = Ledger(SESSION, new_call_id)
+    view, line = V1TextView(ledger), UpdateFrames(SESSION).line
+
+    def life() -> list[bytes]:
+        report = ledger.open(
+            NAME,
+            title=TITLE,
+            kind=_READ,
+            locations=(ToolCallLocation(PATH, LINE),),
+            raw_input={"path": PATH, "limit": LIMIT},
+        )
+        key = report.tool_call_id
+        lines = [line(update) for update in view.call(report)]
+        report = ledger.update(key, _IN_PROGRESS)
+        lines += [line(update) for update in view.call(report)]
+        report = ledger.update(
+            key, _COMPLETED, content=(TextContent(TEXT),), raw_output={"content": TEXT}
+        )
+        lines += [line(update) for update in view.call(report)]
+        return lines
+
+    return life

@@ -1,0 +1,121 @@
+"""The official Python SDK's side of one call's life, made of its own public pieces.
+
+Both ways use the SDK's helpers to build the updates, as its examples do. The helpers take neither `name` nor `_meta`, so
+the SDK writes a little less than the others.
+
+- *Encoding only* is what `AgentSideConnection.session_update` does up to the bytes, without a connection: it builds a
+  `SessionNotification` (which validates), dumps it with `acp.utils.serialize_params`, wraps it as `Connection.send_notification`
+  does, and writes it as `acp.task.MessageSender.send` does (`json.dumps`, newline, UTF-8).
+- *Connection* is the real `AgentSideConnection.session_update`, awaited three times, on an asyncio stream that drops its
+  bytes. It adds the SDK's queue, its sender task and the event loop, and no system calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+import acp
+from acp.meta import CLIENT_METHODS
+from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart
+from acp.utils import serialize_params
+
+from .timing import Batch
+from .work import KIND, LIMIT, LINE, PATH, SESSION, TEXT, TITLE
+
+_METHOD = CLIENT_METHODS["session_update"]
+_number = count()
+
+
+def make_life() -> Callable[[], list[bytes]]:
+    """Give the life of a call, encoding only."""
+
+    def life() -> list[bytes]:
+        key = _new_id()
+        return [_line(_opened(key)), _line(_running(key)), _line(_done(key))]
+
+    return life
+
+
+@contextmanager
+def connection() -> Iterator[Batch]:
+    """Give batches of lives that go through a real connection."""
+    with asyncio.Runner() as runner:
+        agent = runner.run(_connect())
+        try:
+            yield lambda times: runner.run(_live(agent, times))
+        finally:
+            runner.run(agent.close())
+
+
+async def _live(agent: acp.AgentSideConnection, times: int) -> float:
+    start = perf_counter()
+    for _ in range(times):
+        key = _new_id()
+        await agent.session_update(SESSION, _opened(key))
+        await agent.session_update(SESSION, _running(key))
+        await agent.session_update(SESSION, _done(key))
+    return perf_counter() - start
+
+
+def _new_id() -> str:
+    return f"call_{next(_number):026d}"
+
+
+def _opened(key: str) -> ToolCallStart:
+    return acp.start_tool_call(
+        key,
+        TITLE,
+        kind=KIND,
+        status="pending",
+        locations=[ToolCallLocation(path=PATH, line=LINE)],
+        raw_input={"path": PATH, "limit": LIMIT},
+    )
+
+
+def _running(key: str) -> ToolCallProgress:
+    return acp.update_tool_call(key, status="in_progress")
+
+
+def _done(key: str) -> ToolCallProgress:
+    return acp.update_tool_call(
+        key,
+        status="completed",
+        content=[acp.tool_content(acp.text_block(TEXT))],
+        raw_output={"content": TEXT},
+    )
+
+
+def _line(update: ToolCallStart | ToolCallProgress) -> bytes:
+    params = serialize_params(acp.session_notification(SESSION, update))
+    payload = {"jsonrpc": "2.0", "method": _METHOD, "params": params}
+    return (json.dumps(payload, separators=(",", ":")) + "\n").encode("utf-8")
+
+
+class _Nobody:
+    """An agent that serves no requests."""
+
+
+class _Nowhere(asyncio.WriteTransport):
+    """A transport that drops what it is given."""
+
+    def write(self, data: Any) -> None:
+        """Drop it."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _connect() -> acp.AgentSideConnection:
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    writer = asyncio.StreamWriter(_Nowhere(), protocol, reader, asyncio.get_running_loop())
+    return acp.AgentSideConnection(_Nobody(), writer, reader)  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,46 @@
+"""Runs the official TypeScript SDK in node, if both are here. The work itself stands in `sdk_typescript.mjs`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .work import SESSION
+
+_HERE = Path(__file__).parent
+_SDK = _HERE / "node_modules" / "@agentclientprotocol" / "sdk" / "package.json"
+
+
+class Run(NamedTuple):
+    """What node gave back."""
+
+    lines: list[bytes]
+    micros: list[float]
+    node: str
+    sdk: str
+
+
+def missing() -> str | None:
+    """Say why the SDK can't be run, or None."""
+    if shutil.which("node") is None:
+        return "no node here"
+    return None if _SDK.exists() else "its package is not installed (npm --prefix bench install)"
+
+
+def run(updates: list[Any], *, rounds: int, seconds: float) -> Run:
+    """Let node time the life that is made of these updates."""
+    work = {"sessionId": SESSION, "updates": updates, "rounds": rounds, "seconds": seconds}
+    done = subprocess.run(
+        ["node", str(_HERE / "sdk_typescript.mjs")],
+        input=json.dumps(work),
+        capture_output=True,
+        text=True,
+        timeout=60 + 4 * rounds * seconds,
+        check=True,
+    )
+    out = json.loads(done.stdout)
+    sdk = json.loads(_SDK.read_text(encoding="utf-8"))["version"]
+    return Run([line.encode() for line in out["lines"]], out["micros"], out["node"], sdk)

@@ -1,0 +1,121 @@
+"""`callsheet demo`: one real file is read, and its reports are shown as they go over the wire.
+
+Both ends are real. The agent's end makes reports out of the read and writes lines; the editor's end reads those lines and shows
+what it knows after each. Into a pipe go the bare lines.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.highlighter import JSONHighlighter
+from rich.panel import Panel
+from rich.text import Text
+
+import callsheet.report.status as example
+from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport, ToolKind
+from callsheet.report.ledger import Ledger
+from callsheet.runtime.ids import new_call_id
+from callsheet.wire import v1
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.jsonrpc import LineReader, Notification
+
+LINES = 12
+WIDEST = 88
+
+MARKS = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
+COLOURS = {"pending": "yellow", "in_progress": "cyan", "completed": "green", "failed": "red"}
+
+
+@click.command()
+def command() -> None:
+    """Show the life of one real tool call, as it goes over the wire."""
+    lines = read_a_file(Path(example.__file__))
+    if not sys.stdout.isatty():
+        for line in lines:
+            click.echo(line, nl=False)
+        return
+    console = Console(width=min(WIDEST, Console().width))
+    console.print("\nA tool reads a file. This is what its editor is sent, and what it knows then.\n")
+    for number, (line, report) in enumerate(watch(lines), start=1):
+        console.print(message_panel(number, line))
+        console.print(card(report))
+
+
+def read_a_file(path: Path) -> Iterator[bytes]:
+    """The agent's end: read the beginning of a file, and give a line for each step."""
+    ledger, frames = Ledger("demo", new_call_id), UpdateFrames("demo")
+    report = ledger.open(
+        "read",
+        title=f"Reading {path.name} (lines 1–{LINES})",
+        kind=ToolKind.READ,
+        locations=[ToolCallLocation(str(path), 1)],
+        raw_input={"path": str(path), "limit": LINES},
+    )
+    yield frames.line(v1.announce(report))
+
+    began = monotonic_ns()
+    seen, report = report, ledger.update(
+        report.tool_call_id, "in_progress", notes={"startedAt": _now()}
+    )
+    yield from map(frames.line, v1.encode(report, seen))
+
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as exc:
+        outcome: dict[str, Any] = {"status": "failed", "content": [f"{exc.strerror}: {path}"]}
+        notes: dict[str, Any] = {"reason": "tool_error"}
+    else:
+        shown = "\n".join(text.splitlines()[:LINES])
+        outcome = {
+            "status": "completed",
+            "content": [ToolCallContent.text(f"```python\n{shown}\n```")],
+            "raw_output": {"total_lines": text.count("\n"), "size_bytes": len(text.encode())},
+        }
+        notes = {}
+    notes |= {"endedAt": _now(), "durationMs": round((monotonic_ns() - began) / 1e6, 3)}
+    seen, report = report, ledger.update(report.tool_call_id, notes=notes, **outcome)
+    yield from map(frames.line, v1.encode(report, seen))
+
+
+def watch(lines: Iterator[bytes]) -> Iterator[tuple[bytes, ToolCallReport]]:
+    """The editor's end: read lines, and give what is known of the call after each."""
+    reader, ledger = LineReader(), Ledger("demo", new_call_id)
+    for line in lines:
+        for message in reader.feed(line):
+            if isinstance(message, Notification):
+                for event in v1.decode(message.params["update"]):
+                    report = ledger.apply(event)
+                    if isinstance(report, ToolCallReport):
+                        yield line, report
+
+
+def message_panel(number: int, line: bytes) -> Panel:
+    """Show a message as it went over the wire."""
+    title = f"message {number} · {len(line):,} bytes"
+    text = JSONHighlighter()(line.decode().rstrip())
+    return Panel(text, title=title, title_align="left", border_style="dim")
+
+
+def card(report: ToolCallReport) -> Group:
+    """Show a call as an editor might."""
+    status = report.status.value
+    place = report.locations[-1]
+    head = Text.assemble(
+        ("  " + MARKS[status], COLOURS[status]), " ", (report.title, "bold"), f"  {status}"
+    )
+    facts = f"{report.kind} · {place.path}:{place.line}"
+    if "durationMs" in report.notes:
+        facts += f" · {report.notes['durationMs']} ms"
+    return Group(head, Text(f"    {facts}\n", style="dim", overflow="ellipsis", no_wrap=True))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

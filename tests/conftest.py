@@ -1,0 +1,81 @@
+"""Two things for all tests: a seed that is printed, and a schema check of every message that is made."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from callsheet.wire import terminals, v1, v2, view
+from callsheet.wire.messages import as_dict
+
+from . import schemas
+
+settings.register_profile(
+    "default",
+    deadline=None,
+    print_blob=True,
+    max_examples=int(os.environ.get("CALLSHEET_EXAMPLES", "150")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("default")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: --hypothesis-seed={config.option.hypothesis_seed}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_message_is_valid() -> Iterator[None]:
+    """Check whatever an encoder gives, in every test, against the official schema of its version."""
+    with pytest.MonkeyPatch.context() as patch:
+        for version, wire in ((1, v1), (2, v2)):
+            for name in ("announce", "update"):
+                patch.setattr(wire, name, _checked(getattr(wire, name), version))
+            patch.setattr(wire, "encode_permission", _permission(wire.encode_permission, version))
+        patch.setattr(v2, "encode_chunk", _checked(v2.encode_chunk, 2))
+        patch.setattr(terminals, "encode_chunk", _checked(terminals.encode_chunk, 2))
+        patch.setattr(terminals, "encode_update", _checked(terminals.encode_update, 2))
+        for kind in (view.V1TerminalView, view.V1TextView):
+            for name in ("call", "terminal"):
+                patch.setattr(kind, name, _each_checked(getattr(kind, name)))
+        yield
+
+
+def _checked(encode: Callable[..., Any], version: int) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        update = encode(*args, **kwargs)
+        if update is not None:
+            schemas.check_update(version, as_dict(update))
+        return update
+
+    return wrapper
+
+
+def _each_checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        updates = method(*args, **kwargs)
+        for update in updates:
+            schemas.check_update(1, as_dict(update))
+        return updates
+
+    return wrapper
+
+
+def _permission(encode: Callable[..., Any], version: int) -> Callable[..., Any]:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        params = encode(*args, **kwargs)
+        schemas.check(version, "RequestPermissionRequest", params)
+        return params
+
+    return wrapper

@@ -1,0 +1,95 @@
+"""The command line, as real processes: into a pipe, on a terminal, with a wrong argument, with a reader gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from callsheet import ToolCallReport
+from callsheet.report.ledger import Ledger
+from callsheet.runtime.ids import new_call_id
+from callsheet.wire import v1
+
+from . import schemas
+
+CALLSHEET = [sys.executable, "-c", "from callsheet.cli import main; main()"]
+
+
+def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CALLSHEET, *args], capture_output=True, text=True, timeout=60, check=False, **options
+    )  # type: ignore[call-overload]
+
+
+def test_demo_into_a_pipe_gives_bare_lines_that_fold_to_a_finished_call(tmp_path: Path) -> None:
+    done = run("demo", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    ledger = Ledger("demo", new_call_id)
+    statuses = []
+    for line in done.stdout.splitlines():
+        message = json.loads(line)
+        schemas.check(1, "SessionNotification", message["params"])
+        for event in v1.decode(message["params"]["update"]):
+            report = ledger.apply(event)
+            assert isinstance(report, ToolCallReport)
+            statuses.append(report.status.value)
+    assert statuses == ["pending", "in_progress", "completed"]
+    assert report.raw_output["size_bytes"] == Path(report.locations[0].path).stat().st_size
+    assert "transition" not in report.title
+    assert {"startedAt", "endedAt", "durationMs"} <= set(report.notes)
+
+
+def test_demo_on_a_terminal_shows_the_call_as_a_card() -> None:
+    controller, terminal = pty.openpty()
+    with subprocess.Popen([*CALLSHEET, "demo"], stdout=terminal, stderr=terminal) as child:
+        os.close(terminal)
+        shown = b""
+        try:
+            while chunk := os.read(controller, 65536):
+                shown += chunk
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        os.close(controller)
+        assert child.wait(timeout=60) == 0
+    text = shown.decode()
+    for expected in ("message 3", "pending", "in_progress", "completed", "●"):
+        assert expected in text
+
+
+def test_a_wrong_command_is_named_and_exits_with_2() -> None:
+    done = run("dmeo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such command 'dmeo'" in done.stderr
+
+
+def test_a_wrong_option_is_named_and_exits_with_2() -> None:
+    done = run("demo", "--fast")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--fast" in done.stderr
+
+
+def test_help_lists_the_commands_on_stdout() -> None:
+    done = run("--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "demo" in done.stdout
+
+
+def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    with subprocess.Popen([*CALLSHEET, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        errors = child.stderr.read()
+        child.wait(timeout=60)
+    assert errors == b""
+
+
+def test_importing_callsheet_brings_nothing_that_is_slow() -> None:
+    code = "import sys, callsheet; print(*sorted(m for m in sys.modules if '.' not in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert loaded.isdisjoint({"asyncio", "click", "rich", "acp", "pydantic", "difflib", "inspect"})

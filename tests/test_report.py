@@ -1,0 +1,206 @@
+"""A report: every ACP field, the contract's methods, and bad input that leaves it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import callsheet
+from callsheet import (
+    CallsheetError,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallReport,
+    ToolCallStatus,
+    ToolKind,
+)
+from callsheet.report.content import FileChange
+from callsheet.report.errors import (
+    InvalidContent,
+    InvalidKind,
+    InvalidLocation,
+    InvalidStatus,
+    InvalidValue,
+    ReportError,
+)
+
+from .test_values import NOT_JSON
+
+
+def a_report() -> ToolCallReport:
+    return ToolCallReport(
+        tool_call_id="call_1",
+        name="read",
+        title="Reading a.py",
+        kind=ToolKind.READ,
+        content=(ToolCallContent.text("hello"),),
+        locations=(ToolCallLocation("/a.py", 3),),
+        raw_input={"path": "/a.py"},
+        meta={"vendor": 1},
+    )
+
+
+def test_a_report_has_every_acp_field() -> None:
+    assert ToolCallReport.__struct_fields__[:10] == (
+        "tool_call_id", "name", "title", "kind", "status",
+        "content", "locations", "raw_input", "raw_output", "meta",
+    )  # fmt: skip
+
+
+def test_the_public_names_are_there() -> None:
+    for name in callsheet.__all__:
+        assert getattr(callsheet, name) is not None
+
+
+def test_the_methods_of_the_contract() -> None:
+    report = ToolCallReport("call_1", title="Reading a.py")
+    report.set_raw_input({"path": "/a.py"})
+    report.add_location("/a.py", line=3)
+    report.add_location(ToolCallLocation("/b.py"))
+    report.update_status("in_progress")
+    report.add_content("hello")
+    report.add_content(ToolCallContent.diff("/a.py", None, "new"))
+    report.set_raw_output({"content": "hello"})
+    report.update_status(ToolCallStatus.COMPLETED)
+    assert report.raw_input == {"path": "/a.py"}
+    assert report.raw_output == {"content": "hello"}
+    assert [place.path for place in report.locations] == ["/a.py", "/b.py"]
+    assert report.content[0] == ToolCallContent.text("hello")
+    assert report.is_final
+
+
+BAD: dict[str, tuple[type[ReportError], Callable[[ToolCallReport], None]]] = {
+    "status": (InvalidStatus, lambda r: r.update(status="finished", title="new")),
+    "kind": (InvalidKind, lambda r: r.update(title="new", kind="reading")),
+    "custom kind without a name": (InvalidKind, lambda r: r.update(kind="_")),
+    "kind of another type": (InvalidKind, lambda r: r.update(kind=3)),
+    "relative path": (InvalidLocation, lambda r: r.add_location("src/a.py")),
+    "empty path": (InvalidLocation, lambda r: r.add_location("")),
+    "home path": (InvalidLocation, lambda r: r.add_location("~/a.py")),
+    "drive-relative path": (InvalidLocation, lambda r: r.add_location("C:a.py")),
+    "path with NUL": (InvalidLocation, lambda r: r.add_location("/a\0b")),
+    "path with a lone surrogate": (InvalidLocation, lambda r: r.add_location("/a\ud800")),
+    "path that is bytes": (InvalidLocation, lambda r: r.update(locations=[b"/a"])),
+    "line 0": (InvalidLocation, lambda r: r.add_location("/a.py", line=0)),
+    "negative line": (InvalidLocation, lambda r: r.add_location("/a.py", line=-1)),
+    "line beyond 32 bits": (InvalidLocation, lambda r: r.add_location("/a.py", line=2**32)),
+    "line that is a bool": (InvalidLocation, lambda r: r.add_location("/a.py", line=True)),
+    "one bad place among good": (InvalidLocation, lambda r: r.update(locations=["/a", "b"])),
+    "content of another type": (InvalidContent, lambda r: r.update(content=["ok", 3])),
+    "title that is no text": (InvalidValue, lambda r: r.update(title=3)),
+    "title with a lone surrogate": (InvalidValue, lambda r: r.update(title="\ud800")),
+    "unknown field": (InvalidValue, lambda r: r.update(titel="x")),
+    "content that is no list": (InvalidValue, lambda r: r.update(content=3)),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_a_typed_error_and_the_report_stays_as_it_was(name: str) -> None:
+    report = a_report()
+    error, action = BAD[name]
+    with pytest.raises(error) as caught:
+        action(report)
+    assert report == a_report()
+    assert len(str(caught.value)) > 10
+
+
+@pytest.mark.parametrize("field", ["raw_input", "raw_output"])
+@pytest.mark.parametrize("name", NOT_JSON)
+def test_a_raw_value_that_is_not_json_leaves_the_report_as_it_was(name: str, field: str) -> None:
+    report = a_report()
+    with pytest.raises(InvalidValue, match=field):
+        report.update(title="new", **{field: NOT_JSON[name]})
+    assert report == a_report()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"kind": "reading"}, InvalidKind),
+        ({"status": "finished"}, InvalidStatus),
+        ({"raw_input": {1}}, InvalidValue),
+        ({"meta": {"callsheet": 3}}, InvalidValue),
+        ({"meta": []}, InvalidValue),
+        ({"locations": ["a"]}, InvalidLocation),
+    ],
+)
+def test_a_report_can_not_be_born_wrong(fields: dict[str, Any], error: type[ReportError]) -> None:
+    with pytest.raises(error):
+        ToolCallReport("call_1", **fields)
+
+
+def test_nobody_assigns_to_a_field_by_mistake() -> None:
+    with pytest.raises(AttributeError):
+        a_report().status = ToolCallStatus.COMPLETED  # type: ignore[misc]
+
+
+def test_a_snapshot_stays_what_it_was() -> None:
+    report = a_report()
+    snapshot = report.snapshot()
+    report.update_status("in_progress")
+    report.add_content("more")
+    assert snapshot == a_report()
+
+
+def test_values_given_in_can_not_be_changed_from_outside() -> None:
+    given: dict[str, Any] = {"args": ["a"]}
+    meta: dict[str, Any] = {"vendor": {"a": 1}}
+    report = ToolCallReport("call_1", title="x", raw_input=given, meta=meta)
+    given["args"].append("b")
+    meta["vendor"]["a"] = 2
+    assert report.raw_input == {"args": ["a"]}
+    assert report.meta == {"vendor": {"a": 1}}
+
+
+def test_custom_kinds_are_taken() -> None:
+    assert ToolCallReport("call_1", title="x", kind="_deploy").kind == "_deploy"
+
+
+def test_every_error_of_ours_has_one_base() -> None:
+    with pytest.raises(CallsheetError):
+        a_report().update(kind="reading")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ToolCallContent.text("\ud800"),
+        lambda: ToolCallContent.text(None),
+        lambda: ToolCallContent.image("not base64!", "image/png"),
+        lambda: ToolCallContent.image(b"x", "png"),
+        lambda: ToolCallContent.link("file:///a", "a", size=-1),
+        lambda: ToolCallContent.diff("/a", None, None),
+        lambda: ToolCallContent.diffs(),
+        lambda: ToolCallContent.diffs(FileChange(path="/a", operation="move")),
+        lambda: ToolCallContent.diffs(FileChange(path="/a", operation="add", old_path="/b")),
+        lambda: ToolCallContent.diffs(FileChange(path="/a", old_text="only one side")),
+        lambda: ToolCallContent.diffs(FileChange(path="/a", operation="add", old_text="x")),
+        lambda: ToolCallContent.diffs(FileChange(path="/a", operation="")),
+    ],
+)
+def test_malformed_content_is_refused_when_it_is_made(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidContent):
+        make()
+
+
+@pytest.mark.parametrize("make", [lambda: ToolCallContent.diff("a.py", "x", "y")])
+def test_a_diff_of_a_relative_path_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(InvalidLocation, match="not absolute"):
+        make()
+
+
+def test_a_diff_says_by_its_texts_what_happened() -> None:
+    make = ToolCallContent.diff
+    assert make("/a", None, "x").changes[0].operation == "add"
+    assert make("/a", "x", None).changes[0].operation == "delete"
+    assert make("/a", "x", "y").changes[0].operation == "modify"
+    assert make("/a", "", "y").changes[0].operation == "modify"
+    assert make("/b", "x", "y", old_path="/a").changes[0].operation == "move"
+
+
+def test_bytes_become_base64() -> None:
+    assert ToolCallContent.image(b"\x89PNG", "image/png").data == "iVBORw=="
+    assert ToolCallContent.resource("file:///a", b"\x00").blob == "AA=="
+    assert ToolCallContent.resource("file:///a", "text").text == "text"
