@@ -1,1 +1,1 @@
-"""Callsheet beside its peers: `make bench`, or `python -m bench` from the root of the repository."""
+"""Callsheet beside its peers: `make bench`, or `python -m bench` from the repository's root."""

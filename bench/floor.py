@@ -1,4 +1,4 @@
-"""The floor: what msgspec alone needs to write the same lines. It checks nothing and remembers nothing."""
+"""The floor: what msgspec alone needs for the same lines. It checks and remembers nothing."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def measure() -> Subject:
 
 
 def _import(code: str) -> float:
-    """Give the milliseconds that an import takes in a new interpreter, free of the user's settings."""
+    """Give the milliseconds of an import in a new interpreter, free of the user's settings."""
     done = subprocess.run(
         [sys.executable, "-I", "-c", _CODE.format(code)],
         capture_output=True,

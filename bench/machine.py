@@ -7,7 +7,9 @@ import platform
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
-_PACKAGES = ("callsheet", "msgspec", "agent-client-protocol", "pydantic")
+import callsheet
+
+_PEERS = ("msgspec", "agent-client-protocol", "pydantic")
 
 
 def facts() -> dict[str, str | int | None]:
@@ -17,7 +19,8 @@ def facts() -> dict[str, str | int | None]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count(),
-        **{name: _version(name) for name in _PACKAGES},
+        "callsheet": callsheet.__version__,
+        **{name: found for name in _PEERS if (found := _version(name))},
     }
 
 

@@ -1,8 +1,9 @@
 """A million calls through one ledger: memory and look-up must not grow with what has passed.
 
-Each variant runs in a process of its own (`python -m bench.million`), so that its memory is its own. Every call has an alias, a
-place, an input and a little content, and goes through all three states. Two variants: our own ids; and ids from outside,
-which the ledger can only remember in its filter of taken ids.
+Each variant runs in a process of its own (`python -m bench.million`), so its memory is its own.
+Every call has an alias, a place, an input and a little content, and goes through all three states.
+Two variants: our own ids; and ids from outside, which the ledger can only remember in its filter of
+taken ids.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 
-from .table import Claim, Figures, Subject
+from .table import Claim, Subject
 
 CALLS = 1_000_000
 FOREIGN_SHARE = 5
@@ -52,8 +53,7 @@ def measure(calls: int = CALLS) -> Subject:
         f"ids from outside: {runs['ids from outside']['renamed']} calls got a fresh id, because the"
         " filter took theirs for taken",
     ]
-    kept: Figures = {name: run for name, run in runs.items()}
-    return Subject("Many calls through one ledger", head, rows, claims, notes, kept)
+    return Subject("Many calls through one ledger", head, rows, claims, notes, {**runs})
 
 
 def _run(calls: int, *, foreign: bool) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _claims(name: str, run: dict[str, Any]) -> list[Claim]:
 
 
 def pass_through(calls: int, *, foreign: bool) -> dict[str, Any]:
-    """Let so many calls live and end in one ledger. Measures before, after a tenth, and at the end."""
+    """Let so many calls live and end in one ledger. Measures at the start, a tenth, the end."""
     ledger = Ledger("sess_1", new_call_id)
     recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
     points = [{"calls": 0, "mebibytes": _mebibytes()}]
@@ -145,7 +145,7 @@ def _point(
 
 
 def _look_up(ledger: Ledger, keys: list[str]) -> float:
-    """Give the nanoseconds of one look-up; many short passes, so that a disturbed one doesn't count."""
+    """Give the nanoseconds of one look-up; of many short passes, a disturbed one doesn't count."""
     get, took = ledger.get, list[float]()
     if any(get(key) is None for key in keys):
         raise RuntimeError("a recent call is not found")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from callsheet.report.content import TextContent
 from callsheet.report.kinds import ToolKind
@@ -12,6 +13,7 @@ from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1
 from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.messages import Update
 from callsheet.wire.view import V1TextView
 
 from .work import LIMIT, LINE, NAME, PATH, SESSION, TEXT, TITLE
@@ -22,10 +24,11 @@ _COMPLETED = ToolCallStatus.COMPLETED
 
 
 def make_life() -> Callable[[], list[bytes]]:
-    """Give the life of a call for a caller that holds the reports: each change is told against the last."""
+    """Give the life of a call for a caller that holds the reports and tells each change itself."""
     ledger = Ledger(SESSION, new_call_id)
     line = UpdateFrames(SESSION).line
-    announce, update = v1.announce, v1.update
+    announce = v1.announce
+    update = cast("Callable[..., Update]", v1.update)  # None only where nothing changed
 
     def life() -> list[bytes]:
         opened = ledger.open(

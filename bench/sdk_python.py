@@ -1,26 +1,29 @@
 """The official Python SDK's side of one call's life, made of its own public pieces.
 
-Both ways use the SDK's helpers to build the updates, as its examples do. The helpers take neither `name` nor `_meta`, so
-the SDK writes a little less than the others.
+Both ways use the SDK's helpers to build the updates, as its examples do. The helpers take neither
+`name` nor `_meta`, so the SDK writes a little less than the others.
 
-- *Encoding only* is what `AgentSideConnection.session_update` does up to the bytes, without a connection: it builds a
-  `SessionNotification` (which validates), dumps it with `acp.utils.serialize_params`, wraps it as `Connection.send_notification`
-  does, and writes it as `acp.task.MessageSender.send` does (`json.dumps`, newline, UTF-8).
-- *Connection* is the real `AgentSideConnection.session_update`, awaited three times, on an asyncio stream that drops its
-  bytes. It adds the SDK's queue, its sender task and the event loop, and no system calls.
+- *Encoding only* is what `AgentSideConnection.session_update` does up to the bytes, without a
+  connection: it builds a `SessionNotification` (which validates), dumps it with
+  `acp.utils.serialize_params`, wraps it as `Connection.send_notification` does, and writes it as
+  `acp.task.MessageSender.send` does (`json.dumps`, newline, UTF-8).
+- *Connection* is the real `AgentSideConnection.session_update` (the class that `acp.run_agent`
+  makes), awaited three times, on an asyncio stream that drops its bytes. It adds the SDK's queue, its sender task and the event loop, and no
+  system calls.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import count
 from time import perf_counter
 from typing import Any
 
 import acp
+from acp.core import AgentSideConnection
 from acp.meta import CLIENT_METHODS
 from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart
 from acp.utils import serialize_params
@@ -43,17 +46,19 @@ def make_life() -> Callable[[], list[bytes]]:
 
 
 @contextmanager
-def connection() -> Iterator[Batch]:
-    """Give batches of lives that go through a real connection."""
+def connection(keep: list[bytes] | None = None) -> Generator[Batch, None, None]:
+    """Give batches of lives that go through a real connection. What it writes may be kept."""
     with asyncio.Runner() as runner:
-        agent = runner.run(_connect())
+        nowhere = _Nowhere() if keep is None else _Kept(keep)
+        agent = runner.run(_connect(nowhere))
         try:
             yield lambda times: runner.run(_live(agent, times))
         finally:
             runner.run(agent.close())
+            nowhere.close()
 
 
-async def _live(agent: acp.AgentSideConnection, times: int) -> float:
+async def _live(agent: AgentSideConnection, times: int) -> float:
     start = perf_counter()
     for _ in range(times):
         key = _new_id()
@@ -104,18 +109,34 @@ class _Nobody:
 class _Nowhere(asyncio.WriteTransport):
     """A transport that drops what it is given."""
 
+    _closed = False
+
     def write(self, data: Any) -> None:
         """Drop it."""
 
     def is_closing(self) -> bool:
-        return False
+        """Asked by asyncio before each write."""
+        return self._closed
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Let asyncio see that nothing is left open."""
+        self._closed = True
 
 
-async def _connect() -> acp.AgentSideConnection:
+class _Kept(_Nowhere):
+    """A transport that keeps what it is given."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def write(self, data: Any) -> None:
+        """Keep it."""
+        self._lines.append(bytes(data))
+
+
+async def _connect(transport: asyncio.WriteTransport) -> AgentSideConnection:
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
-    writer = asyncio.StreamWriter(_Nowhere(), protocol, reader, asyncio.get_running_loop())
-    return acp.AgentSideConnection(_Nobody(), writer, reader)  # pyright: ignore[reportArgumentType]
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    return AgentSideConnection(_Nobody(), writer, reader)  # pyright: ignore[reportArgumentType]

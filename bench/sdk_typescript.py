@@ -1,4 +1,4 @@
-"""Runs the official TypeScript SDK in node, if both are here. The work itself stands in `sdk_typescript.mjs`."""
+"""Runs the official TypeScript SDK in node, if it is here. `sdk_typescript.mjs` does the work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(updates: list[Any], *, rounds: int, seconds: float) -> Run:
     done = subprocess.run(
         ["node", str(_HERE / "sdk_typescript.mjs")],
         input=json.dumps(work),
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         timeout=60 + 4 * rounds * seconds,
         check=True,

@@ -15,7 +15,6 @@ class Claim(NamedTuple):
     figure: float
     limit: float
     at_least: bool = False
-    unit: str = "×"
 
     @property
     def holds(self) -> bool:
@@ -25,7 +24,7 @@ class Claim(NamedTuple):
     def __str__(self) -> str:
         mark, sign = "✓" if self.holds else "✗", "≥" if self.at_least else "≤"
         missed = "" if self.holds else "   MISSED"
-        figure, limit = f"{self.figure:.2f}{self.unit}", f"{self.limit:g}{self.unit}"
+        figure, limit = f"{self.figure:#.3g}×", f"{self.limit:g}×"
         return f"{mark} {self.text}: {figure} (must be {sign} {limit}){missed}"
 
 

@@ -50,8 +50,8 @@ def interleave(
 ) -> dict[str, list[float]]:
     """Time every peer once in each round. Gives microseconds for one piece of work, by round.
 
-    Each round begins with another peer. The collector stays on, as it does in an agent; but the modules that one peer
-    imported are frozen, lest another pays for walking them.
+    Each round begins with another peer. The collector stays on, as it does in an agent; but the
+    modules that one peer imported are frozen, lest another pays for walking them.
     """
     sizes = {name: _batch_size(batch, seconds) for name, batch in peers.items()}
     names = list(peers)

@@ -26,5 +26,7 @@ def check_update(version: int, update: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(version: int, name: str, value: Any) -> None:
-    errors = [f"{e.instance_path}: {e.message}" for e in validator(version, name).iter_errors(value)]
+    errors = [
+        f"{e.instance_path}: {e.message}" for e in validator(version, name).iter_errors(value)
+    ]
     assert not errors, f"not valid ACP v{version} {name}: {errors[:3]}\n{json.dumps(value)[:800]}"

@@ -92,7 +92,14 @@ blocks = st.one_of(
         **block,
     ),
     st.builds(
-        EmbeddedResource, uris, code, st.none(), st.none() | mimes, maybe_object, maybe_object, **block
+        EmbeddedResource,
+        uris,
+        code,
+        st.none(),
+        st.none() | mimes,
+        maybe_object,
+        maybe_object,
+        **block,
     ),
     st.builds(EmbeddedResource, uris, st.none(), base64s, st.none() | mimes, **block),
 )

@@ -75,7 +75,11 @@ def test_a_terminal_travels_in_the_metadata_of_its_call() -> None:
     assert sent[0]["content"] == [TERMINAL]
     outputs = [update["_meta"].get("terminal_output") for update in sent[1:]]
     assert [output for output in outputs if output] == [{"terminal_id": "t", "data": "é"}]
-    assert sent[-1]["_meta"]["terminal_exit"] == {"terminal_id": "t", "exit_code": 3, "signal": None}
+    assert sent[-1]["_meta"]["terminal_exit"] == {
+        "terminal_id": "t",
+        "exit_code": 3,
+        "signal": None,
+    }
 
 
 def test_output_that_came_before_its_call_is_not_lost() -> None:
@@ -136,7 +140,10 @@ def test_a_terminal_of_the_client_is_passed_on_as_it_is() -> None:
 def test_other_updates_pass_untouched() -> None:
     params = {
         "sessionId": "s",
-        "update": {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}},
+        "update": {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "text", "text": "x"},
+        },
         "_meta": {"traceparent": "00-1"},
     }
     assert v2_to_v1().update(params) == [params]
@@ -191,7 +198,10 @@ def test_a_permission_request_of_v2_announces_its_call_first_in_v1() -> None:
 
 def test_a_permission_request_of_v1_becomes_one_of_v2() -> None:
     bridge = Bridge(1, 2, new_call_id)
-    say(bridge, {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run", "rawInput": {"a": 1}})
+    say(
+        bridge,
+        {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run", "rawInput": {"a": 1}},
+    )
     updates, request = bridge.permission(
         {"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "Run ls"}, "options": OPTIONS}
     )

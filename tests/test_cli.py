@@ -79,7 +79,9 @@ def test_help_lists_the_commands_on_stdout() -> None:
 
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
-    with subprocess.Popen([*CALLSHEET, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [*CALLSHEET, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         child.stdout.close()

@@ -24,7 +24,9 @@ from .test_wire_v1 import ALLOW, a_report
 WIRES = {1: v1, 2: v2}
 junk = st.one_of(
     some.json_values,
-    st.sampled_from([None, 0, -1, 1.5, True, "", "x", [], {}, [{}], {"type": "content"}, "\x00", 2**70]),
+    st.sampled_from(
+        [None, 0, -1, 1.5, True, "", "x", [], {}, [{}], {"type": "content"}, "\x00", 2**70]
+    ),
 )
 keys = st.sampled_from(
     ["sessionUpdate", "toolCallId", "title", "kind", "status", "content", "locations", "rawInput",
@@ -57,8 +59,15 @@ def mutated_updates(draw: st.DrawFn, version: int) -> list[Any]:
         events += draw(some.terminal_lives())
     updates = [params["update"] for params in updates_in(send(events, version)[1])]
     if version == 1 and draw(st.booleans()):
-        meta = {"terminal_info": {"terminal_id": "t"}, "terminal_output": {"terminal_id": "t", "data": "x"}}
-        updates[0]["_meta"] = {**updates[0].get("_meta", {}), **meta, "callsheet_terminal": {"terminalId": "t"}}
+        meta = {
+            "terminal_info": {"terminal_id": "t"},
+            "terminal_output": {"terminal_id": "t", "data": "x"},
+        }
+        updates[0]["_meta"] = {
+            **updates[0].get("_meta", {}),
+            **meta,
+            "callsheet_terminal": {"terminalId": "t"},
+        }
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(updates) - 1))
         updates[at] = mutate(draw, updates[at])
@@ -86,7 +95,9 @@ def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.Da
 @given(data=st.data())
 def test_mutated_messages_never_break_the_bridge(version: int, data: st.DataObject) -> None:
     """What comes out on the other side is valid, or there is a typed error."""
-    bridge = Bridge(version, 3 - version, new_call_id, terminals=data.draw(st.sampled_from(["meta", "text"])))  # type: ignore[arg-type]
+    bridge = Bridge(
+        version, 3 - version, new_call_id, terminals=data.draw(st.sampled_from(["meta", "text"]))
+    )  # type: ignore[arg-type]
     for update in data.draw(mutated_updates(version)):
         try:
             bridge.update({"sessionId": "s", "update": update})

@@ -16,7 +16,9 @@ from callsheet.wire import gitpatch
 from . import strategies as some
 from .needs import needs
 
-long_code = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c", "+\n", "- x\n"]), max_size=60).map("".join)
+long_code = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c", "+\n", "- x\n"]), max_size=60).map(
+    "".join
+)
 
 
 @given(some.paths, some.code, some.code)
@@ -31,7 +33,9 @@ def test_both_texts_of_a_small_file_can_be_read_back(path: str, old: str, new: s
 @given(long_code, long_code)
 def test_a_large_file_gets_three_lines_of_context(old: str, new: str) -> None:
     padding = "".join(f"line {n}\n" for n in range(2000))
-    change = FileChange(path="/a", old_text=padding + old + "\n" + padding, new_text=padding + new + "\n" + padding)
+    change = FileChange(
+        path="/a", old_text=padding + old + "\n" + padding, new_text=padding + new + "\n" + padding
+    )
     patch = gitpatch.write([change])
     if change.old_text is None:
         return
@@ -72,8 +76,14 @@ def test_git_creates_deletes_and_renames_by_our_patches(tmp_path: Path) -> None:
     git_applies(tmp_path, "new.txt", None, "x\ny")
     git_applies(tmp_path, "gone.txt", "x\ny\n", None)
     (tmp_path / "from.txt").write_text("a\nb\n")
-    change = FileChange(path="/to.txt", operation="move", old_path="/from.txt", old_text="a\nb\n", new_text="a\nc\n")
-    git_apply(tmp_path, gitpatch.write([change]))
+    change = FileChange(
+        path="/to.txt", operation="move", old_path="/from.txt", old_text="a\nb\n", new_text="a\nc\n"
+    )
+    patch = gitpatch.write([change])
+    assert "rename from /from.txt\nrename to /to.txt\n" in patch
+    git_apply(
+        tmp_path, patch.replace(" from /", " from ").replace(" to /", " to ")
+    )  # git never strips these
     assert (tmp_path / "to.txt").read_text() == "a\nc\n"
     assert not (tmp_path / "from.txt").exists()
 

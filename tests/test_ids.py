@@ -73,13 +73,17 @@ def test_a_forked_child_makes_other_ids_than_its_parent() -> None:
     assert theirs.isdisjoint(new_call_id() for _ in range(10_000))
 
 
-@pytest.mark.parametrize("given_id", ["toolu_01", "bash:0", "call_0", "a", "ü", "run shell/1", "x" * 256])
+@pytest.mark.parametrize(
+    "given_id", ["toolu_01", "bash:0", "call_0", "a", "ü", "run shell/1", "x" * 256]
+)
 def test_ids_of_other_programs_are_taken(given_id: str) -> None:
     assert check_id(given_id) == given_id
     assert not is_ours(given_id)
 
 
-@pytest.mark.parametrize("given_id", ["", "x" * 257, "a\nb", "a\x00", "\ud800", None, 3, b"x", "\u2028"])
+@pytest.mark.parametrize(
+    "given_id", ["", "x" * 257, "a\nb", "a\x00", "\ud800", None, 3, b"x", "\u2028"]
+)
 def test_ids_that_are_unfit_are_refused(given_id: object) -> None:
     with pytest.raises(InvalidId, match="tool call id"):
         check_id(given_id)

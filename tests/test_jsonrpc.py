@@ -29,7 +29,9 @@ from callsheet.wire.jsonrpc import (
 
 from . import strategies as some
 
-params = st.dictionaries(some.unicode_text, some.json_values, max_size=3) | st.lists(some.json_values)
+params = st.dictionaries(some.unicode_text, some.json_values, max_size=3) | st.lists(
+    some.json_values
+)
 request_ids = st.none() | st.integers(-(2**63), 2**63 - 1) | some.unicode_text
 extras = st.none() | some.objects.filter(bool)
 messages = st.one_of(
@@ -100,7 +102,9 @@ def test_the_id_of_a_wrong_request_is_told() -> None:
     assert error_response(error).id == 7
 
 
-@given(st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"{", b'"', b"\r\n"]), max_size=20))
+@given(
+    st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"{", b'"', b"\r\n"]), max_size=20)
+)
 def test_arbitrary_bytes_never_raise(chunks: list[bytes]) -> None:
     reader = LineReader()
     for chunk in chunks:
@@ -113,7 +117,9 @@ def test_a_line_may_have_any_length() -> None:
     message = Notification("m", {"text": "x" * 20_000_000})
     line = encode_line(message, budget=1 << 30)
     reader = LineReader()
-    found = [item for at in range(0, len(line), 65536) for item in reader.feed(line[at : at + 65536])]
+    found = [
+        item for at in range(0, len(line), 65536) for item in reader.feed(line[at : at + 65536])
+    ]
     assert found == [message]
 
 

@@ -75,7 +75,7 @@ def test_an_id_is_never_used_again_not_even_when_its_call_has_left() -> None:
         ledger.open("bash", tool_call_id=f"call_{number}")
         ledger.update(f"call_{number}", "failed")
     assert len(ledger) < 64
-    for number in range(0, 900):
+    for number in range(900):
         report = ledger.open("bash", tool_call_id=f"call_{number}")
         assert report.tool_call_id != f"call_{number}"
     assert ledger.counts.collisions == 900

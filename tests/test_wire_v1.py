@@ -66,7 +66,12 @@ def test_the_schema_check_fails_when_a_required_field_is_dropped(field: str) -> 
 
 def test_the_schemas_are_the_real_thing() -> None:
     """They refuse what real clients refuse: an unknown status, a number for a title."""
-    for wrong in ({"status": "cancelled"}, {"title": 3}, {"kind": "_x"}, {"content": [{"type": "?"}]}):
+    for wrong in (
+        {"status": "cancelled"},
+        {"title": 3},
+        {"kind": "_x"},
+        {"content": [{"type": "?"}]},
+    ):
         with pytest.raises(AssertionError):
             schemas.check_update(1, {**as_dict(v1.announce(a_report())), **wrong})
     with pytest.raises(jsonschema_rs.ValidationError):
@@ -191,7 +196,12 @@ def test_a_foreign_call_survives_a_round_trip() -> None:
             {
                 "type": "content",
                 "future": 1,
-                "content": {"type": "text", "text": "x", "future": 2, "annotations": {"priority": 1}},
+                "content": {
+                    "type": "text",
+                    "text": "x",
+                    "future": 2,
+                    "annotations": {"priority": 1},
+                },
             }
         ],
         "_meta": {"claudeCode": {"toolName": "Read"}},

@@ -43,7 +43,9 @@ def command() -> None:
             click.echo(line, nl=False)
         return
     console = Console(width=min(WIDEST, Console().width))
-    console.print("\nA tool reads a file. This is what its editor is sent, and what it knows then.\n")
+    console.print(
+        "\nA tool reads a file. This is what its editor is sent, and what it knows then.\n"
+    )
     for number, (line, report) in enumerate(watch(lines), start=1):
         console.print(message_panel(number, line))
         console.print(card(report))
@@ -62,8 +64,9 @@ def read_a_file(path: Path) -> Iterator[bytes]:
     yield frames.line(v1.announce(report))
 
     began = monotonic_ns()
-    seen, report = report, ledger.update(
-        report.tool_call_id, "in_progress", notes={"startedAt": _now()}
+    seen, report = (
+        report,
+        ledger.update(report.tool_call_id, "in_progress", notes={"startedAt": _now()}),
     )
     yield from map(frames.line, v1.encode(report, seen))
 

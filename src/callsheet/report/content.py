@@ -237,7 +237,9 @@ class FileChange(Struct, frozen=True, kw_only=True):
                 f"diff of {self.path!r}: an added file has no old text, a deleted one no new text"
             )
         if old != new and self.operation not in ("add", "delete"):
-            raise InvalidContent(f"diff of {self.path!r}: {self.operation} needs both texts, or none")
+            raise InvalidContent(
+                f"diff of {self.path!r}: {self.operation} needs both texts, or none"
+            )
         if old and self.old_text == self.new_text:
             force_setattr(self, "old_text", None)
             force_setattr(self, "new_text", None)
@@ -314,7 +316,9 @@ def _check_base64(data: object, what: str) -> None:
     try:
         binascii.a2b_base64(text, strict_mode=True)
     except ValueError as exc:
-        raise InvalidContent(f"{what}: not base64 ({exc}); give bytes, or valid base64 text") from None
+        raise InvalidContent(
+            f"{what}: not base64 ({exc}); give bytes, or valid base64 text"
+        ) from None
 
 
 def _check_mime(mime_type: object) -> None:

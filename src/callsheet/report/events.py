@@ -92,10 +92,10 @@ class TerminalChanged(Struct, frozen=True, kw_only=True):
     """Some fields of an agent's terminal have new values. None clears one."""
 
     terminal_id: str
-    command: str | None | UnsetType = UNSET
-    cwd: str | None | UnsetType = UNSET
-    output: bytes | None | UnsetType = UNSET
-    exit_status: ExitStatus | None | UnsetType = UNSET
+    command: str | UnsetType | None = UNSET
+    cwd: str | UnsetType | None = UNSET
+    output: bytes | UnsetType | None = UNSET
+    exit_status: ExitStatus | UnsetType | None = UNSET
     meta: JsonObject | UnsetType = UNSET
     extra: JsonObject | UnsetType = UNSET
     clear_meta: bool = False

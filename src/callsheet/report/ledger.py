@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .content import ContentLike
 from .errors import CorrelationError, LateUpdate
 from .events import (
     CallChanged,
@@ -31,7 +32,6 @@ from .events import (
     TerminalChanged,
     TerminalOutput,
 )
-from .content import ContentLike
 from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locations
 from .ids import check_id, is_ours
 from .kinds import Kind, ToolKind, to_kind
@@ -40,7 +40,6 @@ from .report import SETTLED, ToolCallReport, reasoned
 from .status import ToolCallStatus, to_status
 from .terminals import TerminalState
 from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
-
 
 _Links: TypeAlias = dict[str, dict[str, None]]
 """From a call to the calls that name it, in order; a dict because leaving must be as cheap as joining."""

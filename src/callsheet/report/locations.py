@@ -36,8 +36,9 @@ def check_path(path: object, what: str = "location path") -> str:
     """Give an absolute path back, POSIX or Windows, else raise `InvalidLocation`."""
     text = check_text(path, what, InvalidLocation)
     if not (text.startswith("/") or _WINDOWS.match(text)):
-        raise InvalidLocation(f"{what} {text!r} is not absolute; give the whole path (/home/me/a.py)")
+        raise InvalidLocation(
+            f"{what} {text!r} is not absolute; give the whole path (/home/me/a.py)"
+        )
     if "\0" in text:
         raise InvalidLocation(f"{what} {text!r} has a NUL character")
     return text
-

@@ -26,7 +26,6 @@ from .locations import ToolCallLocation
 from .status import MOVES, Reason, ToolCallStatus, check_alive, check_move, to_reason, to_status
 from .values import EMPTY, JsonObject, JsonValue, patched
 
-
 _CANCELLED = ToolCallStatus.CANCELLED
 
 SETTLED: JsonObject = {}
@@ -85,7 +84,9 @@ class ToolCallReport(Struct, frozen=True):
 
     # What changes it
 
-    def update_status(self, status: ToolCallStatus | str, reason: Reason | str | None = None) -> None:
+    def update_status(
+        self, status: ToolCallStatus | str, reason: Reason | str | None = None
+    ) -> None:
         """Move to another status; the transition table judges."""
         notes = None if reason is None else {"reason": to_reason(reason).value}
         self._become(self.changed({"status": to_status(status)}, None, notes))
@@ -128,7 +129,12 @@ class ToolCallReport(Struct, frozen=True):
         report = self.__copy__()
         for name, value in fields.items():
             force_setattr(report, name, value)
-        if meta or notes or clear_meta or (status is not None and (self.meta or status is _CANCELLED)):
+        if (
+            meta
+            or notes
+            or clear_meta
+            or (status is not None and (self.meta or status is _CANCELLED))
+        ):
             force_setattr(report, "meta", report._next_meta(meta, notes, clear_meta))
         if extra or self.extra:
             force_setattr(report, "extra", self._next_extra(status, extra))
@@ -154,7 +160,9 @@ class ToolCallReport(Struct, frozen=True):
 
     def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:
         extra = self.extra
-        if status is not None and "status" in extra:  # another agent's unknown status, now overtaken
+        if (
+            status is not None and "status" in extra
+        ):  # another agent's unknown status, now overtaken
             extra = patched(extra, {"status": None})
         return patched(extra, patch) if patch else extra
 

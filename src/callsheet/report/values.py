@@ -162,7 +162,9 @@ def _explain_scalar(value: object, field: str) -> None:
         raise InvalidValue(f"{_cut(field)}: {value!r} is not a JSON number")
     if isinstance(value, int) and value.bit_length() > MAX_INT_BITS:
         bits = value.bit_length()
-        raise InvalidValue(f"{_cut(field)}: a whole number of {bits} bits; {MAX_INT_BITS} fit JSON readers")
+        raise InvalidValue(
+            f"{_cut(field)}: a whole number of {bits} bits; {MAX_INT_BITS} fit JSON readers"
+        )
     if value is not None and not isinstance(value, (int, float)):
         raise InvalidValue(
             f"{_cut(field)}: {type(value).__name__} is not JSON; "

@@ -82,7 +82,9 @@ def decode_block(raw: JsonObject) -> ToolCallContent:
 
 def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedResource:
     resource = as_object(block.get("resource"), "resource")
-    values = {name: resource[key] for name, key in _RESOURCE.items() if resource.get(key) is not None}
+    values = {
+        name: resource[key] for name, key in _RESOURCE.items() if resource.get(key) is not None
+    }
     values |= {name: block[key] for name, key in _COMMON.items() if block.get(key) is not None}
     _require(values, EmbeddedResource, "resource")
     return EmbeddedResource(
@@ -114,9 +116,7 @@ def rest(raw: JsonObject, *known: str) -> JsonObject | None:
 
 def _pick(item: object, fields: dict[str, str]) -> JsonObject:
     return {
-        key: value
-        for name, key in fields.items()
-        if (value := getattr(item, name)) is not None
+        key: value for name, key in fields.items() if (value := getattr(item, name)) is not None
     }
 
 

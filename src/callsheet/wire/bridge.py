@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from callsheet.report.content import TerminalContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallChanged, ContentAppended, Event, TerminalChanged
-from callsheet.report.content import TerminalContent
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonObject, JsonValue

@@ -20,7 +20,9 @@ class UpdateFrames:
         session = _encode(check_text(session_id, "session id"))
         self.budget: int = budget
         self._head: bytes = (
-            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":' + session + b',"update":'
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":'
+            + session
+            + b',"update":'
         )
 
     def line(self, update: Update) -> bytes:

@@ -80,9 +80,7 @@ def _opcodes(old: list[str], new: list[str]) -> list[_Opcode]:
         middle: list[_Opcode] = [("replace", a, b, c, d)]
     else:
         matcher = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
-        middle = [
-            (tag, i + a, j + a, k + c, m + c) for tag, i, j, k, m in matcher.get_opcodes()
-        ]
+        middle = [(tag, i + a, j + a, k + c, m + c) for tag, i, j, k, m in matcher.get_opcodes()]
     ends: list[_Opcode] = [("equal", 0, a, 0, c), ("equal", b, len(old), d, len(new))]
     return [op for op in (ends[0], *middle, ends[1]) if op[2] > op[1] or op[4] > op[3]]
 
@@ -120,7 +118,9 @@ def _span(begin: int, end: int) -> str:
 
 
 def _body(sign: str, line: str) -> str:
-    return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
+    return (
+        f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
+    )
 
 
 def _lines(text: str) -> list[str]:
@@ -249,9 +249,11 @@ def _unquote(path: str) -> str:
     if not (len(path) > 1 and path.startswith('"') and path.endswith('"')):
         return path
     raw = _ESCAPED.sub(
-        lambda match: bytes([int(match[1], 8) & 255])
-        if match[1][:1].isdigit()
-        else _UNESCAPES[match[1].decode()].encode(),
+        lambda match: (
+            bytes([int(match[1], 8) & 255])
+            if match[1][:1].isdigit()
+            else _UNESCAPES[match[1].decode()].encode()
+        ),
         path[1:-1].encode(),
     )
     return raw.decode(errors="replace")

@@ -159,7 +159,9 @@ class LineReader:
         if self._max_line is not None and self._size > self._max_line:
             self._skipping = True
             self._parts.clear()
-            found.append(InvalidRequest(f"a line has over {self._max_line} bytes, which is the limit"))
+            found.append(
+                InvalidRequest(f"a line has over {self._max_line} bytes, which is the limit")
+            )
 
 
 def decode_line(line: bytes | str) -> Message | ProtocolError:
@@ -241,12 +243,16 @@ def _to_call(value: JsonObject, request_id: RequestId) -> Message | ProtocolErro
 def _to_response(value: JsonObject, request_id: RequestId) -> Message | ProtocolError:
     error = value.get("error", UNSET)
     if (error is UNSET) == ("result" not in value):
-        problem = "neither a method, a result nor an error" if error is UNSET else "both result and error"
+        problem = (
+            "neither a method, a result nor an error" if error is UNSET else "both result and error"
+        )
         return InvalidRequest(problem, request_id=request_id)
     if "id" not in value:
         return InvalidRequest("an answer without an id")
     if error is not UNSET and not _is_error(error):
-        return InvalidRequest("error: expected an object with code and message", request_id=request_id)
+        return InvalidRequest(
+            "error: expected an object with code and message", request_id=request_id
+        )
     extra = _rest(value, "jsonrpc", "id", "result", "error")
     return Response(request_id, value.get("result"), None if error is UNSET else error, extra)
 
@@ -264,5 +270,11 @@ def _rest(value: JsonObject, *known: str) -> JsonObject | None:
 
 
 def _name(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", float: "a fraction"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "text",
+        bool: "true or false",
+        float: "a fraction",
+    }
     return "null" if value is None else names.get(type(value), "a number")

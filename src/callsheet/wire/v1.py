@@ -44,8 +44,8 @@ from .permission import (
 from .terminals import decode_v1_terminals
 from .toolcall import (
     FIELD_OF,
-    decode_fields,
     TOOL_NAME,
+    decode_fields,
     decode_meta,
     decode_terminal,
     encode_location,
@@ -113,7 +113,11 @@ def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
     status, before = report.status, seen.status
     if status is not before:
         out.status = _STATUS[status]
-    head = report.title is not seen.title or report.name is not seen.name or report.kind is not seen.kind
+    head = (
+        report.title is not seen.title
+        or report.name is not seen.name
+        or report.kind is not seen.kind
+    )
     if head:
         _update_head(report, seen, out, cleared)
     new, old = report.content, seen.content
@@ -413,7 +417,11 @@ def encode_permission(
     """Give the params of `session/request_permission`. The whole call travels with it."""
     call = as_dict(announce(check_input(report)))
     del call["sessionUpdate"]
-    out: JsonObject = {"sessionId": session_id, "toolCall": call, "options": encode_options(options)}
+    out: JsonObject = {
+        "sessionId": session_id,
+        "toolCall": call,
+        "options": encode_options(options),
+    }
     return {**extra, **out} if extra else out
 
 
