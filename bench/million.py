@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import perf_counter, perf_counter_ns
@@ -34,7 +35,7 @@ FOREIGN_SHARE = 5
 """The variant with ids from outside gets one call in so many: it is the slower one."""
 
 RECENT = 200
-PASSES = 401
+PASSES = 1001
 
 _ROOT = Path(__file__).parent.parent
 
@@ -45,11 +46,12 @@ def measure(calls: int = CALLS) -> Subject:
         "own ids": _run(calls, foreign=False),
         "ids from outside": _run(max(10, calls // FOREIGN_SHARE), foreign=True),
     }
-    head = ("variant", "after calls", "MiB", "look-up by id", "by alias", "µs per call")
+    head = ("variant", "after calls", "MiB", "by id", "by alias", "yardstick", "µs per call")
     rows = [row for name, run in runs.items() for row in _rows(name, run)]
     claims = [claim for name, run in runs.items() for claim in _claims(name, run)]
     notes = [
         f"look-ups: median of {PASSES} passes over the {RECENT} latest calls, the loop included",
+        "the yardstick is the same look-up in dicts that never change; growth is judged against it",
         f"ids from outside: {runs['ids from outside']['renamed']} calls got a fresh id, because the"
         " filter took theirs for taken",
     ]
@@ -71,28 +73,29 @@ def _run(calls: int, *, foreign: bool) -> dict[str, Any]:
 
 def _rows(name: str, run: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
-        (
-            name,
-            f"{point['calls']:,}",
-            f"{point['mebibytes']:.1f}",
-            f"{point['ns_by_id']:.0f} ns" if point["calls"] else "–",
-            f"{point['ns_by_alias']:.0f} ns" if point["calls"] else "–",
-            f"{point['us_per_call']:.1f}" if point["calls"] else "–",
-        )
+        (name, f"{point['calls']:,}", f"{point['mebibytes']:.1f}", *_times(point))
         for point in run["points"]
     ]
 
 
+def _times(point: dict[str, float]) -> tuple[str, ...]:
+    if not point["calls"]:
+        return ("–",) * 4
+    looks = (point["ns_by_id"], point["ns_by_alias"], point["ns_yardstick"])
+    return (*(f"{look:.0f} ns" for look in looks), f"{point['us_per_call']:.1f}")
+
+
 def _claims(name: str, run: dict[str, Any]) -> list[Claim]:
+    """Judge memory as it is, and look-ups by the yardstick: a slow moment is no growth."""
     _, early, late = run["points"]
     span = f"{name}, {early['calls']:,} → {late['calls']:,} calls"
+    speed = late["ns_yardstick"] / early["ns_yardstick"]
+    by_id = late["ns_by_id"] / early["ns_by_id"] / speed
+    by_alias = late["ns_by_alias"] / early["ns_by_alias"] / speed
     return [
-        Claim(f"{span}: {what}", late[key] / early[key], 1.3)
-        for what, key in (
-            ("memory", "mebibytes"),
-            ("look-up by id", "ns_by_id"),
-            ("look-up by alias", "ns_by_alias"),
-        )
+        Claim(f"{span}: memory", late["mebibytes"] / early["mebibytes"], 1.3),
+        Claim(f"{span}: look-up by id", by_id, 1.3),
+        Claim(f"{span}: look-up by alias", by_alias, 1.3),
     ]
 
 
@@ -103,7 +106,7 @@ def pass_through(calls: int, *, foreign: bool) -> dict[str, Any]:
     """Let so many calls live and end in one ledger. Measures at the start, a tenth, the end."""
     ledger = Ledger("sess_1", new_call_id)
     recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
-    points = [{"calls": 0, "mebibytes": _mebibytes()}]
+    points: list[dict[str, float]] = [{"calls": 0, "mebibytes": round(_mebibytes(), 2)}]
     done = 0
     for goal in (calls // 10, calls):
         start = perf_counter()
@@ -135,26 +138,52 @@ def _live(ledger: Ledger, number: int, foreign: bool) -> tuple[str, str]:
 def _point(
     ledger: Ledger, recent: deque[tuple[str, str]], calls: int, seconds: float
 ) -> dict[str, float]:
+    mebibytes = _mebibytes()
+    by_id, by_alias, yardstick = _look_up(ledger, *map(list, zip(*recent, strict=True)))
     return {
         "calls": calls,
-        "mebibytes": round(_mebibytes(), 2),
-        "ns_by_id": round(_look_up(ledger, [key for key, _ in recent]), 1),
-        "ns_by_alias": round(_look_up(ledger, [alias for _, alias in recent]), 1),
+        "mebibytes": round(mebibytes, 2),
+        "ns_by_id": round(by_id, 1),
+        "ns_by_alias": round(by_alias, 1),
+        "ns_yardstick": round(yardstick, 1),
         "us_per_call": round(seconds * 1e6, 2),
     }
 
 
-def _look_up(ledger: Ledger, keys: list[str]) -> float:
-    """Give the nanoseconds of one look-up; of many short passes, a disturbed one doesn't count."""
-    get, took = ledger.get, list[float]()
-    if any(get(key) is None for key in keys):
+class _Yardstick:
+    """A look-up of the same shape in dicts that never change: how fast is the machine just now?"""
+
+    def __init__(self) -> None:
+        self._others: dict[str, str] = {}
+        self._values = {f"key_{number:026d}": number for number in range(4352)}
+        self.keys = list(self._values)[-RECENT:]
+
+    def get(self, key: str) -> int | None:
+        """Look up twice, as for an alias."""
+        return self._values.get(self._others.get(key, key))
+
+
+def _look_up(ledger: Ledger, ids: list[str], aliases: list[str]) -> tuple[float, float, float]:
+    """Give the nanoseconds of a look-up by id, by alias, and of the yardstick.
+
+    All three are timed in each of many short passes, so that what disturbs one disturbs all.
+    """
+    if any(ledger.get(key) is None for key in (*ids, *aliases)):
         raise RuntimeError("a recent call is not found")
-    for _ in range(PASSES):
-        start = perf_counter_ns()
-        for key in keys:
-            get(key)
-        took.append((perf_counter_ns() - start) / len(keys))
-    return median(took)
+    yardstick = _Yardstick()
+    passes = [
+        (_time(ledger.get, ids), _time(ledger.get, aliases), _time(yardstick.get, yardstick.keys))
+        for _ in range(PASSES)
+    ]
+    by_id, by_alias, fixed = (median(column) for column in zip(*passes, strict=True))
+    return by_id, by_alias, fixed
+
+
+def _time(get: Callable[[str], object], keys: list[str]) -> float:
+    start = perf_counter_ns()
+    for key in keys:
+        get(key)
+    return (perf_counter_ns() - start) / len(keys)
 
 
 def _mebibytes() -> float:

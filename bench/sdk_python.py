@@ -8,8 +8,8 @@ Both ways use the SDK's helpers to build the updates, as its examples do. The he
   `acp.utils.serialize_params`, wraps it as `Connection.send_notification` does, and writes it as
   `acp.task.MessageSender.send` does (`json.dumps`, newline, UTF-8).
 - *Connection* is the real `AgentSideConnection.session_update` (the class that `acp.run_agent`
-  makes), awaited three times, on an asyncio stream that drops its bytes. It adds the SDK's queue, its sender task and the event loop, and no
-  system calls.
+  makes), awaited three times, on an asyncio stream that drops its bytes. It adds the SDK's queue,
+  its sender task and the event loop, and no system calls.
 """
 
 from __future__ import annotations

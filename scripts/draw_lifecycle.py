@@ -1,6 +1,7 @@
 """Draw the life of a call out of the transition table, into the documents that show it.
 
-A document says where by a pair of marks. `--check` writes nothing, and fails where a drawing is stale.
+A document says where by a pair of marks. `--check` writes nothing, and fails where a drawing is
+stale.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Fetch the official ACP schemas anew into tests/schema.
 
-They come out of the npm package `@agentclientprotocol/sdk`, which ships them. Give a version to move to; without one, the version
-that tests/schema/VERSION names is fetched again, and the files must not change.
+They come out of the npm package `@agentclientprotocol/sdk`, which ships them. Give a version to
+move to; without one, the version that tests/schema/VERSION names is fetched again, and the files
+must not change.
 """
 
 from __future__ import annotations

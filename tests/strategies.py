@@ -1,7 +1,8 @@
 """Hypothesis strategies: any value, any content, any legal life of a call.
 
-Events are made as they would come from a tool: well-formed, in an order that the transition table allows. Keys of `_meta` and
-unknown keys are drawn from names that are nobody's: the names that callsheet uses on the wire are reserved.
+Events are made as they would come from a tool: well-formed, in an order that the transition table
+allows. Keys of `_meta` and unknown keys are drawn from names that are nobody's: the names that
+callsheet uses on the wire are reserved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Traffic of real agents: all of it is read; what is refused is what their authors got wrong.
 
-The recordings are of six agents, made with a scripted model: a mixed session, and one in which the model uses ids again.
+The recordings are of six agents, made with a scripted model: a mixed session, and one in which the
+model uses ids again.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def test_every_error_of_ours_has_one_base() -> None:
         lambda: ToolCallContent.image(b"x", "png"),
         lambda: ToolCallContent.link("file:///a", "a", size=-1),
         lambda: ToolCallContent.diff("/a", None, None),
-        lambda: ToolCallContent.diffs(),
+        ToolCallContent.diffs,
         lambda: ToolCallContent.diffs(FileChange(path="/a", operation="move")),
         lambda: ToolCallContent.diffs(FileChange(path="/a", operation="add", old_path="/b")),
         lambda: ToolCallContent.diffs(FileChange(path="/a", old_text="only one side")),

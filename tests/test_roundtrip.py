@@ -1,6 +1,7 @@
 """Any legal life of a call survives the wire: in v1, in v2, and over the bridge both ways.
 
-That every message is valid ACP is checked by the fixture in conftest, for each message that is made here.
+That every message is valid ACP is checked by the fixture in conftest, for each message that is made
+here.
 """
 
 from __future__ import annotations

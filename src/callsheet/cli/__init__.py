@@ -1,6 +1,8 @@
-"""The command line. One file for each command, imported when it is called: an editor waits for our start.
+"""The command line. One file for each command, imported when it is called: an editor waits for our
+start.
 
-stdout carries only the answer; messages go to stderr. Exit codes: 0 ok, 1 the command says no, 2 bad usage.
+stdout carries only the answer; messages go to stderr. Exit codes: 0 ok, 1 the command says no, 2
+bad usage.
 """
 
 from __future__ import annotations

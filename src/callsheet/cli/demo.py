@@ -1,7 +1,7 @@
 """`callsheet demo`: one real file is read, and its reports are shown as they go over the wire.
 
-Both ends are real. The agent's end makes reports out of the read and writes lines; the editor's end reads those lines and shows
-what it knows after each. Into a pipe go the bare lines.
+Both ends are real. The agent's end makes reports out of the read and writes lines; the editor's end
+reads those lines and shows what it knows after each. Into a pipe go the bare lines.
 """
 
 from __future__ import annotations

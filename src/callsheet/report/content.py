@@ -1,11 +1,11 @@
 """What a call shows: text, images, audio, resources, diffs, terminals.
 
-One frozen struct for each kind of item. `ToolCallContent` is their base, and the place to make them:
-`ToolCallContent.text("…")`, `.image(data, "image/png")`, `.diff(path, old, new)`, …
+One frozen struct for each kind of item. `ToolCallContent` is their base, and the place to make
+them: `ToolCallContent.text("…")`, `.image(data, "image/png")`, `.diff(path, old, new)`, …
 
-Two things are the same for all of them. `meta` is the item's `_meta`; `extra` are the keys that a decoder
-met and doesn't know, kept so that they survive a round trip. A block (text, image, …) travels inside an outer
-object; what stands there beside the block is its `outer`.
+Two things are the same for all of them. `meta` is the item's `_meta`; `extra` are the keys that a
+decoder met and doesn't know, kept so that they survive a round trip. A block (text, image, …)
+travels inside an outer object; what stands there beside the block is its `outer`.
 
 What is *not* here: how an item looks on the wire. That is `callsheet.wire`.
 """
@@ -69,8 +69,8 @@ class ToolCallContent(Struct, frozen=True):
     ) -> DiffContent:
         """A change of one text file.
 
-        `old` is None for a file that is created, `new` is None for one that is deleted; `old_path` says that
-        the file was moved from there.
+        `old` is None for a file that is created, `new` is None for one that is deleted; `old_path`
+        says that the file was moved from there.
         """
         return DiffContent((FileChange.of_texts(path, old, new, old_path=old_path),))
 
@@ -99,7 +99,7 @@ class _Block(ToolCallContent, frozen=True, kw_only=True):
 class TextContent(_Block, frozen=True):
     """Text, which editors render as Markdown."""
 
-    text: str
+    text: str  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self) -> None:
         text = self.text
@@ -160,7 +160,7 @@ class EmbeddedResource(_Block, frozen=True):
     """A resource with its contents: `text`, or `blob` as base64."""
 
     uri: str
-    text: str | None = None
+    text: str | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
     blob: str | None = None
     mime_type: str | None = None
     resource_meta: JsonObject | None = None
@@ -181,9 +181,9 @@ class EmbeddedResource(_Block, frozen=True):
 class FileChange(Struct, frozen=True, kw_only=True):
     """What happened to one file.
 
-    `operation` is add, modify, delete, move or copy (or what a future ACP says). A text file has both texts;
-    an added one has no `old_text`, a deleted one no `new_text`. Where the contents are unknown, not text, or the same
-    before and after, both are None.
+    `operation` is add, modify, delete, move or copy (or what a future ACP says). A text file has
+    both texts; an added one has no `old_text`, a deleted one no `new_text`. Where the contents are
+    unknown, not text, or the same before and after, both are None.
     """
 
     path: str

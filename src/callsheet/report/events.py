@@ -1,7 +1,7 @@
 """What can happen to a call. Everything that changes a report is one of these.
 
-An event is well-formed once it exists: its values were judged and copied when it was made. Whether it is
-legal *now* is for the ledger to say.
+An event is well-formed once it exists: its values were judged and copied when it was made. Whether
+it is legal *now* is for the ledger to say.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class CallOpened(Struct, frozen=True):
 class CallChanged(Struct, frozen=True, kw_only=True):
     """Some fields of a call have new values. With `upsert`, an unknown call is opened by it.
 
-    `fields` holds just those that are spoken of, by the names of `ToolCallReport`. `meta`, `notes` and `extra` are patches: the
-    keys that are there are set, and None removes one. `notes` are the keys of `_meta.callsheet`.
+    `fields` holds just those that are spoken of, by the names of `ToolCallReport`. `meta`, `notes`
+    and `extra` are patches: the keys that are there are set, and None removes one. `notes` are the
+    keys of `_meta.callsheet`.
     """
 
     tool_call_id: str

@@ -1,10 +1,11 @@
 """Ids of calls: how ours are made, and which ones from outside are fit to use.
 
-Ours are `call_` and a ULID: 48 bits of milliseconds, then 80 bits that start at random in each millisecond
-and count up within it. So they sort by the time they were made, and one factory never gives the same id
-twice, whatever the clock does.
+Ours are `call_` and a ULID: 48 bits of milliseconds, then 80 bits that start at random in each
+millisecond and count up within it. So they sort by the time they were made, and one factory never
+gives the same id twice, whatever the clock does.
 
-A factory is given its clock and its randomness; the one for the whole process is made in `callsheet.runtime`.
+A factory is given its clock and its randomness; the one for the whole process is made in
+`callsheet.runtime`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]  # ten bits at a ti
 _OURS = re.compile(rf"{PREFIX}[0-7][{_DIGITS}]{{25}}")
 _UNFIT = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
-# The 80 random bits are a head that is drawn anew in each millisecond and a tail that counts up. The tail
-# starts in the lower half of its range, so half a million ids fit into the worst millisecond. What doesn't fit
-# borrows from the next one.
+# The 80 random bits are a head that is drawn anew in each millisecond and a tail that counts up.
+# The tail starts in the lower half of its range, so half a million ids fit into the worst
+# millisecond. What doesn't fit borrows from the next one.
 _HEAD_BITS = 60
 _TAIL_BITS = 20
 _TAIL_END = 1 << _TAIL_BITS

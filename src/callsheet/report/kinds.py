@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, final
 
 from .errors import InvalidKind
 
@@ -24,6 +24,7 @@ class ToolKind(StrEnum):
     OTHER = "other"
 
 
+@final
 class CustomKind(str):
     """A kind outside `ToolKind`. ACP v2 sends it as it is; ACP v1 shows it as `other`.
 

@@ -1,23 +1,26 @@
 """The ledger: which calls a session has, and what is known of each.
 
-It is the only place that folds events into reports, correlates ids and aliases, and forgets. Three rules:
+It is the only place that folds events into reports, correlates ids and aliases, and forgets. Three
+rules:
 
-1. **One id space.** An id is used once in the life of a session. A second call that arrives under a taken id gets a
-   fresh one; the id it came with becomes its alias. An alias names its latest holder, so later events that use
-   it reach the right call.
-2. **Refused means unchanged.** An event that is illegal or unknown raises, and the ledger is as it was.
-3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then leaves. What remains of
-   it is that its id is taken (`_is_taken`).
+1. **One id space.** An id is used once in the life of a session. A second call that arrives under a
+   taken id gets a fresh one; the id it came with becomes its alias. An alias names its latest
+   holder, so later events that use it reach the right call.
+2. **Refused means unchanged.** An event that is illegal or unknown raises, and the ledger is as it
+   was.
+3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then
+   leaves. What remains of it is that its id is taken (`_is_taken`).
 
-The reports that it gives out are its own state: read them, and change them through the ledger. A ledger has one owner at
-a time; whoever shares one between threads (`callsheet.runtime` does) takes a lock around it.
+The reports that it gives out are its own state: read them, and change them through the ledger. A
+ledger has one owner at a time; whoever shares one between threads (`callsheet.runtime` does) takes
+a lock around it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -39,7 +42,7 @@ from .locations import ToolCallLocation
 from .report import SETTLED, ToolCallReport, reasoned
 from .status import ToolCallStatus, to_status
 from .terminals import TerminalState
-from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
+from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, is_list, patched
 
 _Links: TypeAlias = dict[str, dict[str, None]]
 """From a call to the calls that name it, in order; a dict because leaving must be as cheap as joining."""
@@ -165,7 +168,8 @@ class Ledger:
     ) -> ToolCallReport:
         """Announce a call of our own.
 
-        A title left out is the tool's name. `parent` and `depends_on` name calls of this session by id or alias.
+        A title left out is the tool's name. `parent` and `depends_on` name calls of this session by
+        id or alias.
         """
         # Every call comes through here, so the usual cases are told apart in place.
         if type(name) is not str or not name.isascii():
@@ -205,8 +209,8 @@ class Ledger:
     ) -> ToolCallReport:
         """Move a call to another status, and set fields of it: all of them, or, where one is refused, none.
 
-        `fields` are those of `ToolCallReport`. `meta` and `notes` (the keys of `_meta.callsheet`) are patches: None removes
-        a key.
+        `fields` are those of `ToolCallReport`. `meta` and `notes` (the keys of `_meta.callsheet`)
+        are patches: None removes a key.
         """
         if fields:
             settle(fields)
@@ -223,7 +227,7 @@ class Ledger:
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Gives the call's new report, or the terminal's state."""
-        return _FOLD[type(event)](self, event)
+        return self._FOLD[type(event)](self, event)
 
     # The folds
 
@@ -251,6 +255,14 @@ class Ledger:
         state = self._terminal_of(event.terminal_id)
         state.append(event)
         return state
+
+    _FOLD: ClassVar[dict[type, Callable[[Any, Any], ToolCallReport | TerminalState]]] = {
+        CallOpened: _fold_opened,
+        CallChanged: _fold_changed,
+        ContentAppended: _fold_appended,
+        TerminalChanged: _fold_terminal,
+        TerminalOutput: _fold_output,
+    }
 
     # Helpers
 
@@ -312,13 +324,19 @@ class Ledger:
         tool_call_id, notes = report.tool_call_id, report.notes
         alias, parent = notes.get("alias"), notes.get("parentId")
         if isinstance(alias, str) and alias != tool_call_id:
-            # Whoever holds one of our own ids reaches that call, whatever aliases a model makes up.
-            if not (alias in self._calls and is_ours(alias)):
-                self._aliases[alias] = tool_call_id
+            self._add_alias(alias, tool_call_id)
         if isinstance(parent, str):
             self._children.setdefault(parent, {})[tool_call_id] = None
         for other in _dependencies(notes):
             self._dependents.setdefault(other, {})[tool_call_id] = None
+
+    def _add_alias(self, alias: str, tool_call_id: str) -> None:
+        """Let an alias name its latest holder.
+
+        Whoever holds one of our own ids reaches that call, whatever aliases a model makes up.
+        """
+        if not (alias in self._calls and is_ours(alias)):
+            self._aliases[alias] = tool_call_id
 
     def _notes(
         self,
@@ -408,8 +426,9 @@ class Ledger:
 class _Taken:
     """Which ids from outside were used by calls that have left, in fixed memory.
 
-    A Bloom filter: it never forgets an id, and at worst takes a new one for taken. That costs such a call nothing but a
-    fresh id; using an id twice would make editors rewrite the card of an old call.
+    A Bloom filter: it never forgets an id, and at worst takes a new one for taken. That costs such
+    a call nothing but a fresh id; using an id twice would make editors rewrite the card of an old
+    call.
     """
 
     BITS = 1 << 24  # 2 MiB: one wrong "taken" in 1,500 after a million ids
@@ -448,7 +467,7 @@ def report_of(event: CallChanged) -> ToolCallReport:
 
 def _dependencies(notes: JsonObject) -> list[str]:
     others = notes.get("dependsOn")
-    return [other for other in others if isinstance(other, str)] if isinstance(others, list) else []
+    return [other for other in others if isinstance(other, str)] if is_list(others) else []
 
 
 def _unlink(links: _Links, key: str, tool_call_id: str) -> None:
@@ -457,12 +476,3 @@ def _unlink(links: _Links, key: str, tool_call_id: str) -> None:
         linked.pop(tool_call_id, None)
         if not linked:
             del links[key]
-
-
-_FOLD: dict[type, Callable[[Any, Any], ToolCallReport | TerminalState]] = {
-    CallOpened: Ledger._fold_opened,
-    CallChanged: Ledger._fold_changed,
-    ContentAppended: Ledger._fold_appended,
-    TerminalChanged: Ledger._fold_terminal,
-    TerminalOutput: Ledger._fold_output,
-}

@@ -1,11 +1,13 @@
 """The report: all that is known of one call.
 
-A report changes only through its methods, and only as a whole: a change that is refused leaves it as it was. The
-structs are frozen so that nobody assigns to a field by mistake; their values are never changed in place, so a
-`snapshot()` is cheap and stays what it was.
+A report changes only through its methods, and only as a whole: a change that is refused leaves it
+as it was. The structs are frozen so that nobody assigns to a field by mistake; their values are
+never changed in place, so a `snapshot()` is cheap and stays what it was.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -35,9 +37,9 @@ SETTLED: JsonObject = {}
 class ToolCallReport(Struct, frozen=True):
     """All that is known of one call, in ACP's terms.
 
-    An empty `name`, `title`, `content` or `locations`, and a raw value of None, mean that there is none. `meta` is
-    ACP's `_meta`; what callsheet itself has to say stands in it under `callsheet`. `extra` are fields of the wire
-    that this version doesn't know.
+    An empty `name`, `title`, `content` or `locations`, and a raw value of None, mean that there is
+    none. `meta` is ACP's `_meta`; what callsheet itself has to say stands in it under `callsheet`.
+    `extra` are fields of the wire that this version doesn't know.
     """
 
     tool_call_id: str
@@ -126,7 +128,7 @@ class ToolCallReport(Struct, frozen=True):
             check_alive(self.status, self.tool_call_id)
         elif status not in MOVES[self.status]:
             check_move(self.status, status, self.tool_call_id)
-        report = self.__copy__()
+        report: Any = self.__copy__()  # pyright: ignore
         for name, value in fields.items():
             force_setattr(report, name, value)
         if (
@@ -142,7 +144,7 @@ class ToolCallReport(Struct, frozen=True):
 
     def snapshot(self) -> ToolCallReport:
         """Give a copy that later changes don't reach."""
-        return self.__copy__()
+        return self.__copy__()  # pyright: ignore
 
     def _become(self, other: ToolCallReport) -> None:
         for name in self.__struct_fields__:
@@ -170,7 +172,8 @@ class ToolCallReport(Struct, frozen=True):
 def reasoned(meta: JsonObject, status: ToolCallStatus) -> JsonObject:
     """Hold that exactly the cancelled calls have the reason cancelled.
 
-    ACP v1 has no status for them: there, the reason is what tells a cancelled call from a failed one.
+    ACP v1 has no status for them: there, the reason is what tells a cancelled call from a failed
+    one.
     """
     cancelled = status is ToolCallStatus.CANCELLED
     if not meta and not cancelled:

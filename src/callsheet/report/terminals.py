@@ -1,6 +1,7 @@
 """The state of an agent's terminal, folded from its events.
 
-Output may be gigabytes. Only the latest of it is kept, and appending costs the same however much came before.
+Output may be gigabytes. Only the latest of it is kept, and appending costs the same however much
+came before.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ KEEP_OUTPUT = 1 << 18
 class TerminalState:
     """What is known of one terminal.
 
-    `total` counts all bytes of output since it began or was last replaced; `epoch` counts how often it was replaced.
-    Together they are a mark: `since(mark)` gives what came after it.
+    `total` counts all bytes of output since it began or was last replaced; `epoch` counts how often
+    it was replaced. Together they are a mark: `since(mark)` gives what came after it.
     """
 
     __slots__ = (

@@ -1,15 +1,15 @@
 """Which values may stand in a report: JSON, and text that can be written as UTF-8.
 
-`freeze` is the gate that every foreign value passes once, on its way into an event. What comes out is a
-private copy, so nobody can change a report from outside. This file only judges; making any Python value
-fit is the business of `callsheet.guard`.
+`freeze` is the gate that every foreign value passes once, on its way into an event. What comes out
+is a private copy, so nobody can change a report from outside. This file only judges; making any
+Python value fit is the business of `callsheet.guard`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeGuard, cast
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -33,9 +33,10 @@ EMPTY: JsonObject = {}
 
 def freeze(value: JsonValue, field: str) -> JsonValue:
     """Give a private copy of `value`, or raise `InvalidValue` naming the place that is not JSON."""
-    if type(value) is dict:  # nearly always flat, and of plain text and numbers
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is dict:  # nearly always flat, and of plain text and numbers
         for key, item in value.items():
-            kind = type(item)
+            kind = type(item)  # pyright: ignore[reportUnknownVariableType]
             if kind is not str and kind is not bool and (kind is not int or abs(item) >= _INT_END):
                 break
             if type(key) is not str or not key.isascii() or (kind is str and not item.isascii()):
@@ -73,6 +74,16 @@ def own_objects(struct: Struct, *fields: str) -> None:
             force_setattr(struct, field, freeze_object(value, where) or None)
 
 
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Whether a JSON value is an object."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[JsonValue]]:
+    """Whether a JSON value is a list."""
+    return isinstance(value, list)
+
+
 def check_text(value: object, field: str, error: type[ReportError] = InvalidValue) -> str:
     """Give `value` back as a plain `str` if it can be written as UTF-8, else raise `error`."""
     if type(value) is str and value.isascii():
@@ -95,7 +106,7 @@ class _NotJson(Exception):
 
 def _copy(value: JsonValue, depth: int) -> JsonValue:
     """Copy a value. This is the hot path: it knows nothing of places and messages."""
-    kind = type(value)
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         if depth == 0:
             raise _NotJson

@@ -1,12 +1,15 @@
 """Content blocks (text, image, audio, link, resource), which ACP v1 and v2 write alike.
 
-A block travels in an outer object: `{"type": "content", "content": {"type": "text", …}}`. The table below says which field of
-our struct stands under which key; a key that is not in it is kept in `extra` and written back.
+A block travels in an outer object: `{"type": "content", "content": {"type": "text", …}}`. The table
+below says which field of our struct stands under which key; a key that is not in it is kept in
+`extra` and written back.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from msgspec import Struct
 
 from callsheet.report.content import (
     AudioContent,
@@ -17,13 +20,13 @@ from callsheet.report.content import (
     ToolCallContent,
     UnknownContent,
 )
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 
 from .jsonrpc import InvalidParams
 
 _COMMON = {"annotations": "annotations", "meta": "_meta"}
 
-_FIELDS: dict[type[ToolCallContent], tuple[str, dict[str, str]]] = {
+_FIELDS: dict[type[Any], tuple[str, dict[str, str]]] = {
     TextContent: ("text", {"text": "text"}),
     ImageContent: ("image", {"data": "data", "mime_type": "mimeType", "uri": "uri"}),
     AudioContent: ("audio", {"data": "data", "mime_type": "mimeType"}),
@@ -97,14 +100,14 @@ def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedRes
 
 def as_object(value: JsonValue, what: str) -> JsonObject:
     """Give a JSON object back, or raise `InvalidParams`."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise InvalidParams(f"{what}: expected an object, got {type(value).__name__}")
     return value
 
 
 def as_list(value: JsonValue, what: str) -> list[JsonValue]:
     """Give a JSON list back, or raise `InvalidParams`."""
-    if not isinstance(value, list):
+    if not is_list(value):
         raise InvalidParams(f"{what}: expected a list, got {type(value).__name__}")
     return value
 
@@ -120,7 +123,7 @@ def _pick(item: object, fields: dict[str, str]) -> JsonObject:
     }
 
 
-def _require(values: JsonObject, struct: type[ToolCallContent], what: str) -> None:
+def _require(values: JsonObject, struct: type[Struct], what: str) -> None:
     for name in struct.__struct_fields__[: -len(struct.__struct_defaults__)]:
         if name not in values:
             raise InvalidParams(f"{what}: {name} is missing")

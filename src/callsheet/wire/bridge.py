@@ -1,7 +1,8 @@
 """The bridge: a session's updates in one version of ACP, turned into the other.
 
-Nothing more than decode → ledger → view, with the state of each session kept between. It translates what is about tool calls
-and terminals. Every other update comes back untouched, for whoever translates those.
+Nothing more than decode → ledger → view, with the state of each session kept between. It translates
+what is about tool calls and terminals. Every other update comes back untouched, for whoever
+translates those.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Bridge:
     def permission(self, params: JsonValue) -> tuple[list[JsonObject], JsonObject]:
         """Give what a `session/request_permission` from the source becomes.
 
-        First the params of `session/update`s to send before it, so that the client knows the call; then those of the request.
+        First the params of `session/update`s to send before it, so that the client knows the call;
+        then those of the request.
         """
         raw = as_object(params, "params")
         ledger, view = self._session(raw)

@@ -1,11 +1,11 @@
 """Text patches as git writes them, for the diffs of ACP v2.
 
-`write` makes the patch of some changes; `read` gives back the texts that a patch holds. ACP's rules for paths: absolute, no
-`a/` and `b/`, `/dev/null` for the missing side, quoted as git quotes.
+`write` makes the patch of some changes; `read` gives back the texts that a patch holds. ACP's rules
+for paths: absolute, no `a/` and `b/`, `/dev/null` for the missing side, quoted as git quotes.
 
-How much context a patch has: small files (`WHOLE_UP_TO`) are written whole, so that both texts can be read back, byte for
-byte, and a bridge to ACP v1 loses nothing. Around the changes of larger ones stand three lines, as usual; what is read
-back then are the changed places.
+How much context a patch has: small files (`WHOLE_UP_TO`) are written whole, so that both texts can
+be read back, byte for byte, and a bridge to ACP v1 loses nothing. Around the changes of larger ones
+stand three lines, as usual; what is read back then are the changed places.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """JSON-RPC 2.0, one message on a line: framing for both directions.
 
-In: `LineReader.feed(bytes)` gives messages and typed errors, in order. Lines may have any length, and nothing that a peer
-sends raises anything: a bad line becomes a `ProtocolError` in its place, and the next line is read as usual.
+In: `LineReader.feed(bytes)` gives messages and typed errors, in order. Lines may have any length,
+and nothing that a peer sends raises anything: a bad line becomes a `ProtocolError` in its place,
+and the next line is read as usual.
 
-Out: `encode_line` gives the bytes of one message and holds them to a budget, counted on what really goes over the wire.
+Out: `encode_line` gives the bytes of one message and holds them to a budget, counted on what really
+goes over the wire.
 
 Not here: what the messages mean (`v1`, `v2`), and reading from or writing to anything.
 """
@@ -18,7 +20,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.values import JsonObject, JsonValue, is_object
 
 RequestId: TypeAlias = str | int | None
 
@@ -177,7 +179,7 @@ def decode_line(line: bytes | str) -> Message | ProtocolError:
 
 def to_message(value: JsonValue) -> Message | ProtocolError:
     """Give the message that a JSON value is, or what is wrong with it."""
-    if not isinstance(value, dict):
+    if not is_object(value):
         return InvalidRequest(f"expected an object, got {_name(value)}")
     request_id = value.get("id")
     if isinstance(request_id, bool) or not isinstance(request_id, (str, int, NoneType)):
@@ -259,7 +261,7 @@ def _to_response(value: JsonObject, request_id: RequestId) -> Message | Protocol
 
 def _is_error(error: JsonValue | UnsetType) -> bool:
     return (
-        isinstance(error, dict)
+        is_object(error)
         and type(error.get("code")) is int
         and isinstance(error.get("message"), str)
     )
@@ -269,12 +271,15 @@ def _rest(value: JsonObject, *known: str) -> JsonObject | None:
     return {key: item for key, item in value.items() if key not in known} or None
 
 
+_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    float: "a fraction",
+    NoneType: "null",
+}
+
+
 def _name(value: object) -> str:
-    names = {
-        dict: "an object",
-        list: "a list",
-        str: "text",
-        bool: "true or false",
-        float: "a fraction",
-    }
-    return "null" if value is None else names.get(type(value), "a number")
+    return _NAMES.get(type(value), "a number")

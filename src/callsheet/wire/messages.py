@@ -1,7 +1,8 @@
 """Tool calls as they go over the wire. `UNSET` is omitted, None is null.
 
-Structs, because msgspec writes them faster than anything one could build by hand. An update that also carries fields which we
-don't know is a plain dict, and so are the small updates of chunks and terminals; `as_dict` makes dicts of all.
+Structs, because msgspec writes them faster than anything one could build by hand. An update that
+also carries fields which we don't know is a plain dict, and so are the small updates of chunks and
+terminals; `as_dict` makes dicts of all.
 """
 
 from __future__ import annotations

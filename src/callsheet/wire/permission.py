@@ -1,7 +1,8 @@
 """What ACP v1 and v2 share about asking permission.
 
-Nobody approves blind: the request carries the whole call, made from the same report as its announcement and under the same id.
-If the input is not known, there is nothing to approve, and no request is made.
+Nobody approves blind: the request carries the whole call, made from the same report as its
+announcement and under the same id. If the input is not known, there is nothing to approve, and no
+request is made.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class PermissionOption(Struct, frozen=True):
 class PermissionRequest(Struct, frozen=True, kw_only=True):
     """A request as it was read.
 
-    `call` is what it says of the tool call. ACP v2 may ask about something else than a call; then `call` is None and `subject`
-    is what it asks about, whole.
+    `call` is what it says of the tool call. ACP v2 may ask about something else than a call; then
+    `call` is None and `subject` is what it asks about, whole.
     """
 
     call: CallChanged | None
@@ -62,7 +63,7 @@ def encode_options(options: Sequence[PermissionOption]) -> list[JsonObject]:
     """Give the options as both versions write them."""
     out: list[JsonObject] = []
     for option in options:
-        one = {"optionId": option.option_id, "name": option.name, "kind": option.kind}
+        one: JsonObject = {"optionId": option.option_id, "name": option.name, "kind": option.kind}
         if option.meta is not None:
             one["_meta"] = option.meta
         out.append({**(option.extra or {}), **one})

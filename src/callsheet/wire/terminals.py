@@ -1,10 +1,12 @@
 """Agents' terminals on the wire.
 
-v2 has messages for them: `terminal_update` (facts, and a whole replacement of the output) and `terminal_output_chunk`.
+v2 has messages for them: `terminal_update` (facts, and a whole replacement of the output) and
+`terminal_output_chunk`.
 
-v1 has none, but clients that say so understand three keys in a call's `_meta`: `terminal_info` opens a terminal, `terminal_output`
-appends, `terminal_exit` ends it. What these can't say (the command, the size, that the output was replaced) goes beside them
-under `callsheet_terminal`, in v2's words.
+v1 has none, but clients that say so understand three keys in a call's `_meta`: `terminal_info`
+opens a terminal, `terminal_output` appends, `terminal_exit` ends it. What these can't say (the
+command, the size, that the output was replaced) goes beside them under `callsheet_terminal`, in
+v2's words.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from msgspec import UNSET
 
 from callsheet.report.events import Event, ExitStatus, TerminalChanged, TerminalOutput
 from callsheet.report.terminals import TerminalState
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 from .blocks import as_object, rest
 from .jsonrpc import InvalidParams
@@ -138,17 +140,17 @@ def decode_v1_terminals(meta: JsonObject) -> list[Event]:
     """Take the terminals out of a call's `_meta`, and give them as events."""
     info, output, leave, more = (meta.pop(key, None) for key in (INFO, OUTPUT, EXIT, MORE))
     events: list[Event] = []
-    if isinstance(info, dict):
+    if is_object(info):
         events.append(
             TerminalChanged(terminal_id=info.get("terminal_id"), cwd=info.get("cwd", UNSET))  # pyright: ignore[reportArgumentType]
         )
-    replaced = isinstance(more, dict) and more.get("replaced") is True
-    if isinstance(output, dict):
+    replaced = is_object(more) and more.get("replaced") is True
+    if is_object(output):
         events.append(_decode_v1_output(output, replaced=replaced))
-    if isinstance(leave, dict):
+    if is_object(leave):
         status = ExitStatus(exit_code=leave.get("exit_code"), signal=leave.get("signal"))
         events.append(TerminalChanged(terminal_id=leave.get("terminal_id"), exit_status=status))  # pyright: ignore[reportArgumentType]
-    if isinstance(more, dict):
+    if is_object(more):
         events.append(decode_update({k: v for k, v in more.items() if k != "replaced"}))
     return events
 

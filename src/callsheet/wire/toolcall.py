@@ -1,14 +1,14 @@
 """What the tool calls of ACP v1 and v2 have in common: their keys, and how fields are read.
 
-The two differ in what null means (v1: nothing, v2: cleared), in statuses, in diffs and in how calls are opened. That is in
-`v1` and `v2`.
+The two differ in what null means (v1: nothing, v2: cleared), in statuses, in diffs and in how calls
+are opened. That is in `v1` and `v2`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from callsheet.report.kinds import ToolKind, foreign_kind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 from .blocks import as_list, as_object, rest
 from .jsonrpc import InvalidParams
@@ -162,14 +162,14 @@ def same(old: object, new: object) -> bool:
     return old is new or (old == new and _same_types(old, new))
 
 
-def _same_types(old: object, new: object) -> bool:
+def _same_types(old: Any, new: Any) -> bool:
     """Tell True from 1 and 1 from 1.0, which are equal in Python and different in JSON."""
     if type(old) is not type(new):
         return False
     if isinstance(old, Struct):
         return all(_same_types(getattr(old, f), getattr(new, f)) for f in old.__struct_fields__)
-    if isinstance(old, dict) and isinstance(new, dict):
+    if is_object(old) and is_object(new):
         return all(_same_types(value, new[key]) for key, value in old.items())
-    if isinstance(old, (list, tuple)) and isinstance(new, list | tuple):
+    if isinstance(old, (list, tuple)):
         return all(map(_same_types, old, new))
     return True

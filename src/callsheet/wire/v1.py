@@ -1,11 +1,13 @@
 """ACP v1: reports → `tool_call` and `tool_call_update`, and back to events.
 
-v1 can't say everything that a report can. What it can't goes into `_meta.callsheet` beside the report's own notes, and is taken
-out again by `decode`: `kind` (a custom kind, shown as other), `status` (paused, shown as in progress), `cleared` (fields
-that lost their value; in v1 null means unchanged). A cancelled call is `failed` with the reason cancelled.
+v1 can't say everything that a report can. What it can't goes into `_meta.callsheet` beside the
+report's own notes, and is taken out again by `decode`: `kind` (a custom kind, shown as other),
+`status` (paused, shown as in progress), `cleared` (fields that lost their value; in v1 null means
+unchanged). A cancelled call is `failed` with the reason cancelled.
 
-Likewise for diffs. v1 knows one text file per item. Changes of several files become one item each; what v1 has no word for
-(deleted, moved, binary, …) is said in the item's `_meta.callsheet`, and a change without texts is shown as a line of text.
+Likewise for diffs. v1 knows one text file per item. Changes of several files become one item each;
+what v1 has no word for (deleted, moved, binary, …) is said in the item's `_meta.callsheet`, and a
+change without texts is shown as a line of text.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from callsheet.report.kinds import CustomKind, foreign_kind
 from callsheet.report.ledger import report_of
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
 
 from .blocks import as_object, decode_block, encode_block, encode_text, rest
 from .jsonrpc import InvalidParams
@@ -158,11 +160,11 @@ def _cleared(key: str, cleared: list[str]) -> UnsetType:
     return UNSET
 
 
-def encode_items(items: Sequence[ToolCallContent]) -> list[JsonObject]:
+def encode_items(items: Sequence[Any]) -> list[JsonObject]:
     """Give content as v1 writes it."""
     out: list[JsonObject] = []
     for item in items:
-        kind = type(item)
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
         if kind is TextContent:
             out.append(encode_text(item))
         elif kind is DiffContent:
@@ -301,7 +303,7 @@ def _decode_call(raw: JsonObject, *, upsert: bool = False) -> tuple[CallChanged,
     fields, extra = decode_fields(raw, decode_items, null_clears=False)
     meta = decode_meta(raw, fields)
     terminals = decode_v1_terminals(meta)
-    if isinstance(meta.get(NOTES), dict):
+    if is_object(meta.get(NOTES)):
         meta[NOTES] = _decode_notes(dict(meta[NOTES]), fields) or None
     call = CallChanged(
         tool_call_id=raw.get("toolCallId"),  # pyright: ignore[reportArgumentType]
@@ -322,7 +324,7 @@ def _decode_notes(notes: JsonObject, fields: JsonObject) -> JsonObject:
         fields["status"] = ToolCallStatus.PAUSED
     if notes.get("reason") == Reason.CANCELLED and fields.get("status") is ToolCallStatus.FAILED:
         fields["status"] = ToolCallStatus.CANCELLED
-    for key in cleared if isinstance(cleared, list) else ():
+    for key in cleared if is_list(cleared) else ():
         name = FIELD_OF.get(key) if isinstance(key, str) else None
         if name in _EMPTY_OF:
             fields[name] = _EMPTY_OF[name]
@@ -352,9 +354,9 @@ def decode_items(items: list[JsonValue]) -> tuple[ToolCallContent, ...]:
 
 def _decode_item(raw: JsonObject) -> ToolCallContent:
     notes = _notes_of(raw)
-    if isinstance(notes.get("item"), dict):
+    if is_object(notes.get("item")):
         return UnknownContent(notes["item"])
-    if isinstance(notes.get("change"), dict) or raw.get("type") == "diff":
+    if is_object(notes.get("change")) or raw.get("type") == "diff":
         return _decode_diff(raw, notes)
     if raw.get("type") == "content":
         return decode_block(raw)
@@ -363,7 +365,7 @@ def _decode_item(raw: JsonObject) -> ToolCallContent:
 
 def _decode_diff(raw: JsonObject, notes: JsonObject) -> DiffContent:
     facts = notes.get("change")
-    facts = dict(facts) if isinstance(facts, dict) else {}
+    facts = dict(facts) if is_object(facts) else {}
     old, new = raw.get("oldText"), raw.get("newText")
     if raw.get("type") == "diff" and not isinstance(new, str):
         raise InvalidParams("diff: newText is missing")
@@ -392,14 +394,14 @@ def _decode_diff(raw: JsonObject, notes: JsonObject) -> DiffContent:
 
 def _notes_of(raw: JsonObject) -> JsonObject:
     meta = raw.get("_meta")
-    notes = meta.get(NOTES) if isinstance(meta, dict) else None
-    return notes if isinstance(notes, dict) else EMPTY
+    notes = meta.get(NOTES) if is_object(meta) else None
+    return notes if is_object(notes) else EMPTY
 
 
 def _file_mark(raw: JsonObject) -> tuple[int, int]:
     """Read which file of how many an item is; one that is not marked stands alone."""
     mark = _notes_of(raw).get("file")
-    if isinstance(mark, list) and len(mark) == 2 and all(type(number) is int for number in mark):
+    if is_list(mark) and len(mark) == 2 and all(type(number) is int for number in mark):
         return mark[0], mark[1]
     return 0, 1
 

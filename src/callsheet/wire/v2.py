@@ -1,7 +1,8 @@
 """ACP v2 (a draft): reports → upserts and chunks, and back to events.
 
-v2 says exactly what changed: an omitted field is unchanged, null is cleared, a value is new. Content that only grew is sent as
-`tool_call_content_chunk`, item by item. Diffs carry git patches (see `gitpatch`).
+v2 says exactly what changed: an omitted field is unchanged, null is cleared, a value is new.
+Content that only grew is sent as `tool_call_content_chunk`, item by item. Diffs carry git patches
+(see `gitpatch`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from callsheet.report.content import (
 from callsheet.report.events import CallChanged, ContentAppended, Event
 from callsheet.report.kinds import ToolKind
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 from . import gitpatch, terminals
 from .blocks import as_list, as_object, decode_block, encode_block, encode_text, rest
@@ -134,7 +135,7 @@ def _grown(seen: tuple[ToolCallContent, ...], now: tuple[ToolCallContent, ...]) 
 
 
 def _encode_item(item: Any) -> JsonObject:
-    kind = type(item)
+    kind = type(item)  # pyright: ignore[reportUnknownVariableType]
     if kind is TextContent:
         return encode_text(item)
     if kind is DiffContent:
@@ -230,10 +231,9 @@ def _decode_diff(raw: JsonObject) -> DiffContent:
     known = ["type", "changes", "_meta"]
     patch = raw.get("patch")
     text = None
-    if isinstance(patch, dict) and patch.keys() == {"format", "text"}:
-        if patch["format"] == "git_patch" and isinstance(patch["text"], str):
-            text = patch["text"]
-            known.append("patch")
+    if is_object(patch) and patch == {"format": "git_patch", "text": str(patch.get("text"))}:
+        text = patch["text"]
+        known.append("patch")
     texts = gitpatch.read(text) if text else {}
     changes = [
         _decode_change(as_object(change, "change"), texts)

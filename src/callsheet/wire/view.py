@@ -1,10 +1,12 @@
 """One peer's view of a session: what it has seen, and what it must be sent to see what is true.
 
-A view is told of every new state of a call or a terminal, and gives the updates that bring its peer up to date. It keeps
-a snapshot of what it gave out for each call that lives, and for a while of those that ended.
+A view is told of every new state of a call or a terminal, and gives the updates that bring its peer
+up to date. It keeps a snapshot of what it gave out for each call that lives, and for a while of
+those that ended.
 
-Three kinds, by what the peer understands: `V2View`; `V1TerminalView` for v1 clients that show live terminals out of `_meta`
-(they say so: `clientCapabilities._meta.terminal_output`); `V1TextView` for all others.
+Three kinds, by what the peer understands: `V2View`; `V1TerminalView` for v1 clients that show live
+terminals out of `_meta` (they say so: `clientCapabilities._meta.terminal_output`); `V1TextView` for
+all others.
 """
 
 from __future__ import annotations
@@ -79,8 +81,8 @@ class V2View:
 class V1TerminalView:
     """The view of a v1 client that shows live terminals out of `_meta`.
 
-    A terminal's news travel with an update of a call that shows it, so they wait until there is one. A terminal that the
-    ledger doesn't know is the client's own, and needs no news.
+    A terminal's news travel with an update of a call that shows it, so they wait until there is
+    one. A terminal that the ledger doesn't know is the client's own, and needs no news.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -137,8 +139,9 @@ class V1TerminalView:
 class V1TextView:
     """The view of a v1 client that knows no live terminals: their output is shown as text.
 
-    v1 replaces content as a whole. So that N bytes of output don't cost N² on the wire, the text is sent again only when there
-    is twice as much as last time, when the terminal exits, and when the call ends.
+    v1 replaces content as a whole. So that N bytes of output don't cost N² on the wire, the text is
+    sent again only when there is twice as much as last time, when the terminal exits, and when the
+    call ends.
     """
 
     def __init__(self, ledger: Ledger) -> None:
