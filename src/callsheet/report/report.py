@@ -7,7 +7,7 @@ never changed in place, so a `snapshot()` is cheap and stays what it was.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -128,7 +128,7 @@ class ToolCallReport(Struct, frozen=True):
             check_alive(self.status, self.tool_call_id)
         elif status not in MOVES[self.status]:
             check_move(self.status, status, self.tool_call_id)
-        report: Any = self.__copy__()  # pyright: ignore
+        report = self.__copy__()
         for name, value in fields.items():
             force_setattr(report, name, value)
         if (
@@ -144,7 +144,11 @@ class ToolCallReport(Struct, frozen=True):
 
     def snapshot(self) -> ToolCallReport:
         """Give a copy that later changes don't reach."""
-        return self.__copy__()  # pyright: ignore
+        return self.__copy__()
+
+    if TYPE_CHECKING:
+
+        def __copy__(self) -> ToolCallReport: ...  # msgspec has it, its type stubs don't
 
     def _become(self, other: ToolCallReport) -> None:
         for name in self.__struct_fields__:

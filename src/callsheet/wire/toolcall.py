@@ -171,5 +171,5 @@ def _same_types(old: Any, new: Any) -> bool:
     if is_object(old) and is_object(new):
         return all(_same_types(value, new[key]) for key, value in old.items())
     if isinstance(old, (list, tuple)):
-        return all(map(_same_types, old, new))
+        return all(map(_same_types, old, new))  # pyright: ignore[reportUnknownArgumentType]
     return True
