@@ -33,10 +33,7 @@ def measure() -> Subject:
             took[name].append(_import(code))
     samples = {name: summarise(values) for name, values in took.items()}
     kept: Figures = {
-        "milliseconds": {
-            name: {key: round(value, 2) for key, value in sample._asdict().items()}
-            for name, sample in samples.items()
-        }
+        "milliseconds": {name: sample.rounded() for name, sample in samples.items()},
     }
     notes = [f"{RUNS} interpreters each, in turns; their own start is not counted"]
     claims: list[Claim] = []
@@ -46,15 +43,7 @@ def measure() -> Subject:
         claims.append(Claim("import callsheet / import acp", share["callsheet"], 1 / 8))
     else:
         notes.append("the Python SDK is left out: agent-client-protocol is not installed")
-    rows = [
-        (
-            name,
-            f"{sample.median:.1f}",
-            f"{sample.low:.1f}–{sample.high:.1f}",
-            f"{sample.spread_percent:.0f} %",
-        )
-        for name, sample in samples.items()
-    ]
+    rows = [(name, *sample.cells()) for name, sample in samples.items()]
     return Subject("Import", ("module", "ms", "min–max", "spread"), rows, claims, notes, kept)
 
 

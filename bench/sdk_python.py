@@ -10,19 +10,22 @@ Both ways use the SDK's helpers to build the updates, as its examples do. The he
 - *Connection* is the real `AgentSideConnection.session_update` (the class that `acp.run_agent`
   makes), awaited three times, on an asyncio stream that drops its bytes. It adds the SDK's queue,
   its sender task and the event loop, and no system calls.
+- *Tracker and connection* is the SDK doing the same as callsheet: `ToolCallTracker` makes the id,
+  keeps the call's state and gives the updates, and the connection writes them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import acp
+from acp.contrib.tool_calls import ToolCallTracker
 from acp.core import AgentSideConnection
 from acp.meta import CLIENT_METHODS
 from acp.schema import ToolCallLocation, ToolCallProgress, ToolCallStart
@@ -33,6 +36,9 @@ from .work import KIND, LIMIT, LINE, PATH, SESSION, TEXT, TITLE
 
 _METHOD = CLIENT_METHODS["session_update"]
 _number = count()
+_tracker = ToolCallTracker()
+
+_Updates: TypeAlias = Callable[[], Iterator[ToolCallStart | ToolCallProgress]]
 
 
 def make_life() -> Callable[[], list[bytes]]:
@@ -46,26 +52,52 @@ def make_life() -> Callable[[], list[bytes]]:
 
 
 @contextmanager
-def connection(keep: list[bytes] | None = None) -> Generator[Batch, None, None]:
+def connection(
+    keep: list[bytes] | None = None, *, tracked: bool = False
+) -> Generator[Batch, None, None]:
     """Give batches of lives that go through a real connection. What it writes may be kept."""
+    updates = _tracked if tracked else _helped
     with asyncio.Runner() as runner:
         nowhere = _Nowhere() if keep is None else _Kept(keep)
         agent = runner.run(_connect(nowhere))
         try:
-            yield lambda times: runner.run(_live(agent, times))
+            yield lambda times: runner.run(_live(agent, updates, times))
         finally:
             runner.run(agent.close())
             nowhere.close()
 
 
-async def _live(agent: AgentSideConnection, times: int) -> float:
+async def _live(agent: AgentSideConnection, updates: _Updates, times: int) -> float:
     start = perf_counter()
     for _ in range(times):
-        key = _new_id()
-        await agent.session_update(SESSION, _opened(key))
-        await agent.session_update(SESSION, _running(key))
-        await agent.session_update(SESSION, _done(key))
+        for update in updates():
+            await agent.session_update(SESSION, update)
     return perf_counter() - start
+
+
+def _helped() -> Iterator[ToolCallStart | ToolCallProgress]:
+    """Give the three updates as the SDK's helpers make them."""
+    key = _new_id()
+    yield _opened(key)
+    yield _running(key)
+    yield _done(key)
+
+
+def _tracked() -> Iterator[ToolCallStart | ToolCallProgress]:
+    """Give the three updates as the SDK's tracker makes them."""
+    key = "toolu_01"
+    yield _tracker.start(
+        key,
+        title=TITLE,
+        kind=KIND,
+        status="pending",
+        locations=[ToolCallLocation(path=PATH, line=LINE)],
+        raw_input={"path": PATH, "limit": LIMIT},
+    )
+    yield _tracker.progress(key, status="in_progress")
+    content = [acp.tool_content(acp.text_block(TEXT))]
+    yield _tracker.progress(key, status="completed", content=content, raw_output={"content": TEXT})
+    _tracker.forget(key)
 
 
 def _new_id() -> str:

@@ -1,8 +1,10 @@
 // The official TypeScript SDK's side of one call's life.
 //
-// A real agent connection on newline-delimited JSON, whose output is a stream that drops its bytes; its input stays silent. Each
-// of the three notifications is awaited, as an agent does. On stdin: the three updates, and how long to run. On stdout:
-// the lines of one life, and microseconds per life for each round.
+// A real agent connection on newline-delimited JSON. Its output is a stream that drops its bytes, its
+// input stays silent. Each of the three notifications is awaited, as an agent does.
+//
+// On stdin: the three updates, and how long to run. On stdout: the lines of one life, and
+// microseconds per life for each round.
 
 import { readFileSync } from "node:fs";
 import { agent, methods, ndJsonStream } from "@agentclientprotocol/sdk";
@@ -85,4 +87,4 @@ for (let i = 0; i < rounds; i++) {
   micros.push(((await batch(connection.client, size)) / size) * 1e6);
 }
 connection.close();
-console.log(JSON.stringify({ lines, micros, node: process.version }));
+console.log(JSON.stringify({ lines, micros }));

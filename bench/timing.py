@@ -21,6 +21,15 @@ class Sample(NamedTuple):
     spread_percent: float
     """The middle half of the measurements is as wide as this share of the median."""
 
+    def rounded(self) -> dict[str, float]:
+        """Give it for results.json."""
+        return {name: round(value, 2) for name, value in self._asdict().items()}
+
+    def cells(self) -> tuple[str, str, str]:
+        """Give it for a table."""
+        span = f"{self.low:.1f}–{self.high:.1f}"
+        return f"{self.median:.1f}", span, f"{self.spread_percent:.0f} %"
+
 
 def summarise(values: Sequence[float]) -> Sample:
     """Give the middle of many measurements, and how far they lie apart."""
