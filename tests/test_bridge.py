@@ -17,7 +17,7 @@ from callsheet.wire.jsonrpc import InvalidParams
 from callsheet.wire.messages import as_dict
 from callsheet.wire.permission import UnknownInput
 from callsheet.wire.terminals import TEXT_LIMIT, render_text
-from callsheet.wire.view import V1TextView
+from callsheet.wire.view import KEEP_ENDED, KEEP_TERMINALS, V1TextView
 
 from . import schemas
 
@@ -234,3 +234,15 @@ def test_a_replaced_output_starts_anew() -> None:
     state = ledger.apply(TerminalChanged(terminal_id="t", output=None))
     assert state.output == b""  # type: ignore[union-attr]
     ledger.apply(CallChanged(tool_call_id="c", upsert=True))
+
+
+@pytest.mark.parametrize("mode", ["meta", "text"])
+def test_a_view_forgets_terminals_and_calls_that_are_long_gone(mode: str) -> None:
+    bridge = v2_to_v1(terminals=mode)
+    for number in range(700):
+        shown = {"type": "terminal", "terminalId": f"t{number}"}
+        call = {"sessionUpdate": "tool_call_update", "toolCallId": f"c{number}"}
+        say(bridge, {**call, "title": "x", "content": [shown], "status": "failed"})
+    _, view = bridge._sessions["s"]
+    assert len(view._terminals) <= KEEP_TERMINALS  # type: ignore[attr-defined]
+    assert len(view._calls._reports) <= KEEP_ENDED  # type: ignore[attr-defined]

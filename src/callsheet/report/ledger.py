@@ -12,8 +12,7 @@ rules:
    leaves. What remains of it is that its id is taken (`_is_taken`).
 
 The reports that it gives out are its own state: read them, and change them through the ledger. A
-ledger has one owner at a time; whoever shares one between threads (`callsheet.runtime` does) takes
-a lock around it.
+ledger has one owner at a time; whoever shares one between threads takes a lock around it.
 """
 
 from __future__ import annotations

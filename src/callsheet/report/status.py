@@ -1,15 +1,17 @@
 """The life of a call, as one table.
 
 Rule 1: everything about which status may follow which lives in this file, in `MOVES`, and nowhere
-else. Rule 2: this file doesn't know who asks. A tool of ours and a message of another agent are
-judged alike.
+else.
+
+Rule 2: this file doesn't know who asks. A tool of ours and a message of another agent are judged
+alike.
 
 Theory of operation
 -------------------
-A call is first heard of in some status, then moves along the rows of `MOVES` until a row is empty: that
-status is final. `None` stands for "not heard of yet". A live call is announced as pending; but a history
-that is replayed announces calls that ended long ago, and other agents announce calls that run already, so a
-call may begin anywhere.
+A call is first heard of in some status, then moves along the rows of `MOVES` until a row is empty:
+that status is final. `None` stands for "not heard of yet". A live call is announced as pending; but
+a history that is replayed announces calls that ended long ago, and other agents announce calls that
+run already, so a call may begin anywhere.
 
 Staying where one is, is not a move, and always fine while the call lives. After a final status
 nothing is fine, not even the same status again: whatever comes then is a `LateUpdate`.

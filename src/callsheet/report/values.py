@@ -1,8 +1,8 @@
 """Which values may stand in a report: JSON, and text that can be written as UTF-8.
 
 `freeze` is the gate that every foreign value passes once, on its way into an event. What comes out
-is a private copy, so nobody can change a report from outside. This file only judges; making any
-Python value fit is the business of `callsheet.guard`.
+is a private copy, so nobody can change a report from outside. This file only judges: it
+doesn't try to make a value fit.
 """
 
 from __future__ import annotations

@@ -31,6 +31,9 @@ from .toolcall import patch_of
 KEEP_ENDED = 256
 """Calls that have ended and are still remembered."""
 
+KEEP_TERMINALS = 512
+"""Terminals that are remembered: those that had news last. More than a ledger keeps."""
+
 
 class View(Protocol):
     """What all views have."""
@@ -59,10 +62,8 @@ class V2View:
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
-        seen = self._terminals.get(state.terminal_id)
-        is_new = seen is None
-        if seen is None:
-            seen = self._terminals[state.terminal_id] = _SeenTerminal()
+        is_new = state.terminal_id not in self._terminals
+        seen = _recall(self._terminals, state.terminal_id)
         facts = terminals.encode_facts(state)
         patch = patch_of(seen.facts, facts)
         if meta := patch_of(seen.meta, state.meta):
@@ -88,7 +89,6 @@ class V1TerminalView:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger: Ledger = ledger
         self._calls: _SeenCalls = _SeenCalls()
-        self._holders: dict[str, str] = {}
         self._terminals: dict[str, _SeenTerminal] = {}
 
     def call(self, report: ToolCallReport) -> list[Update]:
@@ -97,9 +97,9 @@ class V1TerminalView:
         updates = v1.encode(report, seen)
         self._calls.put(report)
         states = _terminals_of(report, self._ledger)
-        for state in states:
-            self._holders.setdefault(state.terminal_id, report.tool_call_id)
         news = [meta for state in states if (meta := self._news(state))]
+        for state in states:
+            self._terminals[state.terminal_id].hold(report)
         carriers: list[Update] = [_carrier(report.tool_call_id, meta) for meta in news]
         if not (updates and carriers):
             return updates or carriers
@@ -110,15 +110,16 @@ class V1TerminalView:
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
-        holder = _living(self._holders.get(state.terminal_id), self._ledger)
+        seen = self._terminals.get(state.terminal_id)
+        holder = _living(seen.holder if seen else None, self._ledger)
         meta = self._news(state) if holder else EMPTY
         return [_carrier(holder.tool_call_id, meta)] if holder and meta else []
 
     def _news(self, state: TerminalState) -> JsonObject:
-        seen = self._terminals.get(state.terminal_id)
+        is_new = state.terminal_id not in self._terminals
+        seen = _recall(self._terminals, state.terminal_id)
         meta: JsonObject = {}
-        if seen is None:
-            seen = self._terminals[state.terminal_id] = _SeenTerminal()
+        if is_new:
             meta[terminals.INFO] = {"terminal_id": state.terminal_id}
             if state.cwd is not None:
                 meta[terminals.INFO]["cwd"] = seen.facts["cwd"] = state.cwd
@@ -147,8 +148,7 @@ class V1TextView:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger: Ledger = ledger
         self._calls: _SeenCalls = _SeenCalls()
-        self._holders: dict[str, str] = {}
-        self._texts: dict[str, tuple[TextContent, int, int, bool]] = {}
+        self._terminals: dict[str, _SeenTerminal] = {}
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, its terminals shown as text."""
@@ -163,33 +163,24 @@ class V1TextView:
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
-        holder = _living(self._holders.get(state.terminal_id), self._ledger)
-        return self.call(holder) if holder and self._is_stale(state) else []
+        seen = self._terminals.get(state.terminal_id)
+        holder = _living(seen.holder if seen else None, self._ledger)
+        return self.call(holder) if holder and seen and seen.is_stale(state) else []
 
     def _show(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as this client can see it."""
         for state in _terminals_of(report, self._ledger):
-            self._holders.setdefault(state.terminal_id, report.tool_call_id)
-            if report.is_final or self._is_stale(state):
-                text = TextContent(terminals.render_text(state))
-                exited = state.exit_status is not None
-                self._texts[state.terminal_id] = (text, state.epoch, state.total, exited)
+            is_new = state.terminal_id not in self._terminals
+            seen = _recall(self._terminals, state.terminal_id)
+            seen.hold(report)
+            if is_new or report.is_final or seen.is_stale(state):
+                seen.text = TextContent(terminals.render_text(state))
+                seen.take(state, terminals.encode_facts(state))
         return replace(report, content=tuple(map(self._as_text, report.content)))
 
-    def _is_stale(self, state: TerminalState) -> bool:
-        shown = self._texts.get(state.terminal_id)
-        if shown is None:
-            return True
-        _, epoch, total, exited = shown
-        return (
-            state.epoch != epoch
-            or (state.exit_status is not None) != exited
-            or state.total >= 2 * total > 0
-            or (total == 0 and state.total > 0)
-        )
-
     def _as_text(self, item: ToolCallContent) -> ToolCallContent:
-        if isinstance(item, TerminalContent) and item.terminal_id in self._texts:
-            return self._texts[item.terminal_id][0]
+        if isinstance(item, TerminalContent) and item.terminal_id in self._terminals:
+            return self._terminals[item.terminal_id].text or item
         return item
 
 
@@ -217,9 +208,36 @@ class _SeenTerminal:
         self.facts: JsonObject = {}
         self.meta: JsonObject = EMPTY
         self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.holder: str | None = None
+        self.text: TextContent | None = None
+
+    def hold(self, report: ToolCallReport) -> None:
+        """Note the call that shows it: the latest that lives."""
+        if self.holder is None or not report.is_final:
+            self.holder = report.tool_call_id
+
+    def is_stale(self, state: TerminalState) -> bool:
+        """Whether there is so much news that a text of it is worth sending again."""
+        epoch, total = self.mark
+        exited = "exitStatus" in self.facts
+        return (
+            state.epoch != epoch
+            or (state.exit_status is not None) != exited
+            or state.total >= 2 * total > 0
+            or (total == 0 and state.total > 0)
+        )
 
     def take(self, state: TerminalState, facts: JsonObject) -> None:
         self.mark, self.facts, self.meta = state.mark, facts, state.meta
+
+
+def _recall(seen: dict[str, _SeenTerminal], terminal_id: str) -> _SeenTerminal:
+    """Give what was seen of a terminal, and forget the one that had no news for longest."""
+    found = seen.pop(terminal_id, None) or _SeenTerminal()
+    seen[terminal_id] = found
+    if len(seen) > KEEP_TERMINALS:
+        del seen[next(iter(seen))]
+    return found
 
 
 def _terminals_of(report: ToolCallReport, ledger: Ledger) -> list[TerminalState]:
