@@ -38,8 +38,9 @@ clean: ## remove what these made
 	rm -rf $(VENV) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "callsheet needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "callsheet needs Python 3.11 or newer, and $(PYTHON) is not that." \
+	    "Name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -177,7 +177,7 @@ def test_faults_of_the_source_are_typed_errors() -> None:
 
 
 def test_an_unknown_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="the versions are 1 and 2"):
+    with pytest.raises(Untranslatable, match="the versions are 1 and 2"):
         Bridge(1, 3, new_call_id)  # type: ignore[arg-type]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from callsheet import ToolCallReport
@@ -16,7 +18,7 @@ from callsheet.wire import v1
 
 from . import schemas
 
-CALLSHEET = [sys.executable, "-c", "from callsheet.cli import main; main()"]
+CALLSHEET = [sys.executable, "-m", "callsheet"]
 
 
 def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -90,8 +92,49 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert errors == b""
 
 
+def test_a_full_disk_is_told_in_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*CALLSHEET, "demo"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "callsheet: No space left on device\n")
+
+
+def test_a_closed_stdout_is_told_in_one_line() -> None:
+    line = " ".join([*CALLSHEET, "demo", ">&-"])
+    done = subprocess.run(
+        ["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "callsheet: stdout is closed, so there is nowhere to answer\n"
+
+
+def test_ctrl_c_ends_it_quietly_whenever_it_comes() -> None:
+    for wait in (0.02, 0.05, 0.1, 0.15):
+        with subprocess.Popen(
+            [*CALLSHEET, "demo"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as child:
+            time.sleep(wait)
+            child.send_signal(signal.SIGINT)
+            assert child.stderr is not None
+            errors = child.stderr.read()
+            code = child.wait(timeout=60)
+        assert code in (0, 130, -signal.SIGINT)
+        assert b"callsheet/cli" not in errors
+
+
+def test_a_terminal_without_unicode_is_no_reason_to_fail() -> None:
+    done = run("demo", env={**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "dumb"})
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_importing_callsheet_brings_nothing_that_is_slow() -> None:
     code = "import sys, callsheet; print(*sorted(m for m in sys.modules if '.' not in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert loaded.isdisjoint({"asyncio", "click", "rich", "acp", "pydantic", "difflib", "inspect"})
+    assert loaded.isdisjoint({"asyncio", "click", "rich", "acp", "pydantic", "difflib"})

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callsheet import ToolCallReport, ToolCallStatus
-from callsheet.report.errors import CorrelationError, InvalidId, LateUpdate, ReportError
+from callsheet import ToolCallContent, ToolCallReport, ToolCallStatus
+from callsheet.report.errors import (
+    CorrelationError,
+    InvalidId,
+    LateUpdate,
+    OwnedReport,
+    ReportError,
+)
 from callsheet.report.events import (
     CallChanged,
     CallOpened,
@@ -242,6 +249,60 @@ def test_an_upsert_opens_an_unknown_call_and_changes_a_known_one() -> None:
     call = ledger["c1"]
     assert (call.title, call.name) == ("one", "read")
     assert ledger.counts.opened == 1
+
+
+def test_a_report_of_a_ledger_is_changed_by_the_ledger_alone() -> None:
+    ledger = a_ledger()
+    for report in (
+        ledger.open("bash"),
+        ledger.apply(CallOpened(ToolCallReport("c", title="x", extra={"future": 1}))),
+        ledger.open("bash", tool_call_id="c"),
+    ):
+        assert isinstance(report, ToolCallReport)
+        before = report.snapshot()
+        for action in (
+            lambda r=report: r.update_status("in_progress"),
+            lambda r=report: r.add_content("x"),
+            lambda r=report: r.update(title="y"),
+        ):
+            with pytest.raises(OwnedReport, match=r"ledger\.update"):
+                action()
+        assert report == before
+        before.update_status("in_progress")  # a snapshot is one's own
+        changed = ledger.update(report.tool_call_id, "in_progress")
+        with pytest.raises(OwnedReport):
+            changed.update_status("completed")
+
+
+def test_a_failed_call_says_why() -> None:
+    ledger = a_ledger()
+    key = ledger.open("bash").tool_call_id
+    ledger.update(key, "in_progress")
+    report = ledger.update(key, "failed", reason="exit_code", notes={"durationMs": 3})
+    assert report.notes == {"reason": "exit_code", "durationMs": 3}
+
+
+def test_content_can_be_added() -> None:
+    ledger = a_ledger()
+    key = ledger.open("bash", content=["a"]).tool_call_id
+    report = ledger.append(key, "b", ToolCallContent.link("file:///c", "c"))
+    assert len(report.content) == 3
+
+
+def test_a_report_given_for_an_id_is_a_typed_error() -> None:
+    ledger = a_ledger()
+    report = ledger.open("bash")
+    for action in (lambda: ledger.update(report, "failed"), lambda: ledger.append(report, "x")):  # type: ignore[arg-type]
+        with pytest.raises(InvalidId, match="got ToolCallReport"):
+            action()
+    with pytest.raises(InvalidId, match="a list of ids"):
+        ledger.open("read", depends_on="call_1")
+
+
+def test_paths_may_be_path_objects() -> None:
+    report = a_ledger().open("read", locations=[Path("/a.py")])
+    assert report.locations[0].path == "/a.py"
+    assert ToolCallContent.diff(Path("/a"), "x", "y").changes[0].path == "/a"  # type: ignore[arg-type]
 
 
 def test_a_missing_title_is_the_name() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Reason, ToolCallReport, ToolCallStatus
-from callsheet.report.errors import IllegalMove, InvalidStatus, LateUpdate
+from callsheet.report.errors import IllegalMove, InvalidReason, InvalidStatus, LateUpdate
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import MOVES
 from callsheet.runtime.ids import new_call_id
@@ -89,12 +89,18 @@ def test_a_reason_is_kept_in_the_notes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"), [("failed", "cancelled"), ("cancelled", "denied"), ("failed", "bored")]
+    ("status", "reason"),
+    [
+        ("failed", "cancelled"),
+        ("cancelled", "denied"),
+        ("failed", "bored"),
+        ("in_progress", "denied"),
+    ],
 )
 def test_a_reason_that_contradicts_the_status_is_refused(status: str, reason: str) -> None:
     report = ToolCallReport("call_1", title="x")
     before = report.snapshot()
-    with pytest.raises(InvalidStatus, match=reason):
+    with pytest.raises(InvalidReason, match=reason):
         report.update_status(status, reason)
     assert report == before
 

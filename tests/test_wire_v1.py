@@ -9,12 +9,14 @@ import pytest
 
 from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.report.content import FileChange, UnknownContent
+from callsheet.report.errors import InvalidId, InvalidValue, LateUpdate
 from callsheet.report.events import CallChanged, CallOpened
 from callsheet.report.status import ToolCallStatus
 from callsheet.wire import v1
+from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import InvalidParams
 from callsheet.wire.messages import as_dict
-from callsheet.wire.permission import PermissionOption, UnknownInput
+from callsheet.wire.permission import InvalidOption, PermissionOption, UnknownInput
 
 from . import schemas
 
@@ -277,6 +279,33 @@ def test_a_permission_request_shows_the_whole_call() -> None:
     assert request.call.upsert
     assert request.call.fields["raw_input"] == {"command": "rm -rf build"}
     assert request.options == (ALLOW,)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], [ALLOW, ALLOW], [PermissionOption("a", "Allow", "allow")]],
+    ids=["none", "twice", "unknown kind"],
+)
+def test_a_request_without_real_choices_is_refused(options: list[PermissionOption]) -> None:
+    with pytest.raises(InvalidOption):
+        v1.encode_permission("s", a_report(), options)
+
+
+def test_an_ended_call_can_not_be_asked_about() -> None:
+    with pytest.raises(LateUpdate):
+        v1.encode_permission("s", a_report(status="failed"), [ALLOW])
+
+
+def test_two_calls_can_not_be_compared() -> None:
+    with pytest.raises(InvalidId, match="two states of one call"):
+        v1.update(a_report(), a_report(tool_call_id="call_2"))
+
+
+def test_no_update_makes_no_line() -> None:
+    report = a_report()
+    for nothing in (v1.update(report, report), "x", [report]):
+        with pytest.raises(InvalidValue, match="expected an update"):
+            UpdateFrames("s").line(nothing)  # type: ignore[arg-type]
 
 
 def test_nobody_approves_blind() -> None:

@@ -1,6 +1,6 @@
 """Complete, correct tool-call reports for agents that speak the Agent Client Protocol (ACP)."""
 
-from callsheet.report.content import ToolCallContent
+from callsheet.report.content import FileChange, ToolCallContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.kinds import ToolKind
 from callsheet.report.locations import ToolCallLocation
@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CallsheetError",
+    "FileChange",
     "Reason",
     "ToolCallContent",
     "ToolCallLocation",

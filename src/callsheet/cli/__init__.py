@@ -1,62 +1,38 @@
-"""The command line. One file for each command, imported when it is called: an editor waits for our
-start.
+"""The command line. stdout carries only the answer; messages go to stderr.
 
-stdout carries only the answer; messages go to stderr. Exit codes: 0 ok, 1 the command says no, 2
-bad usage.
+Exit codes: 0 ok, 1 the command says no, 2 bad usage, 130 interrupted. This file only starts things
+and ends them decently; the commands are in files of their own, imported when they are called.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
-from typing import cast
-
-import click
-
-from callsheet import __version__
-
-COMMANDS = {
-    "demo": "Show the life of one real tool call, as it goes over the wire.",
-}
-
-
-class LazyGroup(click.Group):
-    """Knows the commands by name, and imports one only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Give the names of all commands."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a command's module and give its `command`."""
-        if cmd_name not in COMMANDS:
-            return None
-        return cast("click.Command", import_module(f"callsheet.cli.{cmd_name}").command)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="callsheet")
-def app() -> None:
-    """Complete, correct reports of what coding agents do, for any editor that speaks ACP."""
 
 
 def main() -> None:
-    """Run the command line. A reader that goes away and Ctrl-C end it quietly."""
+    """Run the command line."""
+    if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
+        sys.exit("callsheet: stdout is closed, so there is nowhere to answer")
     try:
-        app(standalone_mode=False)
+        from callsheet.cli.app import run
+
+        code = run()
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as exc:
-        exc.show()
-        sys.exit(exc.exit_code)
+    except KeyboardInterrupt:
+        code = 130
     except BrokenPipeError:
-        # What is still buffered has no reader; without this, Python would say so at exit.
+        code = 1
+    except OSError as exc:
+        print(f"callsheet: {exc.strerror}", file=sys.stderr)  # noqa: T201
+        code = 1
+    _drop_unwritten()
+    sys.exit(code)
+
+
+def _drop_unwritten() -> None:
+    """Send what can't be written any more to nowhere; Python would complain about it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -47,7 +47,7 @@ def command() -> None:
         "\nA tool reads a file. This is what its editor is sent, and what it knows then.\n"
     )
     for number, (line, report) in enumerate(watch(lines), start=1):
-        console.print(message_panel(number, line))
+        console.print(message_panel(number, line, console.width - 4))
         console.print(card(report))
 
 
@@ -100,11 +100,12 @@ def watch(lines: Iterator[bytes]) -> Iterator[tuple[bytes, ToolCallReport]]:
                         yield line, report
 
 
-def message_panel(number: int, line: bytes) -> Panel:
-    """Show a message as it went over the wire."""
+def message_panel(number: int, line: bytes, width: int) -> Panel:
+    """Show a message as it went over the wire, cut at the width: it has no words to break at."""
     title = f"message {number} · {len(line):,} bytes"
     text = JSONHighlighter()(line.decode().rstrip())
-    return Panel(text, title=title, title_align="left", border_style="dim")
+    rows = text.divide(range(width, len(text), width))
+    return Panel(Group(*rows), title=title, title_align="left", border_style="dim")
 
 
 def card(report: ToolCallReport) -> Group:
@@ -112,7 +113,7 @@ def card(report: ToolCallReport) -> Group:
     status = report.status.value
     place = report.locations[-1]
     head = Text.assemble(
-        ("  " + MARKS[status], COLOURS[status]), " ", (report.title, "bold"), f"  {status}"
+        ("  " + MARKS[status], COLOURS[status]), f" {status}  ", (report.title, "bold")
     )
     facts = f"{report.kind} · {place.path}:{place.line}"
     if "durationMs" in report.notes:

@@ -214,12 +214,12 @@ class FileChange(Struct, frozen=True, kw_only=True):
         )
 
     def __post_init__(self) -> None:
-        check_path(self.path, "diff path")
+        force_setattr(self, "path", check_path(self.path, "diff path"))
         check_text(self.operation, "diff operation", InvalidContent)
         if not self.operation:
             raise InvalidContent("diff operation: is empty; use add, modify, delete, move or copy")
         if self.old_path is not None:
-            check_path(self.old_path, "diff old path")
+            force_setattr(self, "old_path", check_path(self.old_path, "diff old path"))
         if (self.operation in _WITH_OLD_PATH) != (self.old_path is not None):
             raise InvalidContent(
                 f"diff of {self.path!r}: move and copy have an old path, {self.operation} "

@@ -20,7 +20,11 @@ class ReportError(CallsheetError, ValueError):
 
 
 class InvalidStatus(ReportError):
-    """A status is not one of `ToolCallStatus`, or contradicts its reason."""
+    """A status is not one of `ToolCallStatus`."""
+
+
+class InvalidReason(InvalidStatus):
+    """A reason is not one of `Reason`, or says something else than the status."""
 
 
 class InvalidKind(ReportError):
@@ -41,6 +45,10 @@ class InvalidContent(ReportError):
 
 class InvalidValue(ReportError):
     """A value is not JSON, or not text that can be written as UTF-8."""
+
+
+class OwnedReport(CallsheetError):
+    """A report that a ledger owns was to be changed behind the ledger's back."""
 
 
 class IllegalMove(CallsheetError):

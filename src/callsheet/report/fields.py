@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar, cast
 
 from .content import TextContent, ToolCallContent, to_content
-from .errors import InvalidLocation, InvalidStatus, InvalidValue
+from .errors import InvalidLocation, InvalidReason, InvalidValue
 from .kinds import to_kind
 from .locations import ToolCallLocation
 from .status import Reason, ToolCallStatus, to_reason, to_status
@@ -28,7 +28,7 @@ def settle(fields: dict[str, Any]) -> dict[str, Any]:
         judge = SETTLE.get(name)
         if judge is None:
             names = ", ".join(SETTLE)
-            raise InvalidValue(f"a report has no field {name!r}; its fields are {names}")
+            raise InvalidValue(f"a report has no field {name!r} to set; it has {names}")
         fields[name] = judge(value)
     return fields
 
@@ -37,8 +37,8 @@ def to_location(place: object) -> ToolCallLocation:
     """Give a location; a plain path becomes one without a line."""
     if isinstance(place, ToolCallLocation):
         return place
-    if isinstance(place, str):
-        return ToolCallLocation(place)
+    if isinstance(place, str) or hasattr(place, "__fspath__"):
+        return ToolCallLocation(place)  # pyright: ignore[reportArgumentType]
     raise InvalidLocation(
         f"location: expected ToolCallLocation or an absolute path, got {type(place).__name__}"
     )
@@ -67,12 +67,18 @@ def settle_extra(extra: object) -> JsonObject:
 
 
 def check_reason(reason: object, status: ToolCallStatus) -> None:
-    """Raise `InvalidStatus` unless exactly the cancelled calls have the reason cancelled."""
-    if (reason == Reason.CANCELLED.value) != (status is ToolCallStatus.CANCELLED):
-        raise InvalidStatus(
-            f"status {status.value} with reason {reason}: "
-            "a cancelled call has the reason cancelled, and no other call has it"
-        )
+    """Raise `InvalidReason` unless a reason fits the status.
+
+    Calls that failed or were cancelled have a reason, and exactly the cancelled ones have this one.
+    """
+    if status is ToolCallStatus.FAILED and reason != Reason.CANCELLED.value:
+        return
+    if status is ToolCallStatus.CANCELLED and reason == Reason.CANCELLED.value:
+        return
+    raise InvalidReason(
+        f"status {status.value} with reason {reason}: only a call that failed or was cancelled has a "
+        "reason, and cancelled is the reason of all cancelled calls and no others"
+    )
 
 
 def all_of(values: Any, kind: type[_T]) -> TypeGuard[tuple[_T, ...]]:

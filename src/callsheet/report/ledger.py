@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .content import ContentLike
-from .errors import CorrelationError, LateUpdate
+from .errors import CorrelationError, InvalidId, LateUpdate
 from .events import (
     CallChanged,
     CallOpened,
@@ -38,8 +38,8 @@ from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locat
 from .ids import check_id, is_ours
 from .kinds import Kind, ToolKind, to_kind
 from .locations import ToolCallLocation
-from .report import SETTLED, ToolCallReport, reasoned
-from .status import ToolCallStatus, to_status
+from .report import OWNED, ToolCallReport, reasoned
+from .status import Reason, ToolCallStatus, to_reason, to_status
 from .terminals import TerminalState
 from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, is_list, patched
 
@@ -193,7 +193,7 @@ class Ledger:
             None if raw_input is None else freeze(raw_input, "raw_input"),
             None if raw_output is None else freeze(raw_output, "raw_output"),
             meta,
-            SETTLED,
+            OWNED,
         )
         return self._open(report, tool_call_id is not None)
 
@@ -202,15 +202,20 @@ class Ledger:
         key: str,
         status: ToolCallStatus | str | None = None,
         *,
+        reason: Reason | str | None = None,
         meta: JsonObject | None = None,
         notes: JsonObject | None = None,
         **fields: JsonValue,
     ) -> ToolCallReport:
-        """Move a call to another status, and set fields of it: all of them, or, where one is refused, none.
+        """Move a call to another status and set fields of it: all of them, or, if one is refused, none.
 
-        `fields` are those of `ToolCallReport`. `meta` and `notes` (the keys of `_meta.callsheet`)
-        are patches: None removes a key.
+        `fields` are those of `ToolCallReport`; `content` and `locations` take the place of what was
+        there. `meta` and `notes` (the keys of `_meta.callsheet`) are patches: None removes a key.
         """
+        if type(key) is not str:
+            check_id(key)
+        if reason is not None:
+            notes = {**(notes or EMPTY), "reason": to_reason(reason).value}
         if fields:
             settle(fields)
         if status is not None:
@@ -224,6 +229,11 @@ class Ledger:
             report = self._find_live(key)
         return self._commit(report.changed(fields, meta, notes), meta or notes)
 
+    def append(self, key: str, *items: ContentLike) -> ToolCallReport:
+        """Add items to what a call shows."""
+        report = self._find_live(check_id(key))
+        return self._commit(report.changed({"content": (*report.content, *to_items(items))}), None)
+
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Gives the call's new report, or the terminal's state."""
         return self._FOLD[type(event)](self, event)
@@ -231,11 +241,11 @@ class Ledger:
     # The folds
 
     def _fold_opened(self, event: CallOpened) -> ToolCallReport:
-        return self._open(event.report.snapshot(), foreign=True)
+        return self._open(event.report.owned(), foreign=True)
 
     def _fold_changed(self, event: CallChanged) -> ToolCallReport:
         if event.upsert and self.get(event.tool_call_id) is None:
-            return self._open(report_of(event), foreign=True)
+            return self._open(report_of(event).owned(), foreign=True)
         report = self._find_live(event.tool_call_id)
         meta, notes = event.meta, event.notes
         report = report.changed(event.fields, meta, notes, event.extra, event.clear_meta)
@@ -316,7 +326,7 @@ class Ledger:
         """Give a call that came under a taken id one of its own, findable under the old."""
         self.counts.collisions += 1
         meta = {**report.meta, NOTES: {**report.notes, "alias": report.tool_call_id}}
-        return replace(report, tool_call_id=self._new_id(), meta=meta)
+        return replace(report, tool_call_id=self._new_id(), meta=meta).owned()
 
     def _link(self, report: ToolCallReport) -> None:
         """Make a call findable by its alias, and from the calls that it stands under or waits for."""
@@ -350,6 +360,8 @@ class Ledger:
             notes["alias"] = check_id(alias, "alias")
         if parent is not None:
             notes["parentId"] = self._known(parent, "parent")
+        if isinstance(depends_on, str):
+            raise InvalidId(f"depends_on: expected a list of ids, got the text {depends_on!r}")
         if depends_on:
             notes["dependsOn"] = [self._known(key, "dependency") for key in depends_on]
         if batch is not None:

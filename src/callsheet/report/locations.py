@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from .errors import InvalidLocation
 from .values import JsonObject, check_text, own_objects
@@ -25,7 +26,7 @@ class ToolCallLocation(Struct, frozen=True):
     def __post_init__(self) -> None:
         path, line = self.path, self.line
         if type(path) is not str or path[:1] != "/" or not path.isascii() or "\0" in path:
-            check_path(path)
+            force_setattr(self, "path", check_path(path))
         if line is not None and (type(line) is not int or not 1 <= line <= MAX_LINE):
             raise InvalidLocation(f"line {line!r}: lines are whole numbers from 1 to {MAX_LINE}")
         if self.meta is not None or self.extra is not None:
@@ -33,8 +34,10 @@ class ToolCallLocation(Struct, frozen=True):
 
 
 def check_path(path: object, what: str = "location path") -> str:
-    """Give an absolute path back, POSIX or Windows, else raise `InvalidLocation`."""
-    text = check_text(path, what, InvalidLocation)
+    """Give an absolute path as text, POSIX or Windows, else raise `InvalidLocation`."""
+    if hasattr(path, "__fspath__"):
+        path = path.__fspath__()  # pyright: ignore
+    text = check_text(path, what, InvalidLocation)  # pyright: ignore[reportUnknownArgumentType]
     if not (text.startswith("/") or _WINDOWS.match(text)):
         raise InvalidLocation(
             f"{what} {text!r} is not absolute; give the whole path (/home/me/a.py)"

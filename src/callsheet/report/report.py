@@ -7,12 +7,13 @@ never changed in place, so a `snapshot()` is cheap and stays what it was.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, final
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from .content import ToolCallContent, to_content
+from .errors import OwnedReport
 from .fields import (
     NOTES,
     SETTLE,
@@ -30,8 +31,16 @@ from .values import EMPTY, JsonObject, JsonValue, patched
 
 _CANCELLED = ToolCallStatus.CANCELLED
 
-SETTLED: JsonObject = {}
-"""The empty `extra` of a report whose fields were settled before it was made, and need not be again."""
+
+@final
+class Owned(dict[str, Any]):
+    """The `extra` of a report that a ledger owns: settled, and to be changed by nobody else.
+
+    A mark that costs nothing to carry, and that comparisons don't see.
+    """
+
+
+OWNED = Owned()
 
 
 class ToolCallReport(Struct, frozen=True):
@@ -55,7 +64,7 @@ class ToolCallReport(Struct, frozen=True):
     extra: JsonObject = EMPTY
 
     def __post_init__(self) -> None:
-        if self.extra is SETTLED:
+        if type(self.extra) is Owned:
             return
         check_id(self.tool_call_id)
         for name, value in settle({name: getattr(self, name) for name in SETTLE}).items():
@@ -78,6 +87,16 @@ class ToolCallReport(Struct, frozen=True):
             return Reason(self.notes.get("reason"))
         except ValueError:
             return None
+
+    @property
+    def alias(self) -> str | None:
+        """The id that a model or a provider uses for this call."""
+        return self.notes.get("alias")
+
+    @property
+    def parent_id(self) -> str | None:
+        """The id of the call that this one is part of."""
+        return self.notes.get("parentId")
 
     @property
     def is_final(self) -> bool:
@@ -110,9 +129,13 @@ class ToolCallReport(Struct, frozen=True):
         """Set what the tool gave back."""
         self.update(raw_output=value)
 
-    def update(self, **fields: JsonValue) -> None:
-        """Set several fields at once: all of them, or, where one is refused, none."""
-        self._become(self.changed(settle(fields)))
+    def update(self, *, reason: Reason | str | None = None, **fields: JsonValue) -> None:
+        """Set several fields at once: all of them, or, where one is refused, none.
+
+        `content` and `locations` take the place of what was there.
+        """
+        notes = None if reason is None else {"reason": to_reason(reason).value}
+        self._become(self.changed(settle(fields), None, notes))
 
     def changed(
         self,
@@ -143,14 +166,28 @@ class ToolCallReport(Struct, frozen=True):
         return report
 
     def snapshot(self) -> ToolCallReport:
-        """Give a copy that later changes don't reach."""
-        return self.__copy__()
+        """Give a copy that later changes don't reach, and that is yours to change."""
+        copy = self.__copy__()
+        if type(copy.extra) is Owned:
+            force_setattr(copy, "extra", dict(copy.extra) or EMPTY)
+        return copy
+
+    def owned(self) -> ToolCallReport:
+        """Give a copy for a ledger to keep."""
+        copy = self.__copy__()
+        force_setattr(copy, "extra", Owned(copy.extra) if copy.extra else OWNED)
+        return copy
 
     if TYPE_CHECKING:
 
         def __copy__(self) -> ToolCallReport: ...  # msgspec has it, its type stubs don't
 
     def _become(self, other: ToolCallReport) -> None:
+        if type(self.extra) is Owned:
+            raise OwnedReport(
+                f"call {self.tool_call_id} belongs to a ledger; change it with ledger.update(…), or "
+                "take a snapshot() of your own"
+            )
         for name in self.__struct_fields__:
             force_setattr(self, name, getattr(other, name))
 
@@ -170,7 +207,9 @@ class ToolCallReport(Struct, frozen=True):
             status is not None and "status" in extra
         ):  # another agent's unknown status, now overtaken
             extra = patched(extra, {"status": None})
-        return patched(extra, patch) if patch else extra
+        if patch:
+            extra = patched(extra, patch)
+        return Owned(extra) if type(self.extra) is Owned else extra
 
 
 def reasoned(meta: JsonObject, status: ToolCallStatus) -> JsonObject:

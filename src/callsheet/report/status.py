@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from .errors import IllegalMove, InvalidStatus, LateUpdate
+from .errors import IllegalMove, InvalidReason, InvalidStatus, LateUpdate
 
 
 class ToolCallStatus(StrEnum):
@@ -86,12 +86,12 @@ def to_status(value: object) -> ToolCallStatus:
 
 
 def to_reason(value: object) -> Reason:
-    """Give the reason that `value` names, or raise `InvalidStatus`."""
+    """Give the reason that `value` names, or raise `InvalidReason`."""
     if type(value) is Reason:
         return value
     reason = _REASONS.get(value) if isinstance(value, str) else None
     if reason is None:
-        raise InvalidStatus(f"unknown reason {value!r}: use one of {', '.join(_REASONS)}")
+        raise InvalidReason(f"unknown reason {value!r}: use one of {', '.join(_REASONS)}")
     return reason
 
 

@@ -22,7 +22,7 @@ from .blocks import as_object
 from .jsonrpc import InvalidParams
 from .messages import Update, as_dict
 from .permission import PermissionRequest
-from .view import V1TerminalView, V1TextView, V2View, View
+from .view import View, view_for
 
 _WIRES = {1: v1, 2: v2}
 
@@ -46,11 +46,11 @@ class Bridge:
         terminals: Literal["meta", "text"] = "text",
     ) -> None:
         if source not in _WIRES or target not in _WIRES:
-            raise ValueError(f"from ACP v{source} to v{target}: the versions are 1 and 2")
+            raise Untranslatable(f"from ACP {source!r} to {target!r}: the versions are 1 and 2")
         self._source = _WIRES[source]
         self._target: int = target
         self._new_id: Callable[[], str] = new_id
-        self._live: bool = terminals == "meta"
+        self._terminals: Literal["meta", "text"] = terminals
         self._sessions: dict[str, tuple[Ledger, View]] = {}
 
     def update(self, params: JsonValue) -> list[JsonObject]:
@@ -98,13 +98,9 @@ class Bridge:
             raise InvalidParams("sessionId: expected text")
         if session_id not in self._sessions:
             ledger = Ledger(session_id, self._new_id)
-            self._sessions[session_id] = (ledger, self._view(ledger))
+            view = view_for(ledger, self._target, terminals=self._terminals)
+            self._sessions[session_id] = (ledger, view)
         return self._sessions[session_id]
-
-    def _view(self, ledger: Ledger) -> View:
-        if self._target == 2:
-            return V2View()
-        return V1TerminalView(ledger) if self._live else V1TextView(ledger)
 
     def _translate(self, event: Event, ledger: Ledger, view: View) -> list[Update]:
         if self._source is v2:

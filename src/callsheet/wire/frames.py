@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from callsheet.report.errors import InvalidValue
 from callsheet.report.values import check_text
 
 from .jsonrpc import FRAME_BUDGET, FrameTooLarge
-from .messages import Update
+from .messages import ToolCall, ToolCallUpdate, Update
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
@@ -27,6 +28,12 @@ class UpdateFrames:
 
     def line(self, update: Update) -> bytes:
         """Give the line for one update, or raise `FrameTooLarge`."""
+        kind = type(update)
+        if kind is not ToolCallUpdate and kind is not ToolCall and kind is not dict:
+            raise InvalidValue(
+                f"expected an update, got {kind.__name__}; where an encoder gives None, nothing has "
+                "changed and nothing is to be sent"
+            )
         line = _join((self._head, _encode(update), b"}}\n"))
         if len(line) > self.budget:
             raise FrameTooLarge(len(line), self.budget)

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from callsheet.report.errors import CallsheetError
+from callsheet.report.errors import CallsheetError, ReportError
 from callsheet.report.events import CallChanged
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import check_alive
 from callsheet.report.values import JsonObject, JsonValue, check_text
 
 from .blocks import as_list, as_object, rest
@@ -22,6 +23,10 @@ from .jsonrpc import InvalidParams
 
 class UnknownInput(CallsheetError):
     """Permission was to be asked for a call whose input is not known."""
+
+
+class InvalidOption(ReportError):
+    """An answer to choose from is malformed, or there is none."""
 
 
 class PermissionOption(Struct, frozen=True):
@@ -49,13 +54,25 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
     extra: JsonObject | None = None
 
 
-def check_input(report: ToolCallReport) -> ToolCallReport:
-    """Give a report back if its input is known, else raise `UnknownInput`."""
+OPTION_KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
+
+
+def check_request(report: ToolCallReport, options: Sequence[PermissionOption]) -> ToolCallReport:
+    """Give the report back if this can be asked: of a living call, its input known, with real choices."""
+    check_alive(report.status, report.tool_call_id)
     if report.raw_input is None:
         raise UnknownInput(
             f"call {report.tool_call_id} ({report.name or 'no name'}): nobody can approve a call whose "
             "input is unknown; set raw_input first ({} for a tool without arguments)"
         )
+    if not options or len({option.option_id for option in options}) != len(options):
+        raise InvalidOption("permission options: give at least one, each with an id of its own")
+    for option in options:
+        if option.kind not in OPTION_KINDS:
+            kinds = ", ".join(OPTION_KINDS)
+            raise InvalidOption(
+                f"permission option {option.name!r}: kind {option.kind!r}; use {kinds}"
+            )
     return report
 
 

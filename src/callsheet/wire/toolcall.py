@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from msgspec import Struct
 
 from callsheet.report.content import TerminalContent, ToolCallContent
-from callsheet.report.errors import ReportError
+from callsheet.report.errors import InvalidId, ReportError
 from callsheet.report.kinds import ToolKind, foreign_kind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
@@ -59,6 +59,15 @@ def typed_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
             raise InvalidParams(str(exc)) from exc
 
     return decode
+
+
+def check_same_call(report: ToolCallReport, seen: ToolCallReport) -> None:
+    """Raise `InvalidId` where one call is compared with another."""
+    if report.tool_call_id != seen.tool_call_id:
+        raise InvalidId(
+            f"call {report.tool_call_id} can't be told by its difference from call {seen.tool_call_id}; "
+            "give two states of one call, the new one first"
+        )
 
 
 def encode_location(location: ToolCallLocation) -> JsonObject:

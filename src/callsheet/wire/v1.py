@@ -39,7 +39,7 @@ from .messages import ToolCall, ToolCallUpdate, Update, as_dict
 from .permission import (
     PermissionOption,
     PermissionRequest,
-    check_input,
+    check_request,
     decode_options,
     encode_options,
 )
@@ -47,6 +47,7 @@ from .terminals import decode_v1_terminals
 from .toolcall import (
     FIELD_OF,
     TOOL_NAME,
+    check_same_call,
     decode_fields,
     decode_meta,
     decode_terminal,
@@ -110,6 +111,7 @@ def announce(report: ToolCallReport) -> Update:
 
 def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
     """Give the smallest `tool_call_update` for a peer that has seen `seen`, or None."""
+    check_same_call(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     cleared: list[str] = []
     status, before = report.status, seen.status
@@ -417,7 +419,7 @@ def encode_permission(
     extra: JsonObject | None = None,
 ) -> JsonObject:
     """Give the params of `session/request_permission`. The whole call travels with it."""
-    call = as_dict(announce(check_input(report)))
+    call = as_dict(announce(check_request(report, options)))
     del call["sessionUpdate"]
     out: JsonObject = {
         "sessionId": session_id,

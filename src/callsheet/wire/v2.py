@@ -32,11 +32,12 @@ from .messages import ToolCallUpdate, Update, as_dict
 from .permission import (
     PermissionOption,
     PermissionRequest,
-    check_input,
+    check_request,
     decode_options,
     encode_options,
 )
 from .toolcall import (
+    check_same_call,
     decode_fields,
     decode_meta,
     decode_terminal,
@@ -86,6 +87,7 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
 
     With `content=False` the content is left to chunks.
     """
+    check_same_call(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     if report.status is not seen.status:
         out.status = report.status.value
@@ -277,7 +279,7 @@ def encode_permission(
     extra: JsonObject | None = None,
 ) -> JsonObject:
     """Give the params of `session/request_permission`. The whole call travels with it."""
-    call = as_dict(announce(check_input(report)))
+    call = as_dict(announce(check_request(report, options)))
     del call["sessionUpdate"]
     out: JsonObject = {
         "sessionId": session_id,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
@@ -45,6 +45,16 @@ class View(Protocol):
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         ...
+
+
+def view_for(ledger: Ledger, version: int, *, terminals: Literal["meta", "text"] = "text") -> View:
+    """Give the view of a peer that speaks ACP `version`.
+
+    `terminals` says how a v1 client is shown live terminals: out of `_meta`, or as text.
+    """
+    if version == 2:
+        return V2View()
+    return V1TerminalView(ledger) if terminals == "meta" else V1TextView(ledger)
 
 
 class V2View:

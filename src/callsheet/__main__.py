@@ -1,0 +1,5 @@
+"""`python -m callsheet`."""
+
+from callsheet.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""Which commands there are. Each is imported only to run it: an editor waits for our start."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import import_module
+from typing import cast
+
+import click
+
+from callsheet import __version__
+
+COMMANDS = {
+    "demo": "Show the life of one real tool call, as it goes over the wire.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows the commands by name, and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Give the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command's module and give its `command`."""
+        if cmd_name not in COMMANDS:
+            return None
+        return cast("click.Command", import_module(f"callsheet.cli.{cmd_name}").command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="callsheet")
+def app() -> None:
+    """Complete, correct reports of what coding agents do, for any editor that speaks ACP."""
+
+
+def run() -> int:
+    """Run what the arguments name, and give the exit code."""
+    stdout: object = sys.stdout
+    if isinstance(stdout, io.TextIOWrapper):
+        stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a mark
+    try:
+        return app(standalone_mode=False) or 0
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as exc:
+        exc.show()
+        return exc.exit_code
