@@ -9,7 +9,7 @@ import pytest
 
 from callsheet import ToolCallContent, ToolCallReport
 from callsheet.report.errors import CorrelationError, LateUpdate
-from callsheet.report.events import CallChanged, CallOpened, TerminalChanged, TerminalOutput
+from callsheet.report.events import CallOpened, TerminalChanged, TerminalOutput
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire.bridge import Bridge, Untranslatable
@@ -232,8 +232,7 @@ def test_a_replaced_output_starts_anew() -> None:
     ledger = Ledger("s", new_call_id)
     ledger.apply(TerminalOutput(terminal_id="t", data=b"old"))
     state = ledger.apply(TerminalChanged(terminal_id="t", output=None))
-    assert state.output == b""  # type: ignore[union-attr]
-    ledger.apply(CallChanged(tool_call_id="c", upsert=True))
+    assert (state.output, state.total) == (b"", 0)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("mode", ["meta", "text"])
@@ -246,3 +245,111 @@ def test_a_view_forgets_terminals_and_calls_that_are_long_gone(mode: str) -> Non
     _, view = bridge._sessions["s"]
     assert len(view._terminals) <= KEEP_TERMINALS  # type: ignore[attr-defined]
     assert len(view._calls._reports) <= KEEP_ENDED  # type: ignore[attr-defined]
+
+
+def test_a_growing_list_of_content_costs_linear_bytes_in_v1() -> None:
+    item = {"type": "content", "content": {"type": "text", "text": "x" * 47}}
+    added = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
+    bridge = v2_to_v1()
+    say(bridge, upsert(title="x", status="in_progress"))
+    spent = sum(len(str(update)) for _ in range(2000) for update in say(bridge, added))
+    (end,) = say(bridge, upsert(status="completed"))
+    assert len(end["content"]) == 2000
+    assert spent + len(str(end)) < 5 * 2000 * len(str(item))
+
+
+def test_steps_that_an_agent_left_out_are_put_in() -> None:
+    """ACP has no transition table; what was legal there must not leave a call open for ever."""
+    statuses = [u["status"] for u in say(v2_to_v1(), upsert(title="x"), upsert(status="completed"))]
+    assert statuses == ["pending", "in_progress", "completed"]
+    bridge = Bridge(1, 2, new_call_id)
+    opened = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x"}
+    say(bridge, {**opened, "status": "in_progress"})
+    (update,) = say(bridge, upsert(status="pending", title="again"))
+    assert (update["title"], "status" in update) == ("again", False)
+
+
+def test_a_paused_call_can_be_cancelled() -> None:
+    bridge = v2_to_v1()
+    say(bridge, upsert(title="x", status="in_progress"), upsert(status="paused"))
+    assert [u["status"] for u in say(bridge, upsert(status="cancelled"))] == [
+        "in_progress",
+        "failed",
+    ]
+
+
+def test_one_huge_chunk_of_output_arrives_whole() -> None:
+    data = bytes(range(32, 127)) * 20_000
+    sent = say(v2_to_v1(terminals="meta"), upsert(title="x", content=[TERMINAL]), chunk(data))
+    assert "".join(u["_meta"]["terminal_output"]["data"] for u in sent[1:]).encode() == data
+
+
+def test_a_call_announced_at_its_end_brings_all_its_terminals() -> None:
+    bridge = v2_to_v1(terminals="meta")
+    for name in ("t1", "t2", "t3"):
+        say(bridge, {**chunk(name.encode()), "terminalId": name})
+    shown = [{"type": "terminal", "terminalId": name} for name in ("t1", "t2", "t3")]
+    sent = say(bridge, upsert(title="x", content=shown, status="failed"))
+    assert [u["_meta"]["terminal_output"]["data"] for u in sent] == ["t1", "t2", "t3"]
+    assert [u.get("status") for u in sent] == ["in_progress", None, "failed"]
+
+
+def test_news_of_a_terminal_come_before_the_end_of_its_call() -> None:
+    bridge = Bridge(1, 2, new_call_id)
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "in_progress"}
+    info = {"terminal_info": {"terminal_id": "t", "cwd": "/"}}
+    output = {"terminal_output": {"terminal_id": "t", "data": "bye"}}
+    say(bridge, {**call, "content": [TERMINAL], "_meta": info})
+    sent = say(bridge, upsert(status="completed", _meta=output))
+    assert [u["sessionUpdate"] for u in sent] == ["terminal_output_chunk", "tool_call_update"]
+
+
+def test_a_terminal_that_was_forgotten_and_speaks_again_begins_anew() -> None:
+    bridge = v2_to_v1(terminals="meta")
+    say(bridge, upsert(title="x", content=[TERMINAL]), chunk(b"first words"))
+    for number in range(300):
+        say(bridge, {**chunk(b"noise"), "terminalId": f"other{number}"})
+    (again,) = say(bridge, chunk(b"new"))
+    assert again["_meta"]["terminal_output"]["data"].endswith("new")
+
+
+def test_a_call_may_show_more_terminals_than_a_view_remembers() -> None:
+    shown = [{"type": "terminal", "terminalId": f"t{number}"} for number in range(700)]
+    for mode in ("meta", "text"):
+        assert say(v2_to_v1(terminals=mode), upsert(title="x", content=shown))
+
+
+def test_a_refused_request_leaves_the_client_in_step() -> None:
+    """What was not asked was not shown, so the call is still to be announced."""
+    bridge = Bridge(1, 1, new_call_id)
+    blind = {"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "x"}, "options": OPTIONS}
+    with pytest.raises(UnknownInput):
+        bridge.permission(blind)
+    (update,) = say(bridge, upsert(status="in_progress"))
+    assert update["sessionUpdate"] == "tool_call"
+
+
+def test_a_command_that_the_call_does_not_show_can_not_be_asked_about() -> None:
+    bridge = v2_to_v1()
+    say(bridge, upsert(title="x", rawInput={"command": "ls"}))
+    subject = {"type": "command", "command": "rm -rf /", "cwd": "/", "toolCallId": "c"}
+    with pytest.raises(Untranslatable, match="shows what is to be approved"):
+        bridge.permission({"sessionId": "s", "title": "?", "subject": subject, "options": OPTIONS})
+
+
+def test_a_text_client_is_asked_without_terminals() -> None:
+    bridge = v2_to_v1()
+    say(bridge, chunk(b"out"))
+    call = {"toolCallId": "c", "title": "x", "rawInput": {}, "content": [TERMINAL]}
+    subject = {"type": "tool_call", "toolCall": call}
+    params = {"sessionId": "s", "title": "?", "subject": subject, "options": OPTIONS}
+    _, request = bridge.permission(params)
+    assert request["toolCall"]["content"][0]["content"]["text"] == "```\nout\n```"
+
+
+def test_sessions_of_refused_updates_are_not_kept() -> None:
+    bridge = v2_to_v1()
+    for number in range(50):
+        with pytest.raises(InvalidParams):
+            bridge.update({"sessionId": f"s{number}", "update": {"sessionUpdate": 3}})
+    assert len(bridge._sessions) == 0

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet import CallsheetError, ToolCallReport
+from callsheet import CallsheetError
+from callsheet.report.content import UnknownContent
 from callsheet.report.events import Event
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v1, v2
+from callsheet.wire import gitpatch, toolcall, v1, v2
 from callsheet.wire.bridge import Bridge
-from callsheet.wire.jsonrpc import InvalidParams, Notification, ProtocolError, decode_line
+from callsheet.wire.jsonrpc import (
+    InvalidParams,
+    Notification,
+    ProtocolError,
+    Request,
+    Response,
+    decode_line,
+)
 
 from . import strategies as some
 from .test_roundtrip import send, updates_in
@@ -34,6 +41,11 @@ keys = st.sampled_from(
      "data", "exitStatus", "output", "terminal_output", "terminal_info", "terminal_exit", "cleared",
      "change", "file", "item", "callsheet_terminal", "uri", "annotations", "resource", "newText"]
 )  # fmt: skip
+
+
+def patch_item(text: str) -> dict[str, Any]:
+    changes = [{"operation": "modify", "path": "/a"}]
+    return {"type": "diff", "changes": changes, "patch": {"format": "git_patch", "text": text}}
 
 
 def mutate(draw: st.DrawFn, value: Any) -> Any:
@@ -91,7 +103,6 @@ def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.Da
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@settings(max_examples=60)
 @given(data=st.data())
 def test_mutated_messages_never_break_the_bridge(version: int, data: st.DataObject) -> None:
     """What comes out on the other side is valid, or there is a typed error."""
@@ -139,27 +150,90 @@ def test_damaged_lines_give_a_message_or_a_typed_error(
     for _ in range(data.draw(st.integers(1, 4))):
         line[data.draw(st.integers(0, len(line) - 1))] = data.draw(st.integers(0, 255))
     message = decode_line(bytes(line))
+    assert isinstance(message, Request | Notification | Response | ProtocolError)
     if isinstance(message, Notification) and isinstance(message.params, dict):
         try:
-            WIRES[version].decode(message.params.get("update"))
+            events = WIRES[version].decode(message.params.get("update"))
         except InvalidParams:
             return
-    else:
-        assert isinstance(message, ProtocolError) or message.__class__.__name__ != "dict"
+        assert all(isinstance(event, Event) for event in events)
 
 
-def test_a_hostile_update_is_read_in_linear_time() -> None:
-    patch = "diff --git /a /a\n" * 20_000 + "@@ -1,99999999 +1 @@\n" * 20_000
-    raw = {
-        "sessionUpdate": "tool_call_update",
-        "toolCallId": "c",
-        "content": [
-            {
-                "type": "diff",
-                "changes": [{"operation": "modify", "path": "/a"}],
-                "patch": {"format": "git_patch", "text": patch},
-            }
-        ],
-    }
-    (event,) = v2.decode(msgspec.json.decode(msgspec.json.encode(raw)))
-    assert isinstance(Ledger("s", new_call_id).apply(event), ToolCallReport)
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a tag that is a list": {"content": [{"type": "content", "content": {"type": []}}]},
+    "a path that is a list": {"content": [{"type": "diff", "changes": [{"operation": "add", "path": []}]}]},
+    "a hunk of more lines than there are numbers": {"content": [patch_item("@@ -1," + "9" * 5000 + " +1 @@\n")]},
+    "a lone surrogate in a patch": {"content": [patch_item('+++ "\\\ud800"\n')]},
+    "a lone surrogate in a kind": {"kind": "_\ud800"},
+    "a lone surrogate in a terminal": {"_meta": {"terminal_output": {"terminal_id": "t", "data": "\ud800"}}},
+    "a working directory that is a number": {"_meta": {"terminal_info": {"terminal_id": "t", "cwd": 3}}},
+    "annotations that are a number": {"content": [{"type": "content", "content": {"type": "text", "text": "x", "annotations": 0}}]},
+    "metadata that is a list": {"content": [{"type": "content", "content": {"type": "text", "text": "x", "_meta": []}}]},
+    "a line that is a list": {"locations": [{"path": "/a", "line": []}]},
+    "a line that is false": {"locations": [{"path": "/a", "line": False}]},
+    "not JSON at all": {"rawInput": {1, 2}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_updates_never_get_past_the_types(version: int, name: str) -> None:
+    update = {"sessionUpdate": "tool_call_update", "toolCallId": "c", **HOSTILE[name]}
+    bridge = Bridge(version, 3 - version, new_call_id)  # type: ignore[arg-type]
+    try:
+        if version == 1:
+            bridge.update(
+                {"sessionId": "s", "update": {**update, "sessionUpdate": "tool_call", "title": "x"}}
+            )
+        else:
+            bridge.update({"sessionId": "s", "update": update})
+    except CallsheetError:
+        assert not bridge._sessions  # refused as a whole
+    with pytest.raises(InvalidParams):
+        v1.decode_permission({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": [
+            {"optionId": "a", "name": "b", "kind": "allow_once", "_meta": {"x": "\ud800"}}
+        ]})  # fmt: skip
+
+
+def count_calls(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[None]:
+    """Count how often a function is called: the cost of hostile input, told without a clock."""
+    calls: list[None] = []
+    function = getattr(module, name)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(None)
+        return function(*args, **kwargs)
+
+    patch.setattr(module, name, counted)
+    return calls
+
+
+def test_a_file_changed_a_hundred_times_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    matched = count_calls(monkeypatch, gitpatch, "SequenceMatcher")
+    hunk = "@@ -1,400 +1,400 @@\n" + "-a\n-b\n" * 200 + "+b\n+a\n" * 200
+    item = patch_item("diff --git /a /a\n--- /a\n+++ /a\n" + hunk)
+    v2.decode_items([{**item, "changes": item["changes"] * 100}])
+    assert len(matched) <= 1
+
+
+def test_many_chunks_are_not_compared_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = count_calls(monkeypatch, toolcall, "_same_types")
+    item = {"type": "content", "content": {"type": "text", "text": "x"}}
+    added = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
+    bridge = Bridge(2, 2, new_call_id)
+    bridge.update(
+        {"sessionId": "s", "update": {"sessionUpdate": "tool_call_update", "toolCallId": "c"}}
+    )
+    for _ in range(1000):
+        bridge.update({"sessionId": "s", "update": added})
+    assert len(compared) < 1000
+
+
+def test_a_patch_of_headers_without_end_is_read() -> None:
+    text = "diff --git /a /a\n" * 20_000 + "@@ -1,99 +1 @@\n" * 20_000
+    assert v2.decode_items([patch_item(text)])
+
+
+def test_a_type_made_of_backticks_is_shown_whole() -> None:
+    (item,) = v1.encode_items([UnknownContent({"type": "`" * 80_000})])
+    assert item["content"]["text"].count("`") == 3 * 80_000 + 2

@@ -42,7 +42,9 @@ def test_a_large_file_gets_three_lines_of_context(old: str, new: str) -> None:
     assert len(patch) < 4000
     texts = gitpatch.read(patch)["/a"]
     assert texts.old in change.old_text or patch.count("\n@@ ") > 1
-    assert gitpatch.write([change]) == patch
+    if patch.count("\n@@ ") == 1:
+        again = FileChange(path="/a", old_text=texts.old, new_text=texts.new)
+        assert gitpatch.read(gitpatch.write([again]))["/a"] == texts
 
 
 def test_two_very_different_large_files_are_not_matched_for_ever() -> None:

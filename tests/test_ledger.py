@@ -12,6 +12,7 @@ from callsheet import ToolCallContent, ToolCallReport, ToolCallStatus
 from callsheet.report.errors import (
     CorrelationError,
     InvalidId,
+    InvalidValue,
     LateUpdate,
     OwnedReport,
     ReportError,
@@ -332,3 +333,65 @@ def test_terminals_are_bounded_and_the_exited_leave_first() -> None:
             ledger.apply(TerminalChanged(terminal_id="t1", exit_status=ExitStatus(exit_code=0)))
     assert ledger.terminal("t1") is None
     assert [n for n in range(5) if ledger.terminal(f"t{n}")] == [2, 3, 4]
+
+
+def test_one_key_reaches_one_call_by_every_way() -> None:
+    ledger = a_ledger()
+    ledger.open("bash", tool_call_id="bash:0", title="one")
+    ledger.open("bash", tool_call_id="bash:0", title="two")
+    assert ledger["bash:0"].title == "two"
+    assert ledger.update("bash:0", "in_progress").title == "two"
+    changed = ledger.apply(CallChanged(tool_call_id="bash:0", fields={"name": "sh"}))
+    assert isinstance(changed, ToolCallReport)
+    assert changed.title == "two"
+
+
+def test_a_renamed_call_keeps_the_alias_it_came_with() -> None:
+    ledger = a_ledger()
+    ledger.open("bash", tool_call_id="bash:0")
+    second = ledger.open("bash", tool_call_id="bash:0", alias="toolu_2")
+    assert ledger["toolu_2"] is second
+    assert ledger["bash:0"] is second
+
+
+def test_links_follow_when_the_notes_change() -> None:
+    ledger = a_ledger(keep_reports=0, keep_summaries=0)
+    one, two = ledger.open("task", alias="a1").tool_call_id, ledger.open("task").tool_call_id
+    child = ledger.open("read", parent=one).tool_call_id
+    ledger.update(child, notes={"parentId": two, "dependsOn": ["a1"], "alias": "new"})
+    assert ledger.children(one) == ()
+    assert ledger.children(two) == (child,)
+    assert ledger.dependents(one) == (child,)
+    for number in range(500):
+        ledger.update(child, notes={"alias": f"x{number}", "parentId": f"p{number}"})
+    finish(ledger, child)
+    for _ in range(100):
+        finish(ledger, ledger.open("x").tool_call_id)
+    assert child not in ledger
+    assert (ledger._aliases, ledger._children, ledger._dependents) == ({"a1": one}, {}, {})
+
+
+def test_older_ids_in_our_format_from_elsewhere_are_taken_as_they_are() -> None:
+    ledger = a_ledger()
+    old = "call_01ARYZ6S410000000000000000"
+    ledger.open("bash")
+    assert ledger.open("read", tool_call_id=old).tool_call_id == old
+
+
+@pytest.mark.parametrize("bad", [None, [], "text", {"callsheet": 3}])
+def test_metadata_that_is_no_object_is_refused(bad: Any) -> None:
+    with pytest.raises(InvalidValue):
+        a_ledger().open("read", meta=bad)
+
+
+@pytest.mark.parametrize("key", ["kind", "status", "cleared"])
+def test_notes_can_not_contradict_the_fields(key: str) -> None:
+    with pytest.raises(InvalidValue, match="own fields"):
+        a_ledger().open("read", notes={key: "paused"})
+
+
+def test_what_is_no_event_is_a_typed_error() -> None:
+    with pytest.raises(InvalidValue, match="expected an event"):
+        a_ledger().apply(3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidId):
+        a_ledger().get([])  # type: ignore[arg-type]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import callsheet
 from callsheet import (
@@ -16,7 +19,7 @@ from callsheet import (
     ToolCallStatus,
     ToolKind,
 )
-from callsheet.report.content import FileChange
+from callsheet.report.content import FileChange, UnknownContent
 from callsheet.report.errors import (
     InvalidContent,
     InvalidKind,
@@ -25,6 +28,11 @@ from callsheet.report.errors import (
     InvalidValue,
     ReportError,
 )
+from callsheet.report.events import CallChanged, ExitStatus, TerminalChanged
+from callsheet.report.ledger import Ledger
+from callsheet.runtime.ids import new_call_id
+from callsheet.wire import v1
+from callsheet.wire.frames import UpdateFrames
 
 from .test_values import NOT_JSON
 
@@ -204,3 +212,83 @@ def test_bytes_become_base64() -> None:
     assert ToolCallContent.image(b"\x89PNG", "image/png").data == "iVBORw=="
     assert ToolCallContent.resource("file:///a", b"\x00").blob == "AA=="
     assert ToolCallContent.resource("file:///a", "text").text == "text"
+
+
+def test_an_event_is_sealed_when_it_is_made() -> None:
+    fields: dict[str, Any] = {"title": "one"}
+    event = CallChanged(tool_call_id="c", fields=fields)
+    fields["status"] = "bogus"
+    assert event.fields == {"title": "one"}
+    for bad in ([1], {"kind": "x", "title": "y"}):
+        with pytest.raises(ReportError):
+            CallChanged(tool_call_id="c", fields=bad)  # type: ignore[arg-type]
+
+
+def test_the_shared_empty_object_can_not_be_changed() -> None:
+    report = ToolCallReport("c", title="x")
+    with pytest.raises(TypeError, match="replaced, never changed"):
+        report.meta["oops"] = 1
+    assert copy.deepcopy(report) == report
+    assert pickle.loads(pickle.dumps(report)) == report
+
+
+def test_a_report_of_a_ledger_is_no_way_around_the_checks() -> None:
+    owned = Ledger("s", new_call_id).open("x")
+    with pytest.raises(InvalidStatus):
+        ToolCallReport("c", status="nope", extra=owned.extra)  # type: ignore[arg-type]
+    with pytest.raises(InvalidStatus):
+        replace(owned, status="nope")
+
+
+def test_subclasses_of_str_become_plain_text() -> None:
+    class Text(str):
+        __slots__ = ()
+
+    report = ToolCallReport(
+        Text("c"),
+        title=Text("t"),
+        content=(
+            ToolCallContent.text(Text("x")),
+            ToolCallContent.link(Text("file:///a"), Text("n"), title=Text("t")),
+            ToolCallContent.diff(Text("/a"), Text("x"), Text("y")),
+        ),
+    )
+    assert b"file:///a" in UpdateFrames("s").line(v1.announce(report))
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"audience": 3},
+        {"audience": ["dog"]},
+        {"priority": "x"},
+        {"lastModified": 3},
+        {"_meta": 3},
+        0,
+        [],
+    ],
+)
+def test_malformed_annotations_are_refused(annotations: Any) -> None:
+    with pytest.raises(ReportError):
+        ToolCallContent.text("x", annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [{"type": "diff"}, {"type": "terminal"}, {"type": "content"}, {"type": 3}, {},
+     {"type": "content", "content": {"type": "text"}}, {"type": "content", "content": {"type": []}}],
+)  # fmt: skip
+def test_a_malformed_item_is_not_an_unknown_one(raw: dict[str, Any]) -> None:
+    with pytest.raises(InvalidContent):
+        UnknownContent(raw)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"command": 3}, {"cwd": 3}, {"cwd": "x"}, {"output": "text"}, {"exit_status": 5}, {"meta": 3}],
+)
+def test_a_malformed_terminal_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ReportError):
+        TerminalChanged(terminal_id="t", **fields)
+    with pytest.raises(ReportError):
+        ExitStatus(extra={"a": {1}})

@@ -22,6 +22,7 @@ from callsheet.wire import v1, v2
 from callsheet.wire.bridge import Bridge
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import LineReader, Notification
+from callsheet.wire.toolcall import same
 from callsheet.wire.view import V1TerminalView, V1TextView, V2View, View
 
 from . import strategies as some
@@ -75,7 +76,7 @@ def same_calls(one: Ledger, other: Ledger) -> None:
     assert [r.tool_call_id for r in one] == [r.tool_call_id for r in other]
     for mine, theirs in zip(one, other, strict=True):
         for field in mine.__struct_fields__:
-            assert getattr(mine, field) == getattr(theirs, field), field
+            assert same(getattr(mine, field), getattr(theirs, field)), field
 
 
 @pytest.mark.parametrize("version", [1, 2])

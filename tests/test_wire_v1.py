@@ -6,6 +6,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from msgspec import UNSET
 
 from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.report.content import FileChange, UnknownContent
@@ -64,6 +65,13 @@ def test_the_schema_check_fails_when_a_required_field_is_dropped(field: str) -> 
     del update[field]
     with pytest.raises(AssertionError, match="not valid ACP v1"):
         schemas.check_update(1, update)
+
+
+def test_a_broken_encoder_is_caught_wherever_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check sits behind every encoder, so no test has to remember it."""
+    monkeypatch.setattr(v1, "_stand_in_title", lambda report: UNSET)
+    with pytest.raises(AssertionError, match="not valid ACP v1"):
+        v1.announce(a_report(title=""))
 
 
 def test_the_schemas_are_the_real_thing() -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import force_setattr
 from .errors import InvalidContent
 from .ids import check_id
 from .locations import check_path
-from .values import JsonObject, check_text, freeze_object, own_objects
+from .values import JsonObject, check_text, freeze_object, is_list, is_object, own_objects
 
 
 class ToolCallContent(Struct, frozen=True):
@@ -92,8 +92,9 @@ class _Block(ToolCallContent, frozen=True, kw_only=True):
     outer: JsonObject | None = None
 
     def _own(self) -> None:
-        if self.annotations or self.meta or self.extra or self.outer:
-            own_objects(self, "annotations", "meta", "extra", "outer")
+        own_objects(self, "annotations", "meta", "extra", "outer")
+        if self.annotations is not None:
+            _check_annotations(self.annotations)
 
 
 class TextContent(_Block, frozen=True):
@@ -104,8 +105,11 @@ class TextContent(_Block, frozen=True):
     def __post_init__(self) -> None:
         text = self.text
         if type(text) is not str or not text.isascii():
-            check_text(text, "text", InvalidContent)
-        if self.annotations or self.meta or self.extra or self.outer:
+            force_setattr(self, "text", check_text(text, "text", InvalidContent))
+        if (
+            self.annotations is not None or self.meta is not None
+            or self.extra is not None or self.outer is not None
+        ):  # fmt: skip
             self._own()
 
 
@@ -117,9 +121,9 @@ class ImageContent(_Block, frozen=True):
     uri: str | None = None
 
     def __post_init__(self) -> None:
+        _settle_texts(self, "data", "mime_type", "uri")
         _check_base64(self.data, "image data")
         _check_mime(self.mime_type)
-        _check_optional(self.uri, "image uri")
         self._own()
 
 
@@ -130,6 +134,7 @@ class AudioContent(_Block, frozen=True):
     mime_type: str
 
     def __post_init__(self) -> None:
+        _settle_texts(self, "data", "mime_type")
         _check_base64(self.data, "audio data")
         _check_mime(self.mime_type)
         self._own()
@@ -148,9 +153,7 @@ class ResourceLink(_Block, frozen=True):
     def __post_init__(self) -> None:
         check_text(self.uri, "link uri", InvalidContent)
         check_text(self.name, "link name", InvalidContent)
-        _check_optional(self.title, "link title")
-        _check_optional(self.description, "link description")
-        _check_optional(self.mime_type, "link mime type")
+        _settle_texts(self, "uri", "name", "title", "description", "mime_type")
         if self.size is not None and (type(self.size) is not int or not 0 <= self.size < 2**63):
             raise InvalidContent(f"link size {self.size!r}: a number of bytes from 0 up")
         self._own()
@@ -170,8 +173,7 @@ class EmbeddedResource(_Block, frozen=True):
         check_text(self.uri, "resource uri", InvalidContent)
         if (self.text is None) == (self.blob is None):
             raise InvalidContent(f"resource {self.uri!r}: give either text or blob")
-        _check_optional(self.text, "resource text")
-        _check_optional(self.mime_type, "resource mime type")
+        _settle_texts(self, "uri", "text", "blob", "mime_type")
         if self.blob is not None:
             _check_base64(self.blob, "resource blob")
         own_objects(self, "resource_meta", "resource_extra")
@@ -225,8 +227,7 @@ class FileChange(Struct, frozen=True, kw_only=True):
                 f"diff of {self.path!r}: move and copy have an old path, {self.operation} "
                 + ("lacks it" if self.operation in _WITH_OLD_PATH else "has none")
             )
-        for name in ("old_text", "new_text", "file_type", "mime_type"):
-            _check_optional(getattr(self, name), name)
+        _settle_texts(self, "operation", "old_text", "new_text", "file_type", "mime_type")
         self._check_sides()
         own_objects(self, "meta", "extra")
 
@@ -267,7 +268,7 @@ class DiffContent(ToolCallContent, frozen=True):
             if not isinstance(change, FileChange):
                 raise InvalidContent(f"diff: expected FileChange, got {type(change).__name__}")
         force_setattr(self, "changes", changes)
-        _check_optional(self.patch, "patch")
+        _settle_texts(self, "patch")
         own_objects(self, "meta", "extra")
 
 
@@ -279,8 +280,11 @@ class TerminalContent(ToolCallContent, frozen=True):
     extra: JsonObject | None = None
 
     def __post_init__(self) -> None:
-        check_id(self.terminal_id, "terminal id")
+        force_setattr(self, "terminal_id", check_id(self.terminal_id, "terminal id"))
         own_objects(self, "meta", "extra")
+
+
+BLOCK_TYPES = ("text", "image", "audio", "resource_link", "resource")
 
 
 class UnknownContent(ToolCallContent, frozen=True):
@@ -289,8 +293,19 @@ class UnknownContent(ToolCallContent, frozen=True):
     raw: JsonObject
 
     def __post_init__(self) -> None:
-        force_setattr(self, "raw", freeze_object(self.raw, "content"))
-        check_text(self.raw.get("type"), "content type", InvalidContent)
+        raw = freeze_object(self.raw, "content")
+        force_setattr(self, "raw", raw)
+        kind, inner = (
+            check_text(raw.get("type"), "content type", InvalidContent),
+            raw.get("content"),
+        )
+        if kind == "content":
+            block = inner.get("type") if is_object(inner) else None
+            known = not isinstance(block, str) or block in BLOCK_TYPES
+        else:
+            known = kind == "terminal" or (kind == "diff" and raw.get("changes") != [])
+        if known:
+            raise InvalidContent(f"content of type {kind}: malformed, or of a kind that is known")
 
 
 ContentLike: TypeAlias = ToolCallContent | str
@@ -305,6 +320,29 @@ def to_content(value: object) -> ToolCallContent:
     raise InvalidContent(
         f"content: expected text or an item made with ToolCallContent.…, got {type(value).__name__}"
     )
+
+
+def _check_annotations(annotations: JsonObject) -> None:
+    """Check what ACP says of annotations; clients reject the whole update otherwise."""
+    audience, priority = annotations.get("audience"), annotations.get("priority")
+    if audience is not None and not (
+        is_list(audience) and all(role in ("user", "assistant") for role in audience)
+    ):
+        raise InvalidContent("annotations.audience: expected a list of user and assistant")
+    if priority is not None and type(priority) not in (int, float):
+        raise InvalidContent("annotations.priority: expected a number")
+    _check_optional(annotations.get("lastModified"), "annotations.lastModified")
+    if annotations.get("_meta") is not None:
+        freeze_object(annotations["_meta"], "annotations._meta")
+
+
+def _settle_texts(struct: Struct, *fields: str) -> None:
+    """Check the texts in these fields that are there, and keep them as plain `str`."""
+    for field in fields:
+        value = getattr(struct, field)
+        if value is not None:
+            where = f"{type(struct).__name__}.{field}"
+            force_setattr(struct, field, check_text(value, where, InvalidContent))
 
 
 def _base64(data: bytes | str) -> str:

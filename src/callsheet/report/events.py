@@ -16,7 +16,7 @@ from .errors import InvalidValue
 from .fields import settle, settle_extra, settle_meta, settle_notes
 from .ids import check_id
 from .locations import check_path
-from .values import EMPTY, JsonObject, check_text, freeze_object, own_objects
+from .values import EMPTY, JsonObject, check_text, freeze_object, is_object, own_objects
 
 if TYPE_CHECKING:
     from .report import ToolCallReport
@@ -50,8 +50,10 @@ class CallChanged(Struct, frozen=True, kw_only=True):
     upsert: bool = False
 
     def __post_init__(self) -> None:
-        check_id(self.tool_call_id)
-        force_setattr(self, "fields", settle(self.fields))
+        force_setattr(self, "tool_call_id", check_id(self.tool_call_id))
+        if not is_object(self.fields):
+            raise InvalidValue("fields: expected a dict of a report's fields")
+        force_setattr(self, "fields", settle(dict(self.fields)))
         if self.meta is not None:
             force_setattr(self, "meta", settle_meta(self.meta))
         if self.notes is not None:
@@ -69,7 +71,7 @@ class ContentAppended(Struct, frozen=True, kw_only=True):
     extra: JsonObject | None = None
 
     def __post_init__(self) -> None:
-        check_id(self.tool_call_id)
+        force_setattr(self, "tool_call_id", check_id(self.tool_call_id))
         force_setattr(self, "item", to_content(self.item))
         own_objects(self, "meta", "extra")
 
@@ -86,7 +88,8 @@ class ExitStatus(Struct, frozen=True, kw_only=True):
         if code is not None and (type(code) is not int or not -(2**63) <= code < 2**63):
             raise InvalidValue(f"exit code {code!r}: expected a whole number of at most 64 bits")
         if self.signal is not None:
-            check_text(self.signal, "signal")
+            force_setattr(self, "signal", check_text(self.signal, "signal"))
+        own_objects(self, "extra")
 
 
 class TerminalChanged(Struct, frozen=True, kw_only=True):
@@ -102,11 +105,17 @@ class TerminalChanged(Struct, frozen=True, kw_only=True):
     clear_meta: bool = False
 
     def __post_init__(self) -> None:
-        check_id(self.terminal_id, "terminal id")
-        if isinstance(self.command, str):
-            check_text(self.command, "terminal command")
-        if isinstance(self.cwd, str):
-            check_path(self.cwd, "terminal cwd")
+        force_setattr(self, "terminal_id", check_id(self.terminal_id, "terminal id"))
+        if self.command is not UNSET and self.command is not None:
+            force_setattr(self, "command", check_text(self.command, "terminal command"))
+        if self.cwd is not UNSET and self.cwd is not None:
+            force_setattr(self, "cwd", check_path(self.cwd, "terminal cwd"))
+        for field, kind in (("output", bytes), ("exit_status", ExitStatus)):
+            value = getattr(self, field)
+            if value is not UNSET and value is not None and not isinstance(value, kind):
+                raise InvalidValue(
+                    f"terminal {field}: expected {kind.__name__}, got {type(value).__name__}"
+                )
         for field in ("meta", "extra"):
             value = getattr(self, field)
             if value is not UNSET:
@@ -122,7 +131,7 @@ class TerminalOutput(Struct, frozen=True, kw_only=True):
     extra: JsonObject | None = None
 
     def __post_init__(self) -> None:
-        check_id(self.terminal_id, "terminal id")
+        force_setattr(self, "terminal_id", check_id(self.terminal_id, "terminal id"))
         if not isinstance(self.data, bytes):
             raise InvalidValue(f"terminal output: expected bytes, got {type(self.data).__name__}")
         own_objects(self, "meta", "extra")

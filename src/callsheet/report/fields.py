@@ -22,6 +22,10 @@ NOTES = "callsheet"
 """The key of `_meta` that is ours. What stands under it are the call's notes."""
 
 
+WIRE_NOTES = ("kind", "status", "cleared")
+"""Notes that ACP v1's encoder adds and its decoder takes out; nobody else may use their names."""
+
+
 def settle(fields: dict[str, Any]) -> dict[str, Any]:
     """Judge fields, and replace their values in this dict by private copies."""
     for name, value in fields.items():
@@ -56,6 +60,9 @@ def settle_meta(meta: object) -> JsonObject:
 def settle_notes(notes: object) -> JsonObject:
     """Give a private copy of the notes, or raise. The reason in them must be one of `Reason`."""
     settled = freeze_object(notes, f"_meta.{NOTES}")
+    for key in WIRE_NOTES:
+        if key in settled:
+            raise InvalidValue(f"_meta.{NOTES}.{key}: is said by the report's own fields")
     if settled.get("reason") is not None:
         to_reason(settled["reason"])
     return settled

@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .content import ContentLike
-from .errors import CorrelationError, InvalidId, LateUpdate
+from .errors import CorrelationError, InvalidId, InvalidValue, LateUpdate
 from .events import (
     CallChanged,
     CallOpened,
@@ -38,7 +38,7 @@ from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locat
 from .ids import check_id, is_ours
 from .kinds import Kind, ToolKind, to_kind
 from .locations import ToolCallLocation
-from .report import OWNED, ToolCallReport, reasoned
+from .report import SETTLED, ToolCallReport, reasoned
 from .status import Reason, ToolCallStatus, to_reason, to_status
 from .terminals import TerminalState
 from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, is_list, patched
@@ -101,6 +101,9 @@ class Ledger:
         self._dependents: _Links = {}
         self._terminals: dict[str, TerminalState] = {}
         self._foreign: set[str] = set()
+        self._came_as: dict[str, str] = {}
+        self._terminal_epoch: int = 0
+        self._first_own: str = ""
         self._last_own: str = ""
         self._taken: _Taken = _Taken()
 
@@ -115,6 +118,8 @@ class Ledger:
 
     def get(self, key: str) -> ToolCallReport | CallSummary | None:
         """Give the call with this id or alias, if it is still known."""
+        if type(key) is not str:
+            key = check_id(key)
         return self._calls.get(self._aliases.get(key, key))
 
     def __contains__(self, key: object) -> bool:
@@ -179,7 +184,10 @@ class Ledger:
             title = check_text(title, "title")
         if type(status) is not ToolCallStatus:
             status = to_status(status)
-        if meta or notes or alias or parent or depends_on or batch or status.is_final:
+        if (
+            meta is not EMPTY or notes is not EMPTY
+            or alias or parent or depends_on or batch or status.is_final
+        ):  # fmt: skip
             notes = self._notes(notes, alias, parent, depends_on, batch)
             meta = self._opening_meta(meta, notes, status)
         report = ToolCallReport(
@@ -193,7 +201,7 @@ class Ledger:
             None if raw_input is None else freeze(raw_input, "raw_input"),
             None if raw_output is None else freeze(raw_output, "raw_output"),
             meta,
-            OWNED,
+            SETTLED,
         )
         return self._open(report, tool_call_id is not None)
 
@@ -212,8 +220,6 @@ class Ledger:
         `fields` are those of `ToolCallReport`; `content` and `locations` take the place of what was
         there. `meta` and `notes` (the keys of `_meta.callsheet`) are patches: None removes a key.
         """
-        if type(key) is not str:
-            check_id(key)
         if reason is not None:
             notes = {**(notes or EMPTY), "reason": to_reason(reason).value}
         if fields:
@@ -224,19 +230,20 @@ class Ledger:
             meta = settle_meta(meta)
         if notes is not None:
             notes = settle_notes(notes)
-        report = self._calls.get(key)
-        if type(report) is not ToolCallReport or report.status.is_final:
-            report = self._find_live(key)
+        report = self._find_live(key)
         return self._commit(report.changed(fields, meta, notes), meta or notes)
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
         """Add items to what a call shows."""
-        report = self._find_live(check_id(key))
+        report = self._find_live(key)
         return self._commit(report.changed({"content": (*report.content, *to_items(items))}), None)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Gives the call's new report, or the terminal's state."""
-        return self._FOLD[type(event)](self, event)
+        fold = self._FOLD.get(type(event))
+        if fold is None:
+            raise InvalidValue(f"expected an event, got {type(event).__name__}")
+        return fold(self, event)
 
     # The folds
 
@@ -279,6 +286,7 @@ class Ledger:
         tool_call_id = report.tool_call_id
         if not foreign:
             self._last_own = tool_call_id
+            self._first_own = self._first_own or tool_call_id
         else:
             if self._is_taken(tool_call_id):
                 report = self._rename(report)
@@ -306,18 +314,19 @@ class Ledger:
 
     def _commit(self, report: ToolCallReport, news: JsonObject | None) -> ToolCallReport:
         """Let a changed report take the place of the one we have."""
-        self._calls[report.tool_call_id] = report
         if news:
+            self._unlink(self._calls[report.tool_call_id])
             self._link(report)
+        self._calls[report.tool_call_id] = report
         if report.status.is_final:
             self._end(report.tool_call_id)
         return report
 
     def _is_taken(self, tool_call_id: str) -> bool:
-        """Whether an id was ever used here. Our own increase, so the last one made says it for all."""
+        """Whether an id was ever used here. Our own increase, so the first and the last say it for all."""
         return (
             tool_call_id in self._calls
-            or (tool_call_id <= self._last_own and is_ours(tool_call_id))
+            or (self._first_own <= tool_call_id <= self._last_own and is_ours(tool_call_id))
             or tool_call_id in self._aliases
             or tool_call_id in self._taken
         )
@@ -325,8 +334,11 @@ class Ledger:
     def _rename(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call that came under a taken id one of its own, findable under the old."""
         self.counts.collisions += 1
-        meta = {**report.meta, NOTES: {**report.notes, "alias": report.tool_call_id}}
-        return replace(report, tool_call_id=self._new_id(), meta=meta).owned()
+        old, new = report.tool_call_id, self._new_id()
+        self._came_as[new] = old
+        self._add_alias(old, new)
+        meta = {**report.meta, NOTES: {"alias": old, **report.notes}}
+        return replace(report, tool_call_id=new, meta=meta).owned()
 
     def _link(self, report: ToolCallReport) -> None:
         """Make a call findable by its alias, and from the calls that it stands under or waits for."""
@@ -335,9 +347,11 @@ class Ledger:
         if isinstance(alias, str) and alias != tool_call_id:
             self._add_alias(alias, tool_call_id)
         if isinstance(parent, str):
-            self._children.setdefault(parent, {})[tool_call_id] = None
+            key = self._aliases.get(parent, parent)
+            self._children.setdefault(key, {})[tool_call_id] = None
         for other in _dependencies(notes):
-            self._dependents.setdefault(other, {})[tool_call_id] = None
+            key = self._aliases.get(other, other)
+            self._dependents.setdefault(key, {})[tool_call_id] = None
 
     def _add_alias(self, alias: str, tool_call_id: str) -> None:
         """Let an alias name its latest holder.
@@ -385,7 +399,7 @@ class Ledger:
     def _terminal_of(self, terminal_id: str) -> TerminalState:
         state = self._terminals.get(terminal_id)
         if state is None:
-            state = self._terminals[terminal_id] = TerminalState(terminal_id)
+            state = self._terminals[terminal_id] = TerminalState(terminal_id, self._terminal_epoch)
             self._forget_terminals()
         return state
 
@@ -412,26 +426,35 @@ class Ledger:
                 self._forget(call)
 
     def _forget(self, call: ToolCallReport | CallSummary) -> None:
-        tool_call_id, notes = call.tool_call_id, call.notes
+        tool_call_id = call.tool_call_id
+        self._unlink(call)
+        self._children.pop(tool_call_id, None)
+        self._dependents.pop(tool_call_id, None)
         if tool_call_id in self._foreign:
             self._foreign.remove(tool_call_id)
             self._taken.add(tool_call_id)
-        self._children.pop(tool_call_id, None)
-        self._dependents.pop(tool_call_id, None)
+        came_as = self._came_as.pop(tool_call_id, None)
+        if came_as is not None and self._aliases.get(came_as) == tool_call_id:
+            del self._aliases[came_as]
+
+    def _unlink(self, call: ToolCallReport | CallSummary) -> None:
+        """Take a call out of the indexes that its notes put it in."""
+        tool_call_id, notes = call.tool_call_id, call.notes
         alias, parent = notes.get("alias"), notes.get("parentId")
         if isinstance(parent, str):
-            _unlink(self._children, parent, tool_call_id)
+            _drop(self._children, self._aliases.get(parent, parent), tool_call_id)
         for other in _dependencies(notes):
-            _unlink(self._dependents, other, tool_call_id)
+            _drop(self._dependents, self._aliases.get(other, other), tool_call_id)
         if isinstance(alias, str) and self._aliases.get(alias) == tool_call_id:
             del self._aliases[alias]
-            self._taken.add(alias)
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""
         if len(self._terminals) > self._keep_terminals:
             exited = (key for key, state in self._terminals.items() if state.exit_status)
-            del self._terminals[next(exited, next(iter(self._terminals)))]
+            gone = self._terminals.pop(next(exited, next(iter(self._terminals))))
+            # If it speaks again it begins anew, which a view must be able to tell.
+            self._terminal_epoch = max(self._terminal_epoch, gone.epoch + 1)
 
 
 class _Taken:
@@ -442,7 +465,7 @@ class _Taken:
     call.
     """
 
-    BITS = 1 << 24  # 2 MiB: one wrong "taken" in 1,500 after a million ids
+    BITS = 1 << 24  # 2 MiB: one wrong "taken" in 1,700 after a million ids
     PROBES = 7
 
     def __init__(self) -> None:
@@ -481,7 +504,7 @@ def _dependencies(notes: JsonObject) -> list[str]:
     return [other for other in others if isinstance(other, str)] if is_list(others) else []
 
 
-def _unlink(links: _Links, key: str, tool_call_id: str) -> None:
+def _drop(links: _Links, key: str, tool_call_id: str) -> None:
     linked = links.get(key)
     if linked is not None:
         linked.pop(tool_call_id, None)

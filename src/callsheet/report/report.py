@@ -41,6 +41,8 @@ class Owned(dict[str, Any]):
 
 
 OWNED = Owned()
+SETTLED = Owned()
+"""Given as `extra` to a new report, this says that a ledger makes it out of settled values."""
 
 
 class ToolCallReport(Struct, frozen=True):
@@ -64,14 +66,15 @@ class ToolCallReport(Struct, frozen=True):
     extra: JsonObject = EMPTY
 
     def __post_init__(self) -> None:
-        if type(self.extra) is Owned:
+        if self.extra is SETTLED:
+            force_setattr(self, "extra", OWNED)
             return
-        check_id(self.tool_call_id)
+        force_setattr(self, "tool_call_id", check_id(self.tool_call_id))
         for name, value in settle({name: getattr(self, name) for name in SETTLE}).items():
             force_setattr(self, name, value)
         meta = patched(EMPTY, settle_meta(self.meta))
         force_setattr(self, "meta", reasoned(meta, self.status))
-        force_setattr(self, "extra", settle_extra(self.extra))
+        force_setattr(self, "extra", patched(EMPTY, settle_extra(self.extra)))
 
     # What the notes say
 

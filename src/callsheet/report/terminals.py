@@ -26,7 +26,7 @@ class TerminalState:
         "_kept", "command", "cwd", "epoch", "exit_status", "extra", "meta", "terminal_id", "total",
     )  # fmt: skip
 
-    def __init__(self, terminal_id: str) -> None:
+    def __init__(self, terminal_id: str, epoch: int = 0) -> None:
         self.terminal_id: str = terminal_id
         self.command: str | None = None
         self.cwd: str | None = None
@@ -34,7 +34,7 @@ class TerminalState:
         self.meta: JsonObject = EMPTY
         self.extra: JsonObject = EMPTY
         self.total: int = 0
-        self.epoch: int = 0
+        self.epoch: int = epoch
         self._kept: bytearray = bytearray()
 
     @property
@@ -78,10 +78,11 @@ class TerminalState:
         self._append(event.data)
 
     def _append(self, data: bytes) -> None:
-        self.total += len(data)
-        self._kept += data
+        # Cut first, then append: what came last can be had whole, however large it is.
         if len(self._kept) > 2 * KEEP_OUTPUT:
             del self._kept[:-KEEP_OUTPUT]
+        self.total += len(data)
+        self._kept += data
 
     def facts(self) -> dict[str, object]:
         """Everything but the output's history: what two terminals must share to be the same."""

@@ -27,8 +27,21 @@ MAX_INT_BITS = 1024
 
 _INT_END = 1 << 64
 
-EMPTY: JsonObject = {}
-"""The shared empty object. Values in reports are replaced, never changed in place."""
+
+class _Empty(dict[str, Any]):
+    """An empty object that stays empty, since all reports share it."""
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("values in a report are replaced, never changed in place")
+
+    __setitem__ = __delitem__ = __ior__ = update = setdefault = pop = popitem = clear = _refuse  # pyright: ignore
+
+    def __reduce__(self) -> str:
+        return "EMPTY"
+
+
+EMPTY: JsonObject = _Empty()
+"""The shared empty object."""
 
 
 def freeze(value: JsonValue, field: str) -> JsonValue:

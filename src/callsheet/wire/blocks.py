@@ -20,7 +20,7 @@ from callsheet.report.content import (
     ToolCallContent,
     UnknownContent,
 )
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.values import JsonObject, JsonValue, freeze, is_list, is_object
 
 from .jsonrpc import InvalidParams
 
@@ -74,7 +74,7 @@ def decode_block(raw: JsonObject) -> ToolCallContent:
     outer = rest(raw, "type", "content")
     if tag == "resource":
         return _decode_resource(block, outer)
-    if tag not in _BY_TAG:
+    if not isinstance(tag, str) or tag not in _BY_TAG:
         return UnknownContent(raw)
     struct, fields = _BY_TAG[tag]
     known = fields | _COMMON
@@ -96,6 +96,14 @@ def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedRes
         extra=rest(block, "type", "resource", *_COMMON.values()),
         outer=outer,
     )
+
+
+def read_object(value: JsonValue, what: str) -> JsonObject:
+    """Give a private copy of what a peer sent, if it is an object of valid JSON, else raise.
+
+    Peers' messages may have been parsed by anything: what no JSON text can say is refused here, once.
+    """
+    return as_object(freeze(value, what), what)
 
 
 def as_object(value: JsonValue, what: str) -> JsonObject:

@@ -20,7 +20,7 @@ from callsheet.report.content import FileChange
 
 WHOLE_UP_TO = 8 * 1024
 CONTEXT = 3
-MATCH_UP_TO = 4_000_000
+MATCH_UP_TO = 250_000
 """Lines × lines that are matched with care; what is larger is shown as replaced."""
 
 _Opcode = tuple[str, int, int, int, int]
@@ -140,7 +140,7 @@ class Texts(Struct, frozen=True):
     new: str
 
 
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+_HUNK = re.compile(r"@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@")
 
 
 def read(patch: str) -> dict[str, Texts]:

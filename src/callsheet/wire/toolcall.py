@@ -84,9 +84,10 @@ def encode_location(location: ToolCallLocation) -> JsonObject:
 def decode_location(raw: JsonValue) -> ToolCallLocation:
     """Read a location. Line 0, which v1's schema allows, means that no line is known."""
     place = as_object(raw, "location")
+    line = place.get("line")
     return ToolCallLocation(
         place.get("path"),  # pyright: ignore[reportArgumentType]
-        place.get("line") or None,
+        None if line == 0 and type(line) is int else line,
         place.get("_meta"),
         rest(place, "path", "line", "_meta"),
     )

@@ -12,6 +12,7 @@ change without texts is shown as a line of text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
 
-from .blocks import as_object, decode_block, encode_block, encode_text, rest
+from .blocks import as_object, decode_block, encode_block, encode_text, read_object, rest
 from .jsonrpc import InvalidParams
 from .messages import ToolCall, ToolCallUpdate, Update, as_dict
 from .permission import (
@@ -229,9 +230,7 @@ def _describe_change(change: FileChange) -> str:
 
 
 def _code_span(text: str) -> str:
-    ticks = "`"
-    while ticks in text:
-        ticks += "`"
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
     pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
     return f"{ticks}{pad}{text}{pad}{ticks}"
 
@@ -287,7 +286,7 @@ def _extra(report: ToolCallReport) -> JsonObject:
 @typed_errors
 def decode(update: JsonValue) -> tuple[Event, ...]:
     """Give the events of an `update`; none if it is not about tool calls."""
-    raw = as_object(update, "update")
+    raw = read_object(update, "update")
     what = raw.get("sessionUpdate")
     if what not in ("tool_call", "tool_call_update"):
         if not isinstance(what, str):
@@ -295,10 +294,10 @@ def decode(update: JsonValue) -> tuple[Event, ...]:
         return ()
     change, terminals = _decode_call(raw)
     if what == "tool_call_update":
-        return change, *terminals
+        return *terminals, change
     if "title" not in change.fields:
         raise InvalidParams("title: is missing; a tool_call must have one")
-    return CallOpened(report_of(change)), *terminals
+    return *terminals, CallOpened(report_of(change))
 
 
 def _decode_call(raw: JsonObject, *, upsert: bool = False) -> tuple[CallChanged, list[Event]]:
@@ -432,7 +431,7 @@ def encode_permission(
 @typed_errors
 def decode_permission(params: JsonValue) -> PermissionRequest:
     """Read the params of `session/request_permission`."""
-    raw = as_object(params, "params")
+    raw = read_object(params, "params")
     call, _ = _decode_call(as_object(raw.get("toolCall"), "toolCall"), upsert=True)
     return PermissionRequest(
         call=call,

@@ -8,6 +8,7 @@ Content that only grew is sent as `tool_call_content_chunk`, item by item. Diffs
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 from msgspec import UNSET
@@ -26,7 +27,7 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 from . import gitpatch, terminals
-from .blocks import as_list, as_object, decode_block, encode_block, encode_text, rest
+from .blocks import as_list, as_object, decode_block, encode_block, encode_text, read_object, rest
 from .jsonrpc import InvalidParams
 from .messages import ToolCallUpdate, Update, as_dict
 from .permission import (
@@ -131,9 +132,10 @@ def encode_items(items: Sequence[ToolCallContent]) -> list[JsonObject]:
 
 def _grown(seen: tuple[ToolCallContent, ...], now: tuple[ToolCallContent, ...]) -> tuple[Any, ...]:
     """Give the items that were appended, if nothing else happened to the content."""
-    if now is seen or not seen or len(now) <= len(seen) or not same(seen, now[: len(seen)]):
+    if now is seen or not seen or len(now) <= len(seen):
         return ()
-    return now[len(seen) :]
+    kept = now[: len(seen)]
+    return now[len(seen) :] if all(map(is_, kept, seen)) or same(seen, kept) else ()
 
 
 def _encode_item(item: Any) -> JsonObject:
@@ -176,7 +178,7 @@ def _encode_change(change: FileChange) -> JsonObject:
 @typed_errors
 def decode(update: JsonValue) -> tuple[Event, ...]:
     """Give the events of an `update`; none if it is about neither tool calls nor terminals."""
-    raw = as_object(update, "update")
+    raw = read_object(update, "update")
     what = raw.get("sessionUpdate")
     if not isinstance(what, str):
         raise InvalidParams("sessionUpdate: expected text")
@@ -250,11 +252,12 @@ def _decode_change(raw: JsonObject, texts: dict[str, gitpatch.Texts]) -> FileCha
     known = ["operation", "path", "fileType", "mimeType", "_meta"]
     if operation in ("move", "copy"):
         known.append("oldPath")
-    found = texts.get(raw.get("path", ""))
-    if operation not in ("add", "modify", "delete", "move", "copy"):
-        found = None
+    path = raw.get("path")
+    found = None
+    if isinstance(path, str) and operation in ("add", "modify", "delete", "move", "copy"):
+        found = texts.pop(path, None)  # a file's text belongs to its first change
     return FileChange(
-        path=raw.get("path"),  # pyright: ignore[reportArgumentType]
+        path=path,  # pyright: ignore[reportArgumentType]
         operation=operation,  # pyright: ignore[reportArgumentType]
         old_path=raw.get("oldPath") if "oldPath" in known else None,
         old_text=found.old if found and operation != "add" else None,
@@ -295,7 +298,7 @@ def encode_permission(
 @typed_errors
 def decode_permission(params: JsonValue) -> PermissionRequest:
     """Read the params of `session/request_permission`."""
-    raw = as_object(params, "params")
+    raw = read_object(params, "params")
     subject = raw.get("subject")
     call = None
     if subject is not None and as_object(subject, "subject").get("type") == "tool_call":

@@ -14,13 +14,16 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Callable
+from operator import is_
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
 
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
+from callsheet.report.fields import NOTES
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import EMPTY, JsonObject
 
@@ -44,6 +47,10 @@ class View(Protocol):
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
+        ...
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as this peer can see it."""
         ...
 
 
@@ -73,7 +80,7 @@ class V2View:
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         is_new = state.terminal_id not in self._terminals
-        seen = _recall(self._terminals, state.terminal_id)
+        seen = _recall(self._terminals, state)
         facts = terminals.encode_facts(state)
         patch = patch_of(seen.facts, facts)
         if meta := patch_of(seen.meta, state.meta):
@@ -87,6 +94,10 @@ class V2View:
         if patch or (is_new and not chunks):
             chunks.append(terminals.encode_update(state.terminal_id, patch))
         return chunks
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as it is: v2 can show it all."""
+        return report
 
 
 class V1TerminalView:
@@ -104,19 +115,33 @@ class V1TerminalView:
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, with the news of its terminals."""
         seen = self._calls.get(report.tool_call_id)
-        updates = v1.encode(report, seen)
-        self._calls.put(report)
-        states = _terminals_of(report, self._ledger)
-        news = [meta for state in states if (meta := self._news(state))]
-        for state in states:
-            self._terminals[state.terminal_id].hold(report)
-        carriers: list[Update] = [_carrier(report.tool_call_id, meta) for meta in news]
+        news = self._news_of(report)
+        if seen is None and report.is_final and len(news) > 1:
+            seen = _as_running(report)  # each update carries one terminal, and none follows the end
+            opened: list[Update] = [with_meta(v1.announce(seen), news.pop(0))]
+            self._calls.put(seen)
+        else:
+            opened = []
+        updates = self._calls.updates(report)
+        carriers = [_carrier(report.tool_call_id, meta) for meta in news]
         if not (updates and carriers):
-            return updates or carriers
-        first = with_meta(updates[0], news[0])
+            return [*opened, *carriers, *updates]
         if seen is None:
-            return [first] if report.is_final else [first, *carriers[1:]]
-        return [*carriers[1:], first]
+            return [with_meta(updates[0], news[0]), *carriers[1:]]
+        return [*opened, *carriers[:-1], with_meta(updates[0], news[-1])]
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as it is: this client shows terminals."""
+        return report
+
+    def _news_of(self, report: ToolCallReport) -> list[JsonObject]:
+        news: list[JsonObject] = []
+        for state in _terminals_of(report, self._ledger):
+            meta = self._news(state)
+            self._terminals[state.terminal_id].hold(report)
+            if meta:
+                news.append(meta)
+        return news
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
@@ -127,7 +152,7 @@ class V1TerminalView:
 
     def _news(self, state: TerminalState) -> JsonObject:
         is_new = state.terminal_id not in self._terminals
-        seen = _recall(self._terminals, state.terminal_id)
+        seen = _recall(self._terminals, state)
         meta: JsonObject = {}
         if is_new:
             meta[terminals.INFO] = {"terminal_id": state.terminal_id}
@@ -162,14 +187,14 @@ class V1TextView:
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, its terminals shown as text."""
-        shown = report
+        return self._calls.updates(self.shown(report))
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call with its terminals as text."""
         for item in report.content:
             if type(item) is TerminalContent:
-                shown = self._show(report)
-                break
-        updates = v1.encode(shown, self._calls.get(report.tool_call_id))
-        self._calls.put(shown)
-        return updates
+                return self._show(report)
+        return report
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
@@ -178,10 +203,9 @@ class V1TextView:
         return self.call(holder) if holder and seen and seen.is_stale(state) else []
 
     def _show(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call as this client can see it."""
         for state in _terminals_of(report, self._ledger):
             is_new = state.terminal_id not in self._terminals
-            seen = _recall(self._terminals, state.terminal_id)
+            seen = _recall(self._terminals, state)
             seen.hold(report)
             if is_new or report.is_final or seen.is_stale(state):
                 seen.text = TextContent(terminals.render_text(state))
@@ -195,12 +219,34 @@ class V1TextView:
 
 
 class _SeenCalls:
-    """The calls that a peer has seen, as it has seen them."""
+    """The calls that a peer has seen, as it has seen them.
+
+    v1 replaces content as a whole. A long list that only grows is sent again when it has doubled, or
+    when anything else changes: so N items cost a constant times N on the wire, and not N².
+    """
+
+    LONG = 16
 
     def __init__(self) -> None:
         self._reports: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
         self.get: Callable[[str], ToolCallReport | None] = self._reports.get
+
+    def updates(self, report: ToolCallReport) -> list[Update]:
+        """Give v1's updates for a call's new state."""
+        seen = self._reports.get(report.tool_call_id)
+        if seen is not None and len(seen.content) >= self.LONG and self._can_wait(report, seen):
+            return []
+        self.put(report)
+        return v1.encode(report, seen)
+
+    def _can_wait(self, report: ToolCallReport, seen: ToolCallReport) -> bool:
+        now, before = report.content, seen.content
+        return (
+            len(before) <= len(now) < 2 * len(before)
+            and all(map(is_, now, before))
+            and all(getattr(report, f) is getattr(seen, f) for f in _NOT_CONTENT)
+        )
 
     def put(self, report: ToolCallReport) -> None:
         self._reports[report.tool_call_id] = report
@@ -210,11 +256,14 @@ class _SeenCalls:
                 self._reports.pop(self._ended.popleft(), None)
 
 
-class _SeenTerminal:
-    """A terminal as a peer has seen it."""
+_NOT_CONTENT = tuple(name for name in ToolCallReport.__struct_fields__ if name != "content")
 
-    def __init__(self) -> None:
-        self.mark: tuple[int, int] = (0, 0)
+
+class _SeenTerminal:
+    """A terminal as a peer has seen it: first, nothing of it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.mark: tuple[int, int] = (epoch, 0)
         self.facts: JsonObject = {}
         self.meta: JsonObject = EMPTY
         self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -241,13 +290,20 @@ class _SeenTerminal:
         self.mark, self.facts, self.meta = state.mark, facts, state.meta
 
 
-def _recall(seen: dict[str, _SeenTerminal], terminal_id: str) -> _SeenTerminal:
+def _recall(seen: dict[str, _SeenTerminal], state: TerminalState) -> _SeenTerminal:
     """Give what was seen of a terminal, and forget the one that had no news for longest."""
-    found = seen.pop(terminal_id, None) or _SeenTerminal()
-    seen[terminal_id] = found
+    found = seen.pop(state.terminal_id, None) or _SeenTerminal(state.epoch)
+    seen[state.terminal_id] = found
     if len(seen) > KEEP_TERMINALS:
         del seen[next(iter(seen))]
     return found
+
+
+def _as_running(report: ToolCallReport) -> ToolCallReport:
+    """Give a call as it must have been before it ended."""
+    notes = {key: value for key, value in report.notes.items() if key != "reason"}
+    meta = {**report.meta, NOTES: notes}
+    return replace(report, status=ToolCallStatus.IN_PROGRESS, meta=meta)
 
 
 def _terminals_of(report: ToolCallReport, ledger: Ledger) -> list[TerminalState]:
