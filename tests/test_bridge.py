@@ -347,6 +347,12 @@ def test_a_text_client_is_asked_without_terminals() -> None:
     assert request["toolCall"]["content"][0]["content"]["text"] == "```\nout\n```"
 
 
+def test_roles_that_v1_does_not_know_are_left_out_for_it() -> None:
+    text = {"type": "text", "text": "x", "annotations": {"audience": ["user", "_reviewer"]}}
+    (opened,) = say(v2_to_v1(), upsert(title="x", content=[{"type": "content", "content": text}]))
+    assert opened["content"][0]["content"]["annotations"] == {"audience": ["user"]}
+
+
 def test_sessions_of_refused_updates_are_not_kept() -> None:
     bridge = v2_to_v1()
     for number in range(50):

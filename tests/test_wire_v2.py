@@ -11,10 +11,10 @@ from callsheet.report.content import DiffContent, FileChange, UnknownContent
 from callsheet.report.events import CallChanged
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v2
+from callsheet.wire import v1, v2
 from callsheet.wire.jsonrpc import InvalidParams
 from callsheet.wire.messages import as_dict
-from callsheet.wire.permission import PermissionOption, UnknownInput
+from callsheet.wire.permission import InvalidOption, PermissionOption, UnknownInput
 
 from .test_wire_v1 import a_report
 
@@ -182,6 +182,13 @@ def test_a_permission_request_shows_the_whole_call() -> None:
 def test_nobody_approves_blind() -> None:
     with pytest.raises(UnknownInput, match="call_1"):
         v2.encode_permission("s", a_report(raw_input=None), [ALLOW])
+
+
+def test_custom_kinds_of_options_are_for_v2_alone() -> None:
+    later = PermissionOption("later", "Ask me later", "_later")
+    v2.encode_permission("s", a_report(), [later])
+    with pytest.raises(InvalidOption, match="_later"):
+        v1.encode_permission("s", a_report(), [later])
 
 
 def test_a_request_about_something_else_is_kept_whole() -> None:

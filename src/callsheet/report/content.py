@@ -326,9 +326,9 @@ def _check_annotations(annotations: JsonObject) -> None:
     """Check what ACP says of annotations; clients reject the whole update otherwise."""
     audience, priority = annotations.get("audience"), annotations.get("priority")
     if audience is not None and not (
-        is_list(audience) and all(role in ("user", "assistant") for role in audience)
+        is_list(audience) and all(isinstance(role, str) for role in audience)
     ):
-        raise InvalidContent("annotations.audience: expected a list of user and assistant")
+        raise InvalidContent("annotations.audience: expected a list of roles (user, assistant)")
     if priority is not None and type(priority) not in (int, float):
         raise InvalidContent("annotations.priority: expected a number")
     _check_optional(annotations.get("lastModified"), "annotations.lastModified")

@@ -57,7 +57,9 @@ class PermissionRequest(Struct, frozen=True, kw_only=True):
 OPTION_KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 
 
-def check_request(report: ToolCallReport, options: Sequence[PermissionOption]) -> ToolCallReport:
+def check_request(
+    report: ToolCallReport, options: Sequence[PermissionOption], *, custom_kinds: bool
+) -> ToolCallReport:
     """Give the report back if this can be asked: of a living call, its input known, with real choices."""
     check_alive(report.status, report.tool_call_id)
     if report.raw_input is None:
@@ -68,7 +70,7 @@ def check_request(report: ToolCallReport, options: Sequence[PermissionOption]) -
     if not options or len({option.option_id for option in options}) != len(options):
         raise InvalidOption("permission options: give at least one, each with an id of its own")
     for option in options:
-        if option.kind not in OPTION_KINDS:
+        if option.kind not in OPTION_KINDS and not (custom_kinds and option.kind.startswith("_")):
             kinds = ", ".join(OPTION_KINDS)
             raise InvalidOption(
                 f"permission option {option.name!r}: kind {option.kind!r}; use {kinds}"

@@ -178,7 +178,17 @@ def encode_items(items: Sequence[Any]) -> list[JsonObject]:
             out.append(_encode_unknown(item))
         else:
             out.append(encode_block(item))
+        if kind is not UnknownContent and getattr(item, "annotations", None) is not None:
+            _keep_known_roles(out[-1]["content"])
     return out
+
+
+def _keep_known_roles(block: JsonObject) -> None:
+    """Leave out roles of v2 that v1's readers reject."""
+    annotations: JsonObject = block["annotations"]
+    if annotations.get("audience"):
+        known = [role for role in annotations["audience"] if role in ("user", "assistant")]
+        block["annotations"] = {**annotations, "audience": known}
 
 
 def _encode_diff(diff: Any) -> list[JsonObject]:
@@ -418,7 +428,7 @@ def encode_permission(
     extra: JsonObject | None = None,
 ) -> JsonObject:
     """Give the params of `session/request_permission`. The whole call travels with it."""
-    call = as_dict(announce(check_request(report, options)))
+    call = as_dict(announce(check_request(report, options, custom_kinds=False)))
     del call["sessionUpdate"]
     out: JsonObject = {
         "sessionId": session_id,

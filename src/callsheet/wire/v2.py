@@ -282,7 +282,7 @@ def encode_permission(
     extra: JsonObject | None = None,
 ) -> JsonObject:
     """Give the params of `session/request_permission`. The whole call travels with it."""
-    call = as_dict(announce(check_request(report, options)))
+    call = as_dict(announce(check_request(report, options, custom_kinds=True)))
     del call["sessionUpdate"]
     out: JsonObject = {
         "sessionId": session_id,
