@@ -31,8 +31,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: --hypothesis-seed={config.option.hypothesis_seed}"
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    terminalreporter.write_line(
+        f"again with the same seed: --hypothesis-seed={config.option.hypothesis_seed}"
+    )
 
 
 @pytest.fixture(autouse=True, scope="session")

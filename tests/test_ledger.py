@@ -368,7 +368,8 @@ def test_links_follow_when_the_notes_change() -> None:
     for _ in range(100):
         finish(ledger, ledger.open("x").tool_call_id)
     assert child not in ledger
-    assert (ledger._aliases, ledger._children, ledger._dependents) == ({"a1": one}, {}, {})
+    names = ledger._names
+    assert (names.aliases, names._children, names._dependents) == ({"a1": one}, {}, {})
 
 
 def test_older_ids_in_our_format_from_elsewhere_are_taken_as_they_are() -> None:

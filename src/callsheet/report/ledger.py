@@ -9,7 +9,7 @@ rules:
 2. **Refused means unchanged.** An event that is illegal or unknown raises, and the ledger is as it
    was.
 3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then
-   leaves. What remains of it is that its id is taken (`_is_taken`).
+   leaves. What remains of it is that its id is used up (`names.py`).
 
 The reports that it gives out are its own state: read them, and change them through the ledger. A
 ledger has one owner at a time; whoever shares one between threads takes a lock around it.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,17 +35,14 @@ from .events import (
     TerminalOutput,
 )
 from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locations
-from .ids import check_id, is_ours
+from .ids import check_id
 from .kinds import Kind, ToolKind, to_kind
 from .locations import ToolCallLocation
+from .names import Names
 from .report import SETTLED, ToolCallReport, reasoned
 from .status import Reason, ToolCallStatus, to_reason, to_status
 from .terminals import TerminalState
-from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, is_list, patched
-
-_Links: TypeAlias = dict[str, dict[str, None]]
-"""From a call to the calls that name it, in order; a dict because leaving must be as cheap as joining."""
-
+from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
 
 _SHRINK_BY = 32
 """Forgetting is done for so many calls at once, which is cheaper than one by one."""
@@ -96,16 +93,10 @@ class Ledger:
         self._calls: dict[str, ToolCallReport | CallSummary] = {}
         self._ended: deque[str] = deque()
         self._summarised: deque[str] = deque()
-        self._aliases: dict[str, str] = {}
-        self._children: _Links = {}
-        self._dependents: _Links = {}
         self._terminals: dict[str, TerminalState] = {}
-        self._foreign: set[str] = set()
-        self._came_as: dict[str, str] = {}
         self._terminal_epoch: int = 0
-        self._first_own: str = ""
-        self._last_own: str = ""
-        self._taken: _Taken = _Taken()
+        self._names: Names = Names(self._calls)
+        self._aliases: dict[str, str] = self._names.aliases
 
     # Look-up
 
@@ -139,11 +130,11 @@ class Ledger:
 
     def children(self, key: str) -> tuple[str, ...]:
         """Give the ids of the calls whose parent this is, in the order they were opened."""
-        return tuple(self._children.get(self._aliases.get(key, key), ()))
+        return self._names.children(key)
 
     def dependents(self, key: str) -> tuple[str, ...]:
         """Give the ids of the calls that depend on this one."""
-        return tuple(self._dependents.get(self._aliases.get(key, key), ()))
+        return self._names.dependents(key)
 
     def terminal(self, terminal_id: str) -> TerminalState | None:
         """Give the state of an agent's terminal, if it is still known."""
@@ -230,7 +221,9 @@ class Ledger:
             meta = settle_meta(meta)
         if notes is not None:
             notes = settle_notes(notes)
-        report = self._find_live(key)
+        report = self._calls.get(self._aliases.get(key, key)) if type(key) is str else None
+        if type(report) is not ToolCallReport or report.status.is_final:
+            report = self._find_live(key)
         return self._commit(report.changed(fields, meta, notes), meta or notes)
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
@@ -283,19 +276,20 @@ class Ledger:
     # Helpers
 
     def _open(self, report: ToolCallReport, foreign: bool) -> ToolCallReport:
-        tool_call_id = report.tool_call_id
+        tool_call_id, names = report.tool_call_id, self._names
         if not foreign:
-            self._last_own = tool_call_id
-            self._first_own = self._first_own or tool_call_id
+            if not names.last_own:
+                names.first_own = tool_call_id
+            names.last_own = tool_call_id
         else:
-            if self._is_taken(tool_call_id):
+            if names.is_used(tool_call_id):
                 report = self._rename(report)
                 tool_call_id = report.tool_call_id
-            self._foreign.add(tool_call_id)
+            names.use(tool_call_id)
         self._calls[tool_call_id] = report
         self.counts.opened += 1
         if report.meta:
-            self._link(report)
+            names.link(report)
         if report.status.is_final:
             self._end(tool_call_id)
         return report
@@ -315,51 +309,20 @@ class Ledger:
     def _commit(self, report: ToolCallReport, news: JsonObject | None) -> ToolCallReport:
         """Let a changed report take the place of the one we have."""
         if news:
-            self._unlink(self._calls[report.tool_call_id])
-            self._link(report)
+            self._names.unlink(self._calls[report.tool_call_id])
+            self._names.link(report)
         self._calls[report.tool_call_id] = report
         if report.status.is_final:
             self._end(report.tool_call_id)
         return report
 
-    def _is_taken(self, tool_call_id: str) -> bool:
-        """Whether an id was ever used here. Our own increase, so the first and the last say it for all."""
-        return (
-            tool_call_id in self._calls
-            or (self._first_own <= tool_call_id <= self._last_own and is_ours(tool_call_id))
-            or tool_call_id in self._aliases
-            or tool_call_id in self._taken
-        )
-
     def _rename(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call that came under a taken id one of its own, findable under the old."""
         self.counts.collisions += 1
         old, new = report.tool_call_id, self._new_id()
-        self._came_as[new] = old
-        self._add_alias(old, new)
+        self._names.rename(old, new)
         meta = {**report.meta, NOTES: {"alias": old, **report.notes}}
         return replace(report, tool_call_id=new, meta=meta).owned()
-
-    def _link(self, report: ToolCallReport) -> None:
-        """Make a call findable by its alias, and from the calls that it stands under or waits for."""
-        tool_call_id, notes = report.tool_call_id, report.notes
-        alias, parent = notes.get("alias"), notes.get("parentId")
-        if isinstance(alias, str) and alias != tool_call_id:
-            self._add_alias(alias, tool_call_id)
-        if isinstance(parent, str):
-            key = self._aliases.get(parent, parent)
-            self._children.setdefault(key, {})[tool_call_id] = None
-        for other in _dependencies(notes):
-            key = self._aliases.get(other, other)
-            self._dependents.setdefault(key, {})[tool_call_id] = None
-
-    def _add_alias(self, alias: str, tool_call_id: str) -> None:
-        """Let an alias name its latest holder.
-
-        Whoever holds one of our own ids reaches that call, whatever aliases a model makes up.
-        """
-        if not (alias in self._calls and is_ours(alias)):
-            self._aliases[alias] = tool_call_id
 
     def _notes(
         self,
@@ -419,34 +382,8 @@ class Ledger:
             call = calls[key]
             calls[key] = CallSummary(key, call.name, call.title, call.kind, call.status, call.notes)
             summarised.append(key)
-        tidy = self._foreign or self._children or self._dependents or self._aliases
         while len(summarised) > self._keep_summaries:
-            call = calls.pop(summarised.popleft())
-            if tidy:
-                self._forget(call)
-
-    def _forget(self, call: ToolCallReport | CallSummary) -> None:
-        tool_call_id = call.tool_call_id
-        self._unlink(call)
-        self._children.pop(tool_call_id, None)
-        self._dependents.pop(tool_call_id, None)
-        if tool_call_id in self._foreign:
-            self._foreign.remove(tool_call_id)
-            self._taken.add(tool_call_id)
-        came_as = self._came_as.pop(tool_call_id, None)
-        if came_as is not None and self._aliases.get(came_as) == tool_call_id:
-            del self._aliases[came_as]
-
-    def _unlink(self, call: ToolCallReport | CallSummary) -> None:
-        """Take a call out of the indexes that its notes put it in."""
-        tool_call_id, notes = call.tool_call_id, call.notes
-        alias, parent = notes.get("alias"), notes.get("parentId")
-        if isinstance(parent, str):
-            _drop(self._children, self._aliases.get(parent, parent), tool_call_id)
-        for other in _dependencies(notes):
-            _drop(self._dependents, self._aliases.get(other, other), tool_call_id)
-        if isinstance(alias, str) and self._aliases.get(alias) == tool_call_id:
-            del self._aliases[alias]
+            self._names.forget(calls.pop(summarised.popleft()))
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""
@@ -457,39 +394,6 @@ class Ledger:
             self._terminal_epoch = max(self._terminal_epoch, gone.epoch + 1)
 
 
-class _Taken:
-    """Which ids from outside were used by calls that have left, in fixed memory.
-
-    A Bloom filter: it never forgets an id, and at worst takes a new one for taken. That costs such
-    a call nothing but a fresh id; using an id twice would make editors rewrite the card of an old
-    call.
-    """
-
-    BITS = 1 << 24  # 2 MiB: one wrong "taken" in 1,700 after a million ids
-    PROBES = 7
-
-    def __init__(self) -> None:
-        self._bits: bytearray | None = None
-
-    def add(self, tool_call_id: str) -> None:
-        if self._bits is None:
-            self._bits = bytearray(self.BITS // 8)
-        for bit in self._probe(tool_call_id):
-            self._bits[bit >> 3] |= 1 << (bit & 7)
-
-    def __contains__(self, tool_call_id: str) -> bool:
-        bits = self._bits
-        return bits is not None and all(
-            bits[bit >> 3] >> (bit & 7) & 1 for bit in self._probe(tool_call_id)
-        )
-
-    def _probe(self, tool_call_id: str) -> Iterator[int]:
-        bit, step = hash(tool_call_id), hash((tool_call_id,)) | 1
-        for _ in range(self.PROBES):
-            yield bit % self.BITS
-            bit += step
-
-
 def report_of(event: CallChanged) -> ToolCallReport:
     """Make the report that an upsert of an unknown call stands for."""
     meta = event.meta or EMPTY
@@ -497,16 +401,3 @@ def report_of(event: CallChanged) -> ToolCallReport:
         meta = {**meta, NOTES: event.notes}
     extra = patched(EMPTY, event.extra or EMPTY)
     return ToolCallReport(tool_call_id=event.tool_call_id, meta=meta, extra=extra, **event.fields)
-
-
-def _dependencies(notes: JsonObject) -> list[str]:
-    others = notes.get("dependsOn")
-    return [other for other in others if isinstance(other, str)] if is_list(others) else []
-
-
-def _drop(links: _Links, key: str, tool_call_id: str) -> None:
-    linked = links.get(key)
-    if linked is not None:
-        linked.pop(tool_call_id, None)
-        if not linked:
-            del links[key]

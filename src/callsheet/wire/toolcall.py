@@ -61,13 +61,12 @@ def typed_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return decode
 
 
-def check_same_call(report: ToolCallReport, seen: ToolCallReport) -> None:
-    """Raise `InvalidId` where one call is compared with another."""
-    if report.tool_call_id != seen.tool_call_id:
-        raise InvalidId(
-            f"call {report.tool_call_id} can't be told by its difference from call {seen.tool_call_id}; "
-            "give two states of one call, the new one first"
-        )
+def different_calls(report: ToolCallReport, seen: ToolCallReport) -> InvalidId:
+    """Give the error for one call that is compared with another."""
+    return InvalidId(
+        f"call {report.tool_call_id} can't be told by its difference from call {seen.tool_call_id}; "
+        "give two states of one call, the new one first"
+    )
 
 
 def encode_location(location: ToolCallLocation) -> JsonObject:

@@ -48,10 +48,10 @@ from .terminals import decode_v1_terminals
 from .toolcall import (
     FIELD_OF,
     TOOL_NAME,
-    check_same_call,
     decode_fields,
     decode_meta,
     decode_terminal,
+    different_calls,
     encode_location,
     encode_terminal,
     named_meta,
@@ -112,7 +112,8 @@ def announce(report: ToolCallReport) -> Update:
 
 def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
     """Give the smallest `tool_call_update` for a peer that has seen `seen`, or None."""
-    check_same_call(report, seen)
+    if report.tool_call_id != seen.tool_call_id:
+        raise different_calls(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     cleared: list[str] = []
     status, before = report.status, seen.status

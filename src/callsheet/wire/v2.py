@@ -38,10 +38,10 @@ from .permission import (
     encode_options,
 )
 from .toolcall import (
-    check_same_call,
     decode_fields,
     decode_meta,
     decode_terminal,
+    different_calls,
     encode_location,
     encode_terminal,
     named_meta,
@@ -88,7 +88,8 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
 
     With `content=False` the content is left to chunks.
     """
-    check_same_call(report, seen)
+    if report.tool_call_id != seen.tool_call_id:
+        raise different_calls(report, seen)
     out = ToolCallUpdate(report.tool_call_id)
     if report.status is not seen.status:
         out.status = report.status.value
@@ -109,11 +110,16 @@ def update(report: ToolCallReport, seen: ToolCallReport, *, content: bool = True
     if report.meta is not seen.meta or report.name != seen.name:
         meta = patch_of(named_meta(seen, seen.meta), named_meta(report, report.meta))
         out.meta = meta or UNSET
-    if report.extra is not seen.extra and (extra := patch_of(seen.extra, report.extra)):
-        if extra.get("status", EMPTY) is None:  # a known status has overtaken an unknown one
-            extra["status"] = report.status.value
+    if report.extra is not seen.extra and (extra := _extra_patch(report, seen)):
         return {**as_dict(out), **extra}
     return None if out == ToolCallUpdate(report.tool_call_id) else out
+
+
+def _extra_patch(report: ToolCallReport, seen: ToolCallReport) -> JsonObject:
+    patch = patch_of(seen.extra, report.extra)
+    if patch.get("status", EMPTY) is None:  # a known status has overtaken an unknown one
+        patch["status"] = report.status.value
+    return patch
 
 
 def encode_chunk(tool_call_id: str, item: ToolCallContent) -> JsonObject:
