@@ -5,14 +5,11 @@ report's own notes, and is taken out again by `decode`: `kind` (a custom kind, s
 `status` (paused, shown as in progress), `cleared` (fields that lost their value; in v1 null means
 unchanged). A cancelled call is `failed` with the reason cancelled.
 
-Likewise for diffs. v1 knows one text file per item. Changes of several files become one item each;
-what v1 has no word for (deleted, moved, binary, …) is said in the item's `_meta.callsheet`, and a
-change without texts is shown as a line of text.
+Likewise for diffs: see `v1_diffs`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +17,6 @@ from msgspec import UNSET, UnsetType
 
 from callsheet.report.content import (
     DiffContent,
-    FileChange,
     TerminalContent,
     TextContent,
     ToolCallContent,
@@ -59,6 +55,7 @@ from .toolcall import (
     same,
     typed_errors,
 )
+from .v1_diffs import code_span, decode_diff, encode_diff, file_mark, notes_of, with_notes
 
 VERSION = 1
 
@@ -94,7 +91,7 @@ def announce(report: ToolCallReport) -> Update:
     if name:
         meta = named_meta(report, meta) if meta else {TOOL_NAME: name}
     if not title:
-        meta = _with_notes(meta, {"cleared": ["title"]})
+        meta = with_notes(meta, {"cleared": ["title"]})
     out = ToolCall(
         report.tool_call_id,
         title or _stand_in_title(report),
@@ -172,7 +169,7 @@ def encode_items(items: Sequence[Any]) -> list[JsonObject]:
         if kind is TextContent:
             out.append(encode_text(item))
         elif kind is DiffContent:
-            out.extend(_encode_diff(item))
+            out.extend(encode_diff(item))
         elif kind is TerminalContent:
             out.append(encode_terminal(item))
         elif kind is UnknownContent:
@@ -192,63 +189,9 @@ def _keep_known_roles(block: JsonObject) -> None:
         block["annotations"] = {**annotations, "audience": known}
 
 
-def _encode_diff(diff: Any) -> list[JsonObject]:
-    out = [_encode_change(change) for change in diff.changes]
-    if len(out) > 1:
-        for index, item in enumerate(out):
-            item["_meta"] = _with_notes(item.get("_meta") or EMPTY, {"file": [index, len(out)]})
-    if diff.meta is not None:
-        own = (out[0].get("_meta") or EMPTY).get(NOTES)
-        out[0]["_meta"] = diff.meta if own is None else _with_notes(diff.meta, own)
-    if diff.extra is not None:
-        out[0] = {**diff.extra, **out[0]}
-    return out
-
-
-def _encode_change(change: FileChange) -> JsonObject:
-    facts = {
-        "operation": None if change.operation in ("add", "modify") else change.operation,
-        "oldPath": change.old_path,
-        "fileType": change.file_type,
-        "mimeType": change.mime_type,
-        "meta": change.meta,
-        "extra": change.extra,
-    }
-    facts = {key: value for key, value in facts.items() if value is not None}
-    if change.old_text is None and change.new_text is None:
-        facts |= {"operation": change.operation, "path": change.path}
-        out: JsonObject = {
-            "type": "content",
-            "content": {"type": "text", "text": _describe_change(change)},
-        }
-    else:
-        out = {
-            "type": "diff",
-            "path": change.path,
-            "oldText": change.old_text,
-            "newText": change.new_text or "",
-        }
-    if facts:
-        out["_meta"] = {NOTES: {"change": facts}}
-    return out
-
-
-def _describe_change(change: FileChange) -> str:
-    """Say in one line what happened to a file that has no text to show."""
-    names = [name for name in (change.old_path, change.path) if name is not None]
-    where = " → ".join(_code_span(name) for name in names)
-    return f"{change.operation} {where}" + (f" ({change.file_type})" if change.file_type else "")
-
-
-def _code_span(text: str) -> str:
-    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
-    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
-    return f"{ticks}{pad}{text}{pad}{ticks}"
-
-
 def _encode_unknown(item: Any) -> JsonObject:
     """Stand in for an item that v1 has no word for; v1 readers reject the whole update otherwise."""
-    text = f"(content of type {_code_span(str(item.raw['type']))})"
+    text = f"(content of type {code_span(str(item.raw['type']))})"
     return {
         "type": "content",
         "content": {"type": "text", "text": text},
@@ -264,7 +207,7 @@ def _wire_meta(report: ToolCallReport) -> JsonObject:
     notes: JsonObject = {"kind": str(report.kind)} if custom else {}
     if report.status is _PAUSED:
         notes["status"] = "paused"
-    return _with_notes(report.meta, notes)
+    return with_notes(report.meta, notes)
 
 
 def _meta_update(report: ToolCallReport, seen: ToolCallReport, cleared: list[str]) -> JsonObject:
@@ -280,10 +223,6 @@ def _meta_update(report: ToolCallReport, seen: ToolCallReport, cleared: list[str
 def _stand_in_title(report: ToolCallReport) -> str:
     """Give a title where there is none: v1 requires one."""
     return report.name or "Unknown tool"
-
-
-def _with_notes(meta: JsonObject, notes: JsonObject) -> JsonObject:
-    return {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **notes}}
 
 
 def _extra(report: ToolCallReport) -> JsonObject:
@@ -349,7 +288,7 @@ def decode_items(items: list[JsonValue]) -> tuple[ToolCallContent, ...]:
     group: list[DiffContent] = []  # the files of a diff, as far as they are read
     for raw in items:
         item = _decode_item(as_object(raw, "content"))
-        index, count = _file_mark(raw)
+        index, count = file_mark(raw)
         if not isinstance(item, DiffContent) or index != len(group):
             out.extend(group)
             group = []
@@ -365,57 +304,14 @@ def decode_items(items: list[JsonValue]) -> tuple[ToolCallContent, ...]:
 
 
 def _decode_item(raw: JsonObject) -> ToolCallContent:
-    notes = _notes_of(raw)
+    notes = notes_of(raw)
     if is_object(notes.get("item")):
         return UnknownContent(notes["item"])
     if is_object(notes.get("change")) or raw.get("type") == "diff":
-        return _decode_diff(raw, notes)
+        return decode_diff(raw, notes)
     if raw.get("type") == "content":
         return decode_block(raw)
     return decode_terminal(raw) if raw.get("type") == "terminal" else UnknownContent(raw)
-
-
-def _decode_diff(raw: JsonObject, notes: JsonObject) -> DiffContent:
-    facts = notes.get("change")
-    facts = dict(facts) if is_object(facts) else {}
-    old, new = raw.get("oldText"), raw.get("newText")
-    if raw.get("type") == "diff" and not isinstance(new, str):
-        raise InvalidParams("diff: newText is missing")
-    operation = facts.get("operation") or ("add" if old is None else "modify")
-    change = FileChange(
-        path=facts.get("path", raw.get("path")),  # pyright: ignore[reportArgumentType]
-        operation=operation,
-        old_path=facts.get("oldPath"),
-        old_text=old,
-        new_text=None if operation == "delete" else new,
-        file_type=facts.get("fileType"),
-        mime_type=facts.get("mimeType"),
-        meta=facts.get("meta"),
-        extra=facts.get("extra"),
-    )
-    meta = dict(as_object(raw.get("_meta") or EMPTY, "_meta"))
-    own = {key: value for key, value in notes.items() if key not in ("change", "file")}
-    if NOTES in meta:
-        meta[NOTES] = own
-    meta = {key: value for key, value in meta.items() if key != NOTES or value}
-    known = ("type", "path", "oldText", "newText", "_meta")
-    if raw.get("type") != "diff":
-        known = ("type", "content", "_meta")
-    return DiffContent((change,), None, meta or None, rest(raw, *known))
-
-
-def _notes_of(raw: JsonObject) -> JsonObject:
-    meta = raw.get("_meta")
-    notes = meta.get(NOTES) if is_object(meta) else None
-    return notes if is_object(notes) else EMPTY
-
-
-def _file_mark(raw: JsonObject) -> tuple[int, int]:
-    """Read which file of how many an item is; one that is not marked stands alone."""
-    mark = _notes_of(raw).get("file")
-    if is_list(mark) and len(mark) == 2 and all(type(number) is int for number in mark):
-        return mark[0], mark[1]
-    return 0, 1
 
 
 # Permission
