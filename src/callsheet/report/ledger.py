@@ -382,8 +382,9 @@ class Ledger:
             call = calls[key]
             calls[key] = CallSummary(key, call.name, call.title, call.kind, call.status, call.notes)
             summarised.append(key)
-        while len(summarised) > self._keep_summaries:
-            self._names.forget(calls.pop(summarised.popleft()))
+        surplus = len(summarised) - self._keep_summaries
+        gone = [calls.pop(summarised.popleft()) for _ in range(surplus)]
+        self._names.forget(gone)
 
     def _forget_terminals(self) -> None:
         """Once there are too many terminals, drop the oldest that have exited, else the oldest."""

@@ -5,7 +5,7 @@ The ledger's index. It knows calls by their ids and notes only.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from .ids import is_ours
@@ -91,10 +91,13 @@ class Names:
         if isinstance(alias, str) and self.aliases.get(alias) == tool_call_id:
             del self.aliases[alias]
 
-    def forget(self, call: Named) -> None:
-        """Let a call leave. All that stays of it is that its id is used up."""
-        if not (self._foreign or self.aliases or self._children or self._dependents):
-            return
+    def forget(self, calls: Sequence[Named]) -> None:
+        """Let calls leave. All that stays of them is that their ids are used up."""
+        if self._foreign or self.aliases or self._children or self._dependents:
+            for call in calls:
+                self._forget(call)
+
+    def _forget(self, call: Named) -> None:
         tool_call_id = call.tool_call_id
         self.unlink(call)
         self._children.pop(tool_call_id, None)

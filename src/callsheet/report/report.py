@@ -81,7 +81,8 @@ class ToolCallReport(Struct, frozen=True):
     @property
     def notes(self) -> JsonObject:
         """What stands in `_meta.callsheet`."""
-        return (self.meta and self.meta.get(NOTES)) or EMPTY
+        meta = self.meta
+        return meta.get(NOTES) or EMPTY if meta else EMPTY
 
     @property
     def reason(self) -> Reason | None:

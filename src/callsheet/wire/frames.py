@@ -8,10 +8,11 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.values import check_text
 
 from .jsonrpc import FRAME_BUDGET, FrameTooLarge
-from .messages import ToolCall, ToolCallUpdate, Update
+from .messages import Update
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
+_BRACE = ord("{")
 
 
 class UpdateFrames:
@@ -28,13 +29,13 @@ class UpdateFrames:
 
     def line(self, update: Update) -> bytes:
         """Give the line for one update, or raise `FrameTooLarge`."""
-        kind = type(update)
-        if kind is not ToolCallUpdate and kind is not ToolCall and kind is not dict:
+        encoded = _encode(update)
+        if encoded[0] != _BRACE:
             raise InvalidValue(
-                f"expected an update, got {kind.__name__}; where an encoder gives None, nothing has "
-                "changed and nothing is to be sent"
+                f"expected an update, got {type(update).__name__}; where an encoder gives None, nothing "
+                "has changed and nothing is to be sent"
             )
-        line = _join((self._head, _encode(update), b"}}\n"))
+        line = _join((self._head, encoded, b"}}\n"))
         if len(line) > self.budget:
             raise FrameTooLarge(len(line), self.budget)
         return line
