@@ -29,6 +29,7 @@ from callsheet.report.errors import (
     ReportError,
 )
 from callsheet.report.events import CallChanged, ExitStatus, TerminalChanged
+from callsheet.report.kinds import CustomKind
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1
@@ -83,6 +84,10 @@ BAD: dict[str, tuple[type[ReportError], Callable[[ToolCallReport], None]]] = {
     "status": (InvalidStatus, lambda r: r.update(status="finished", title="new")),
     "kind": (InvalidKind, lambda r: r.update(title="new", kind="reading")),
     "custom kind without a name": (InvalidKind, lambda r: r.update(kind="_")),
+    "custom kind with a lone surrogate": (
+        InvalidKind,
+        lambda r: r.update(kind=CustomKind("_\ud800")),
+    ),
     "kind of another type": (InvalidKind, lambda r: r.update(kind=3)),
     "relative path": (InvalidLocation, lambda r: r.add_location("src/a.py")),
     "empty path": (InvalidLocation, lambda r: r.add_location("")),

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TypeAlias, final
 
 from .errors import InvalidKind
+from .values import check_text
 
 
 class ToolKind(StrEnum):
@@ -42,7 +43,10 @@ _CUSTOM = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 def to_kind(value: object) -> Kind:
     """Give the kind that `value` names, or raise `InvalidKind`."""
-    if type(value) is ToolKind or type(value) is CustomKind:
+    if type(value) is ToolKind:
+        return value
+    if type(value) is CustomKind:
+        check_text(value, "kind", InvalidKind)
         return value
     if isinstance(value, str):
         known = _KNOWN.get(value)
