@@ -396,3 +396,11 @@ def test_what_is_no_event_is_a_typed_error() -> None:
         a_ledger().apply(3)  # type: ignore[arg-type]
     with pytest.raises(InvalidId):
         a_ledger().get([])  # type: ignore[arg-type]
+
+
+def test_a_call_whose_metadata_is_cleared_is_not_found_by_its_alias_any_more() -> None:
+    ledger = a_ledger()
+    key = ledger.open("read", alias="toolu_1").tool_call_id
+    ledger.apply(CallChanged(tool_call_id=key, clear_meta=True))
+    assert "toolu_1" not in ledger
+    assert key in ledger

@@ -224,12 +224,12 @@ class Ledger:
         report = self._calls.get(self._aliases.get(key, key)) if type(key) is str else None
         if type(report) is not ToolCallReport or report.status.is_final:
             report = self._find_live(key)
-        return self._commit(report.changed(fields, meta, notes), meta or notes)
+        return self._commit(report.changed(fields, meta, notes), bool(meta or notes))
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
         """Add items to what a call shows."""
         report = self._find_live(key)
-        return self._commit(report.changed({"content": (*report.content, *to_items(items))}), None)
+        return self._commit(report.changed({"content": (*report.content, *to_items(items))}), False)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
         """Fold any event. Gives the call's new report, or the terminal's state."""
@@ -249,11 +249,11 @@ class Ledger:
         report = self._find_live(event.tool_call_id)
         meta, notes = event.meta, event.notes
         report = report.changed(event.fields, meta, notes, event.extra, event.clear_meta)
-        return self._commit(report, meta or notes)
+        return self._commit(report, bool(meta or notes or event.clear_meta))
 
     def _fold_appended(self, event: ContentAppended) -> ToolCallReport:
         report = self._find_live(event.tool_call_id)
-        return self._commit(report.changed({"content": (*report.content, event.item)}), None)
+        return self._commit(report.changed({"content": (*report.content, event.item)}), False)
 
     def _fold_terminal(self, event: TerminalChanged) -> TerminalState:
         state = self._terminal_of(event.terminal_id)
@@ -306,9 +306,9 @@ class Ledger:
             new=None,
         )
 
-    def _commit(self, report: ToolCallReport, news: JsonObject | None) -> ToolCallReport:
+    def _commit(self, report: ToolCallReport, relink: bool) -> ToolCallReport:
         """Let a changed report take the place of the one we have."""
-        if news:
+        if relink:
             self._names.unlink(self._calls[report.tool_call_id])
             self._names.link(report)
         self._calls[report.tool_call_id] = report

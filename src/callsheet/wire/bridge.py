@@ -138,11 +138,11 @@ def _legal_steps(event: Event, ledger: Ledger) -> list[Event]:
     ACP has no such table, and agents leave out `in_progress`, or say `pending` again while they ask.
     The first is put in, the second left out. A call that has ended stays so.
     """
-    status = event.fields.get("status") if isinstance(event, CallChanged) else None
-    call = ledger.get(event.tool_call_id) if status and isinstance(event, CallChanged) else None
+    if not isinstance(event, CallChanged) or "status" not in event.fields:
+        return [event]
+    status, call = event.fields["status"], ledger.get(event.tool_call_id)
     if call is None or call.is_final or status is call.status or status in MOVES[call.status]:
         return [event]
-    assert isinstance(event, CallChanged)
     running = ToolCallStatus.IN_PROGRESS
     if running in MOVES[call.status] and status in MOVES[running]:
         start = CallChanged(tool_call_id=event.tool_call_id, fields={"status": running})
