@@ -247,14 +247,19 @@ def test_a_view_forgets_terminals_and_calls_that_are_long_gone(mode: str) -> Non
     assert len(view._calls._reports) <= KEEP_ENDED  # type: ignore[attr-defined]
 
 
-def test_a_growing_list_of_content_costs_linear_bytes_in_v1() -> None:
+@pytest.mark.parametrize(
+    "first",
+    [{}, {"capabilities": {"cancel": {}}}, {"content": [{"type": "terminal", "terminalId": "t"}]}],
+    ids=["plain", "with unknown fields", "with a terminal"],
+)
+def test_a_growing_list_of_content_costs_linear_bytes_in_v1(first: dict[str, Any]) -> None:
     item = {"type": "content", "content": {"type": "text", "text": "x" * 47}}
     added = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
     bridge = v2_to_v1()
-    say(bridge, upsert(title="x", status="in_progress"))
+    say(bridge, upsert(title="x", status="in_progress", **first))
     spent = sum(len(str(update)) for _ in range(2000) for update in say(bridge, added))
     (end,) = say(bridge, upsert(status="completed"))
-    assert len(end["content"]) == 2000
+    assert len(end["content"]) == 2000 + len(first.get("content", []))
     assert spent + len(str(end)) < 5 * 2000 * len(str(item))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callsheet import ToolCallContent, ToolCallReport, ToolCallStatus
+from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport, ToolCallStatus
 from callsheet.report.errors import (
     CorrelationError,
     InvalidId,
@@ -303,6 +303,10 @@ def test_a_report_given_for_an_id_is_a_typed_error() -> None:
 def test_paths_may_be_path_objects() -> None:
     report = a_ledger().open("read", locations=[Path("/a.py")])
     assert report.locations[0].path == "/a.py"
+    own = report.snapshot()
+    own.add_location(Path("/b.py"), line=3)  # type: ignore[arg-type]
+    own.add_location(ToolCallLocation("/c.py", 1), line=4)
+    assert [place.line for place in own.locations] == [None, 3, 4]
     assert ToolCallContent.diff(Path("/a"), "x", "y").changes[0].path == "/a"  # type: ignore[arg-type]
 
 

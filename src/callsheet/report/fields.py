@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeGuard, TypeVar, cast
 
+from msgspec.structs import replace
+
 from .content import TextContent, ToolCallContent, to_content
 from .errors import InvalidLocation, InvalidReason, InvalidValue
 from .kinds import to_kind
@@ -20,7 +22,6 @@ _T = TypeVar("_T")
 
 NOTES = "callsheet"
 """The key of `_meta` that is ours. What stands under it are the call's notes."""
-
 
 WIRE_NOTES = ("kind", "status", "cleared")
 """Notes that ACP v1's encoder adds and its decoder takes out; nobody else may use their names."""
@@ -37,12 +38,12 @@ def settle(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def to_location(place: object) -> ToolCallLocation:
-    """Give a location; a plain path becomes one without a line."""
+def to_location(place: object, line: int | None = None) -> ToolCallLocation:
+    """Give a location; a plain path becomes one, at `line` if that is given."""
     if isinstance(place, ToolCallLocation):
-        return place
+        return place if line is None else replace(place, line=line)
     if isinstance(place, str) or hasattr(place, "__fspath__"):
-        return ToolCallLocation(place)  # pyright: ignore[reportArgumentType]
+        return ToolCallLocation(place, line)  # pyright: ignore[reportArgumentType]
     raise InvalidLocation(
         f"location: expected ToolCallLocation or an absolute path, got {type(place).__name__}"
     )
@@ -130,7 +131,7 @@ def _raw_output(value: JsonValue) -> JsonValue:
 
 def _sequence(items: Any, what: str) -> list[Any] | tuple[Any, ...]:
     if isinstance(items, (list, tuple)):
-        return cast("list[object]", items)
+        return cast("list[Any]", items)
     raise InvalidValue(f"{what}: expected a list, got {type(items).__name__}")
 
 

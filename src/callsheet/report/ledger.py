@@ -39,7 +39,7 @@ from .ids import check_id
 from .kinds import Kind, ToolKind, to_kind
 from .locations import ToolCallLocation
 from .names import Names
-from .report import SETTLED, ToolCallReport, reasoned
+from .report import SETTLED, ToolCallReport, reasoned, report_of
 from .status import Reason, ToolCallStatus, to_reason, to_status
 from .terminals import TerminalState
 from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
@@ -393,12 +393,3 @@ class Ledger:
             gone = self._terminals.pop(next(exited, next(iter(self._terminals))))
             # If it speaks again it begins anew, which a view must be able to tell.
             self._terminal_epoch = max(self._terminal_epoch, gone.epoch + 1)
-
-
-def report_of(event: CallChanged) -> ToolCallReport:
-    """Make the report that an upsert of an unknown call stands for."""
-    meta = event.meta or EMPTY
-    if event.notes:
-        meta = {**meta, NOTES: event.notes}
-    extra = patched(EMPTY, event.extra or EMPTY)
-    return ToolCallReport(tool_call_id=event.tool_call_id, meta=meta, extra=extra, **event.fields)

@@ -26,8 +26,11 @@ from .fields import (
 from .ids import check_id
 from .kinds import Kind, ToolKind
 from .locations import ToolCallLocation
-from .status import MOVES, Reason, ToolCallStatus, check_alive, check_move, to_reason, to_status
+from .status import MOVES, Reason, ToolCallStatus, check_alive, check_move, to_reason
 from .values import EMPTY, JsonObject, JsonValue, patched
+
+if TYPE_CHECKING:
+    from .events import CallChanged
 
 _CANCELLED = ToolCallStatus.CANCELLED
 
@@ -113,8 +116,7 @@ class ToolCallReport(Struct, frozen=True):
         self, status: ToolCallStatus | str, reason: Reason | str | None = None
     ) -> None:
         """Move to another status; the transition table judges."""
-        notes = None if reason is None else {"reason": to_reason(reason).value}
-        self._become(self.changed({"status": to_status(status)}, None, notes))
+        self.update(status=status, reason=reason)
 
     def add_content(self, item: ToolCallContent | str) -> None:
         """Append one item of content; plain text becomes a text item."""
@@ -122,8 +124,8 @@ class ToolCallReport(Struct, frozen=True):
 
     def add_location(self, location: ToolCallLocation | str, line: int | None = None) -> None:
         """Append a place. The place that the work is at now stands last."""
-        place = ToolCallLocation(location, line) if isinstance(location, str) else location
-        self._become(self.changed({"locations": (*self.locations, to_location(place))}))
+        place = to_location(location, line)
+        self._become(self.changed({"locations": (*self.locations, place)}))
 
     def set_raw_input(self, value: JsonValue) -> None:
         """Set what the tool was given."""
@@ -206,14 +208,21 @@ class ToolCallReport(Struct, frozen=True):
         return reasoned(meta, self.status)
 
     def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:
-        extra = self.extra
-        if (
-            status is not None and "status" in extra
-        ):  # another agent's unknown status, now overtaken
-            extra = patched(extra, {"status": None})
-        if patch:
-            extra = patched(extra, patch)
+        overtaken = status is not None and "status" in self.extra  # an unknown one of another agent
+        if not (overtaken or patch):
+            return self.extra
+        extra = patched(self.extra, {"status": None}) if overtaken else self.extra
+        extra = patched(extra, patch or EMPTY)
         return Owned(extra) if type(self.extra) is Owned else extra
+
+
+def report_of(event: CallChanged) -> ToolCallReport:
+    """Make the report that an upsert of an unknown call stands for."""
+    meta = event.meta or EMPTY
+    if event.notes:
+        meta = {**meta, NOTES: event.notes}
+    extra = event.extra or EMPTY
+    return ToolCallReport(tool_call_id=event.tool_call_id, meta=meta, extra=extra, **event.fields)
 
 
 def reasoned(meta: JsonObject, status: ToolCallStatus) -> JsonObject:

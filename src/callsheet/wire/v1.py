@@ -25,8 +25,7 @@ from callsheet.report.content import (
 from callsheet.report.events import CallChanged, CallOpened, Event
 from callsheet.report.fields import NOTES
 from callsheet.report.kinds import CustomKind, foreign_kind
-from callsheet.report.ledger import report_of
-from callsheet.report.report import ToolCallReport
+from callsheet.report.report import ToolCallReport, report_of
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
 
@@ -56,8 +55,6 @@ from .toolcall import (
     typed_errors,
 )
 from .v1_diffs import code_span, decode_diff, encode_diff, file_mark, notes_of, with_notes
-
-VERSION = 1
 
 _STATUS = {
     ToolCallStatus.PENDING: "pending",

@@ -50,9 +50,6 @@ from .toolcall import (
     typed_errors,
 )
 
-VERSION = 2
-
-
 # Encoding
 
 

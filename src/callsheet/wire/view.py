@@ -14,7 +14,7 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Callable
-from operator import is_
+from operator import attrgetter, is_
 from typing import Literal, Protocol
 
 from msgspec.structs import replace
@@ -245,7 +245,7 @@ class _SeenCalls:
         return (
             len(before) <= len(now) < 2 * len(before)
             and all(map(is_, now, before))
-            and all(getattr(report, f) is getattr(seen, f) for f in _NOT_CONTENT)
+            and _BESIDE_CONTENT(report) == _BESIDE_CONTENT(seen)
         )
 
     def put(self, report: ToolCallReport) -> None:
@@ -256,7 +256,7 @@ class _SeenCalls:
                 self._reports.pop(self._ended.popleft(), None)
 
 
-_NOT_CONTENT = tuple(name for name in ToolCallReport.__struct_fields__ if name != "content")
+_BESIDE_CONTENT = attrgetter(*(f for f in ToolCallReport.__struct_fields__ if f != "content"))
 
 
 class _SeenTerminal:
