@@ -14,7 +14,8 @@ from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.messages import Update
-from callsheet.wire.view import V1TextView
+from callsheet.wire.peer import Peer
+from callsheet.wire.view import view_for
 
 from .work import LIMIT, LINE, NAME, PATH, SESSION, TEXT, TITLE
 
@@ -53,7 +54,7 @@ def make_life() -> Callable[[], list[bytes]]:
 def make_life_in_view() -> Callable[[], list[bytes]]:
     """Give the same life through a view, which remembers what its peer has seen."""
     ledger = Ledger(SESSION, new_call_id)
-    view, line = V1TextView(ledger), UpdateFrames(SESSION).line
+    view, line = view_for(Peer(), ledger.terminal), UpdateFrames(SESSION).line
 
     def life() -> list[bytes]:
         report = ledger.open(

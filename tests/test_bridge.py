@@ -15,9 +15,11 @@ from callsheet.runtime.ids import new_call_id
 from callsheet.wire.bridge import Bridge, Untranslatable
 from callsheet.wire.jsonrpc import InvalidParams
 from callsheet.wire.messages import as_dict
+from callsheet.wire.peer import Peer
 from callsheet.wire.permission import UnknownInput
-from callsheet.wire.terminals import TEXT_LIMIT, render_text
-from callsheet.wire.view import KEEP_ENDED, KEEP_TERMINALS, V1TextView
+from callsheet.wire.plaintext import TEXT_LIMIT, render_text
+from callsheet.wire.seen import KEEP_ENDED, KEEP_TERMINALS
+from callsheet.wire.view import view_for
 
 from . import schemas
 
@@ -123,14 +125,16 @@ def test_long_output_says_how_much_was_left_out() -> None:
     ledger = Ledger("s", new_call_id)
     state = ledger.apply(TerminalOutput(terminal_id="t", data="é".encode() * TEXT_LIMIT))
     text = render_text(state)  # type: ignore[arg-type]
-    assert f"[{TEXT_LIMIT} bytes before this]" in text
+    shown = text.count("é") * 2
+    assert f"[… {2 * TEXT_LIMIT - shown} bytes (0 lines) left out …]" in text
+    assert TEXT_LIMIT - 8 <= shown <= TEXT_LIMIT
     assert "\ufffd" not in text
 
 
 def test_a_terminal_of_the_client_is_passed_on_as_it_is() -> None:
     """In v1 a client may own terminals; of those the ledger knows nothing."""
     ledger = Ledger("s", new_call_id)
-    view = V1TextView(ledger)
+    view = view_for(Peer(), ledger.terminal)
     report = ToolCallReport("c", title="x", content=(ToolCallContent.terminal("client-1"),))
     opened = ledger.apply(CallOpened(report))
     (update,) = view.call(opened)  # type: ignore[arg-type]

@@ -22,8 +22,9 @@ from callsheet.wire import v1, v2
 from callsheet.wire.bridge import Bridge
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import LineReader, Notification
+from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import same
-from callsheet.wire.view import V1TerminalView, V1TextView, V2View, View
+from callsheet.wire.view import View, view_for
 
 from . import strategies as some
 
@@ -31,7 +32,7 @@ WIRES = {1: v1, 2: v2}
 
 
 def view_of(version: int, ledger: Ledger) -> View:
-    return V2View() if version == 2 else V1TerminalView(ledger)
+    return view_for(Peer(version=version, terminals="meta", progress="meta"), ledger.terminal)
 
 
 def send(events: list[Event], version: int) -> tuple[Ledger, list[bytes]]:
@@ -145,7 +146,7 @@ def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
     terminal: list[Event], events: list[Event]
 ) -> None:
     ledger = Ledger("s", new_call_id)
-    view = V1TextView(ledger)
+    view = view_for(Peer(), ledger.terminal)
     opened = CallOpened(ToolCallReport("call_t", title="x", content=(some.terminal_item,)))
     for event in [terminal[0], opened, *terminal[1:], *events]:
         state = ledger.apply(event)

@@ -1,7 +1,7 @@
 """The state of an agent's terminal, folded from its events.
 
-Output may be gigabytes. Only the latest of it is kept, and appending costs the same however much
-came before.
+Output may be gigabytes. Only its beginning and the latest of it are kept, and appending costs the
+same however much came before.
 """
 
 from __future__ import annotations
@@ -14,33 +14,47 @@ from .values import EMPTY, JsonObject, patched
 KEEP_OUTPUT = 1 << 18
 """Bytes of output that a terminal keeps at least, if it had as many."""
 
+KEEP_HEAD = 1 << 12
+"""Bytes of its beginning that a terminal keeps besides."""
+
 
 class TerminalState:
     """What is known of one terminal.
 
     `total` counts all bytes of output since it began or was last replaced; `epoch` counts how often
-    it was replaced. Together they are a mark: `since(mark)` gives what came after it.
+    it was replaced. Together they are a mark: `since(mark)` gives what came after it, and
+    `missed(mark)` how much of that is kept no more. `shown_as` is the id of a client's own terminal
+    that shows the same output.
     """
 
     __slots__ = (
-        "_kept", "command", "cwd", "epoch", "exit_status", "extra", "meta", "terminal_id", "total",
+        "__weakref__", "_keep", "_kept", "command", "cwd", "epoch", "exit_status", "extra", "head",
+        "meta", "newlines", "shown_as", "terminal_id", "total",
     )  # fmt: skip
 
-    def __init__(self, terminal_id: str, epoch: int = 0) -> None:
+    def __init__(self, terminal_id: str, epoch: int = 0, *, keep: int = KEEP_OUTPUT) -> None:
         self.terminal_id: str = terminal_id
+        self.shown_as: str | None = None
         self.command: str | None = None
         self.cwd: str | None = None
         self.exit_status: ExitStatus | None = None
         self.meta: JsonObject = EMPTY
         self.extra: JsonObject = EMPTY
         self.total: int = 0
+        self.newlines: int = 0
         self.epoch: int = epoch
+        self.head: bytes = b""
+        self._keep: int = keep
         self._kept: bytearray = bytearray()
 
     @property
     def output(self) -> bytes:
-        """The output, or the last `KEEP_OUTPUT` bytes of it."""
-        return bytes(self._kept[-KEEP_OUTPUT:])
+        """The output, or as much of its end as is kept for sure."""
+        return self.tail(self._keep)
+
+    def tail(self, size: int) -> bytes:
+        """Give the last bytes of the output, as far as they are kept."""
+        return bytes(self._kept[-size:]) if size > 0 else b""
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -49,9 +63,15 @@ class TerminalState:
 
     def since(self, mark: tuple[int, int]) -> bytes:
         """Give the output that came after `mark`, as far as it is kept."""
+        return bytes(self._kept[max(0, len(self._kept) - self._news(mark)) :])
+
+    def missed(self, mark: tuple[int, int]) -> int:
+        """Count the bytes that came after `mark` and are kept no more."""
+        return max(0, self._news(mark) - len(self._kept))
+
+    def _news(self, mark: tuple[int, int]) -> int:
         epoch, position = mark
-        begin = position if epoch == self.epoch else 0
-        return bytes(self._kept[max(0, len(self._kept) - (self.total - begin)) :])
+        return self.total - position if epoch == self.epoch else self.total
 
     def apply(self, change: TerminalChanged) -> None:
         """Take in a change of some fields."""
@@ -69,20 +89,26 @@ class TerminalState:
             self.extra = patched(self.extra, change.extra)
         if change.output is not UNSET:
             self.epoch += 1
-            self.total = 0
+            self.total = self.newlines = 0
+            self.head = b""
             self._kept.clear()
-            self._append(change.output or b"")
+            self.write(change.output or b"")
 
     def append(self, event: TerminalOutput) -> None:
         """Take in more output."""
-        self._append(event.data)
+        self.write(event.data)
 
-    def _append(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
+        """Take in more output, as bytes."""
         # Cut first, then append: what came last can be had whole, however large it is.
-        if len(self._kept) > 2 * KEEP_OUTPUT:
-            del self._kept[:-KEEP_OUTPUT]
+        kept = self._kept
+        if len(kept) > 2 * self._keep:
+            del kept[: -self._keep]
+        if self.total < KEEP_HEAD:
+            self.head += data[: KEEP_HEAD - self.total]
         self.total += len(data)
-        self._kept += data
+        self.newlines += data.count(b"\n")
+        kept += data
 
     def facts(self) -> dict[str, object]:
         """Everything but the output's history: what two terminals must share to be the same."""

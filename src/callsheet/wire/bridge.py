@@ -26,6 +26,7 @@ from . import v1, v2
 from .blocks import as_object
 from .jsonrpc import InvalidParams
 from .messages import Update, as_dict
+from .peer import Peer
 from .permission import PermissionRequest
 from .view import View, view_for
 
@@ -54,8 +55,8 @@ class Bridge:
             raise Untranslatable(f"from ACP {source!r} to {target!r}: the versions are 1 and 2")
         self._source = _WIRES[source]
         self._target: int = target
+        self._peer: Peer = Peer(version=target, terminals=terminals, progress="meta")
         self._new_id: Callable[[], str] = new_id
-        self._terminals: Literal["meta", "text"] = terminals
         self._sessions: dict[str, tuple[Ledger, View]] = {}
 
     def update(self, params: JsonValue) -> list[JsonObject]:
@@ -96,7 +97,7 @@ class Bridge:
     def _session(self, session_id: str) -> tuple[Ledger, View]:
         if session_id not in self._sessions:
             ledger = Ledger(session_id, self._new_id)
-            view = view_for(ledger, self._target, terminals=self._terminals)
+            view = view_for(self._peer, ledger.terminal)
             self._sessions[session_id] = (ledger, view)
         return self._sessions[session_id]
 

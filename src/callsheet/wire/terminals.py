@@ -6,13 +6,12 @@ v2 has messages for them: `terminal_update` (facts, and a whole replacement of t
 v1 has none, but clients that say so understand three keys in a call's `_meta`: `terminal_info`
 opens a terminal, `terminal_output` appends, `terminal_exit` ends it. What these can't say (the
 command, the size, that the output was replaced) goes beside them under `callsheet_terminal`, in
-v2's words.
+v2's words. Clients that understand neither are shown text: see `plaintext`.
 """
 
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64encode
 
 from msgspec import UNSET
@@ -182,26 +181,3 @@ def encode_v1_facts(state: TerminalState, seen: JsonObject, seen_meta: JsonObjec
     if patch:
         out[MORE] = {"terminalId": state.terminal_id, **patch}
     return out
-
-
-# Plain text, for clients that understand neither
-
-TEXT_LIMIT = 32 * 1024
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[P^_X][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
-    r"|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]|\x1b"
-)
-
-
-def render_text(state: TerminalState) -> str:
-    """Give the end of a terminal's output as Markdown: plain text in a fence that nothing in it closes."""
-    tail = state.output[-TEXT_LIMIT:]
-    while tail and tail[0] & 0xC0 == 0x80:
-        tail = tail[1:]
-    text = _ESCAPES.sub("", tail.decode(errors="replace").replace("\r\n", "\n"))
-    left_out = state.total - len(tail)
-    notice = f"[{left_out} bytes before this]\n" if left_out else ""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
-    end = "" if text.endswith("\n") or not text else "\n"
-    return f"{fence}\n{notice}{text}{end}{fence}"

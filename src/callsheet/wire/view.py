@@ -1,8 +1,9 @@
 """One peer's view of a session: what it has seen, and what it must be sent to see what is true.
 
-A view is told of every new state of a call or a terminal, and gives the updates that bring its peer
-up to date. It keeps a snapshot of what it gave out for each call that lives, and for a while of
-those that ended.
+A view is told of new states of calls and terminals, and gives the updates that bring its peer up to
+date. It has no clock: how often to ask it is for others to say. A v1 view may hold back content
+that it would have to send again too often (see `seen`); ask it later, or at the call's end, and it
+comes.
 
 Three kinds, by what the peer understands: `V2View`; `V1TerminalView` for v1 clients that show live
 terminals out of `_meta` (they say so: `clientCapabilities._meta.terminal_output`); `V1TextView` for
@@ -11,38 +12,43 @@ all others.
 
 from __future__ import annotations
 
-import codecs
-from collections import deque
-from collections.abc import Callable
-from operator import attrgetter, is_
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
 from callsheet.report.fields import NOTES
-from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminals import TerminalState
-from callsheet.report.values import EMPTY, JsonObject
+from callsheet.report.values import JsonObject
 
 from . import terminals, v1, v2
 from .messages import Update, with_meta
+from .peer import Peer
+from .plaintext import TEXT_LIMIT, render_text
+from .seen import ENVELOPE, SHARE, SeenCalls, SeenTerminal, SeenTerminals, size_of
+from .shown import shown_to
 from .toolcall import patch_of
 
-KEEP_ENDED = 256
-"""Calls that have ended and are still remembered."""
+TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
+"""Gives the state of an agent's terminal. One that it doesn't know is the client's own."""
 
-KEEP_TERMINALS = 512
-"""Terminals that are remembered: those that had news last. More than a ledger keeps."""
+CHUNK = 32 * 1024
+"""Bytes of terminal output in one update at most: some clients die on a line over 64 KB."""
+
+SHORTEST_TEXT = 512
+"""Bytes of a terminal's text below which showing it is not worth an update."""
 
 
 class View(Protocol):
-    """What all views have."""
+    """What all views have. `left_out` counts the bytes of output that came too fast for the peer."""
+
+    left_out: int
 
     def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state."""
+        """Give the updates for a call's new state, and for the terminals that it shows."""
         ...
 
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -54,75 +60,114 @@ class View(Protocol):
         ...
 
 
-def view_for(ledger: Ledger, version: int, *, terminals: Literal["meta", "text"] = "text") -> View:
-    """Give the view of a peer that speaks ACP `version`.
-
-    `terminals` says how a v1 client is shown live terminals: out of `_meta`, or as text.
-    """
-    if version == 2:
-        return V2View()
-    return V1TerminalView(ledger) if terminals == "meta" else V1TextView(ledger)
+def view_for(peer: Peer, terminal_of: TerminalOf) -> View:
+    """Give the view of a peer that has seen nothing yet."""
+    if peer.version == 2:
+        return V2View(peer, terminal_of)
+    return (V1TerminalView if peer.terminals == "meta" else V1TextView)(peer, terminal_of)
 
 
-class V2View:
+class _View:
+    def __init__(self, peer: Peer, terminal_of: TerminalOf) -> None:
+        self.left_out: int = 0
+        self._peer: Peer = peer
+        self._terminal_of: TerminalOf = terminal_of
+        self._calls: SeenCalls = SeenCalls()
+        self._terminals: SeenTerminals = SeenTerminals()
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as this peer can see it."""
+        if report.meta:
+            report = shown_to(self._peer, report)
+        if self._peer.owns_terminals:
+            for item in report.content:
+                if type(item) is TerminalContent:
+                    content = tuple(map(self._as_own, report.content))
+                    return replace(report, content=content)
+        return report
+
+    def _as_own(self, item: ToolCallContent) -> ToolCallContent:
+        """Let a client's own terminal stand for ours, where both show the same."""
+        if type(item) is not TerminalContent:
+            return item
+        state = self._terminal_of(item.terminal_id)
+        own = state.shown_as if state else None
+        return item if own is None else TerminalContent(own)
+
+    def _terminals_of(self, report: ToolCallReport) -> list[TerminalState]:
+        """Give the states of the agent's terminals that a call shows to this peer."""
+        found: list[TerminalState] = []
+        for item in report.content:
+            if type(item) is TerminalContent:
+                state = self._terminal_of(item.terminal_id)
+                if state and not (state.shown_as and self._peer.owns_terminals):
+                    found.append(state)
+        return found
+
+    def _data_since(self, state: TerminalState, seen: SeenTerminal) -> bytes:
+        """Give the output that the peer has not seen. What is kept no more is said."""
+        data, missed = state.since(seen.mark), state.missed(seen.mark)
+        if not missed:
+            return data
+        self.left_out += missed
+        return b"\r\n[%d bytes left out]\r\n" % missed + data
+
+
+class V2View(_View):
     """The view of a peer that speaks ACP v2."""
 
-    def __init__(self) -> None:
-        self._calls: _SeenCalls = _SeenCalls()
-        self._terminals: dict[str, _SeenTerminal] = {}
-
     def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state."""
-        updates = v2.encode(report, self._calls.get(report.tool_call_id))
+        """Give the updates for a call's new state, after those of its terminals."""
+        updates: list[Update] = []
+        for state in self._terminals_of(report):
+            updates += self.terminal(state)
+            self._terminals.recall(state).hold(report)
+        report = self.shown(report)
+        updates += v2.encode(report, self._calls.get(report.tool_call_id))
         self._calls.put(report)
         return updates
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         is_new = state.terminal_id not in self._terminals
-        seen = _recall(self._terminals, state)
+        seen = self._terminals.recall(state)
         facts = terminals.encode_facts(state)
         patch = patch_of(seen.facts, facts)
         if meta := patch_of(seen.meta, state.meta):
             patch["_meta"] = meta
-        data = state.since(seen.mark)
+        data = self._data_since(state, seen)
         if state.epoch != seen.mark[0]:
             patch["output"] = terminals.encode_output(data)
             data = b""
-        chunks: list[Update] = [terminals.encode_chunk(state.terminal_id, data)] if data else []
+        chunks: list[Update] = [
+            terminals.encode_chunk(state.terminal_id, data[begin : begin + CHUNK])
+            for begin in range(0, len(data), CHUNK)
+        ]
         seen.take(state, facts)
         if patch or (is_new and not chunks):
             chunks.append(terminals.encode_update(state.terminal_id, patch))
         return chunks
 
-    def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call as it is: v2 can show it all."""
-        return report
 
-
-class V1TerminalView:
+class V1TerminalView(_View):
     """The view of a v1 client that shows live terminals out of `_meta`.
 
     A terminal's news travel with an update of a call that shows it, so they wait until there is
-    one. A terminal that the ledger doesn't know is the client's own, and needs no news.
+    one. A terminal that nobody here knows is the client's own, and needs no news.
     """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger: Ledger = ledger
-        self._calls: _SeenCalls = _SeenCalls()
-        self._terminals: dict[str, _SeenTerminal] = {}
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, with the news of its terminals."""
         seen = self._calls.get(report.tool_call_id)
         news = self._news_of(report)
+        shown = self.shown(report)
         if seen is None and report.is_final and len(news) > 1:
-            seen = _as_running(report)  # each update carries one terminal, and none follows the end
+            seen = _as_running(shown)  # each update carries one terminal, and none follows the end
             opened: list[Update] = [with_meta(v1.announce(seen), news.pop(0))]
             self._calls.put(seen)
         else:
             opened = []
-        updates = self._calls.updates(report)
+        updates = _changes(shown, report.content, 0, self._calls)
         carriers = [_carrier(report.tool_call_id, meta) for meta in news]
         if not (updates and carriers):
             return [*opened, *carriers, *updates]
@@ -130,173 +175,132 @@ class V1TerminalView:
             return [with_meta(updates[0], news[0]), *carriers[1:]]
         return [*opened, *carriers[:-1], with_meta(updates[0], news[-1])]
 
-    def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call as it is: this client shows terminals."""
-        return report
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        seen = self._terminals.get(state.terminal_id)
+        holder = seen.holder if seen and seen.lives else None
+        if holder is None:
+            return []
+        return [_carrier(holder.tool_call_id, meta) for meta in self._news(state)]
 
     def _news_of(self, report: ToolCallReport) -> list[JsonObject]:
         news: list[JsonObject] = []
-        for state in _terminals_of(report, self._ledger):
-            meta = self._news(state)
-            self._terminals[state.terminal_id].hold(report)
-            if meta:
-                news.append(meta)
+        for state in self._terminals_of(report):
+            news += self._news(state)
+            self._terminals.recall(state).hold(report)
         return news
 
-    def terminal(self, state: TerminalState) -> list[Update]:
-        """Give the updates for a terminal's new state."""
-        seen = self._terminals.get(state.terminal_id)
-        holder = _living(seen.holder if seen else None, self._ledger)
-        meta = self._news(state) if holder else EMPTY
-        return [_carrier(holder.tool_call_id, meta)] if holder and meta else []
-
-    def _news(self, state: TerminalState) -> JsonObject:
+    def _news(self, state: TerminalState) -> list[JsonObject]:
         is_new = state.terminal_id not in self._terminals
-        seen = _recall(self._terminals, state)
-        meta: JsonObject = {}
+        seen = self._terminals.recall(state)
+        info: JsonObject = {}
         if is_new:
-            meta[terminals.INFO] = {"terminal_id": state.terminal_id}
+            info = {terminals.INFO: {"terminal_id": state.terminal_id}}
             if state.cwd is not None:
-                meta[terminals.INFO]["cwd"] = seen.facts["cwd"] = state.cwd
-        meta.update(terminals.encode_v1_facts(state, seen.facts, seen.meta))
+                info[terminals.INFO]["cwd"] = seen.facts["cwd"] = state.cwd
+        facts = terminals.encode_v1_facts(state, seen.facts, seen.meta)
         replaced = state.epoch != seen.mark[0]
         if replaced:
             seen.decoder.reset()
-            more = meta.get(terminals.MORE, {"terminalId": state.terminal_id})
-            meta[terminals.MORE] = {**more, "replaced": True}
-        text = seen.decoder.decode(state.since(seen.mark), state.exit_status is not None)
-        if text or replaced:
-            data = terminals.CLEAR_SCREEN + text if replaced else text
-            meta[terminals.OUTPUT] = {"terminal_id": state.terminal_id, "data": data}
+            more = facts.get(terminals.MORE, {"terminalId": state.terminal_id})
+            facts[terminals.MORE] = {**more, "replaced": True}
+        text = seen.decoder.decode(self._data_since(state, seen), state.exit_status is not None)
         seen.take(state, terminals.encode_facts(state))
-        return meta
+        if replaced:
+            text = terminals.CLEAR_SCREEN + text
+        chunks = [text] if replaced else list(_chunks(text))
+        outputs = [
+            {terminals.OUTPUT: {"terminal_id": state.terminal_id, "data": chunk}}
+            for chunk in chunks
+        ]
+        if not outputs:
+            return [{**info, **facts}] if info or facts else []
+        outputs[0] = {
+            **info,
+            **outputs[0],
+        }  # the terminal is opened before its output, and exits after
+        outputs[-1] = {**outputs[-1], **facts}
+        return outputs
 
 
-class V1TextView:
-    """The view of a v1 client that knows no live terminals: their output is shown as text.
-
-    v1 replaces content as a whole. So that N bytes of output don't cost N² on the wire, the text is
-    sent again only when there is twice as much as last time, when the terminal exits, and when the
-    call ends.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger: Ledger = ledger
-        self._calls: _SeenCalls = _SeenCalls()
-        self._terminals: dict[str, _SeenTerminal] = {}
+class V1TextView(_View):
+    """The view of a v1 client that knows no live terminals: their output is shown as text."""
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, its terminals shown as text."""
-        return self._calls.updates(self.shown(report))
+        states = self._terminals_of(report) if report.content else ()
+        size = self._render(report, states) if states else 0
+        return _changes(self.shown(report), report.content, size, self._calls)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call with its terminals as text."""
+        """Give a call with its terminals as text, as far as they were rendered."""
+        report = super().shown(report)
         for item in report.content:
             if type(item) is TerminalContent:
-                return self._show(report)
+                return replace(report, content=tuple(map(self._as_text, report.content)))
         return report
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         seen = self._terminals.get(state.terminal_id)
-        holder = _living(seen.holder if seen else None, self._ledger)
+        holder = seen.holder if seen and seen.lives else None
         return self.call(holder) if holder and seen and seen.is_stale(state) else []
 
-    def _show(self, report: ToolCallReport) -> ToolCallReport:
-        for state in _terminals_of(report, self._ledger):
-            is_new = state.terminal_id not in self._terminals
-            seen = _recall(self._terminals, state)
+    def _render(self, report: ToolCallReport, states: list[TerminalState]) -> int:
+        """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
+        credit = self._calls.credit(report.tool_call_id)
+        credit.earn(report.content)
+        size = 0
+        for state in states:
+            seen = self._terminals.recall(state)
             seen.hold(report)
-            if is_new or report.is_final or seen.is_stale(state):
-                seen.text = TextContent(terminals.render_text(state))
+            credit.left += seen.earn(state)
+            limit = TEXT_LIMIT
+            if seen.text is not None and not report.is_final:
+                limit = min(limit, credit.left // SHARE - credit.size - ENVELOPE)
+            if seen.text is None or (limit >= SHORTEST_TEXT and seen.is_stale(state)):
+                seen.text = TextContent(render_text(state, limit))
                 seen.take(state, terminals.encode_facts(state))
-        return replace(report, content=tuple(map(self._as_text, report.content)))
+            size += size_of(seen.text)
+        return size
 
     def _as_text(self, item: ToolCallContent) -> ToolCallContent:
-        if isinstance(item, TerminalContent) and item.terminal_id in self._terminals:
-            return self._terminals[item.terminal_id].text or item
-        return item
+        if type(item) is not TerminalContent:
+            return item
+        state = self._terminal_of(item.terminal_id)
+        if state is None:
+            return item
+        seen = self._terminals.get(item.terminal_id)
+        return (seen and seen.text) or TextContent(render_text(state))
 
 
-class _SeenCalls:
-    """The calls that a peer has seen, as it has seen them.
+def _changes(
+    shown: ToolCallReport, content: tuple[ToolCallContent, ...], texts: int, calls: SeenCalls
+) -> list[Update]:
+    """Give v1's updates for a call's new state; what can't be paid for waits.
 
-    v1 replaces content as a whole. A long list that only grows is sent again when it has doubled, or
-    when anything else changes: so N items cost a constant times N on the wire, and not N².
+    `content` is what the call shows before it was put into this peer's terms: what is new there is
+    new, while the texts of terminals, of size `texts`, are mostly the same output again.
     """
-
-    LONG = 16
-
-    def __init__(self) -> None:
-        self._reports: dict[str, ToolCallReport] = {}
-        self._ended: deque[str] = deque()
-        self.get: Callable[[str], ToolCallReport | None] = self._reports.get
-
-    def updates(self, report: ToolCallReport) -> list[Update]:
-        """Give v1's updates for a call's new state."""
-        seen = self._reports.get(report.tool_call_id)
-        if seen is not None and len(seen.content) >= self.LONG and self._can_wait(report, seen):
-            return []
-        self.put(report)
-        return v1.encode(report, seen)
-
-    def _can_wait(self, report: ToolCallReport, seen: ToolCallReport) -> bool:
-        now, before = report.content, seen.content
-        return (
-            len(before) <= len(now) < 2 * len(before)
-            and all(map(is_, now, before))
-            and _BESIDE_CONTENT(report) == _BESIDE_CONTENT(seen)
-        )
-
-    def put(self, report: ToolCallReport) -> None:
-        self._reports[report.tool_call_id] = report
-        if report.status.is_final:
-            self._ended.append(report.tool_call_id)
-            if len(self._ended) > KEEP_ENDED:
-                self._reports.pop(self._ended.popleft(), None)
+    seen = calls.get(shown.tool_call_id)
+    if seen is not None and shown.content is not seen.content and not shown.status.is_final:
+        credit = calls.credit(shown.tool_call_id)
+        credit.earn(content)
+        if shown.content != seen.content:
+            cost = ENVELOPE + credit.size + texts
+            if cost > credit.left:
+                shown = replace(shown, content=seen.content)
+            else:
+                credit.left -= cost
+    calls.put(shown)
+    return v1.encode(shown, seen)
 
 
-_BESIDE_CONTENT = attrgetter(*(f for f in ToolCallReport.__struct_fields__ if f != "content"))
-
-
-class _SeenTerminal:
-    """A terminal as a peer has seen it: first, nothing of it."""
-
-    def __init__(self, epoch: int) -> None:
-        self.mark: tuple[int, int] = (epoch, 0)
-        self.facts: JsonObject = {}
-        self.meta: JsonObject = EMPTY
-        self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.holder: str | None = None
-        self.text: TextContent | None = None
-
-    def hold(self, report: ToolCallReport) -> None:
-        """Note the call that shows it: the latest that lives."""
-        if self.holder is None or not report.is_final:
-            self.holder = report.tool_call_id
-
-    def is_stale(self, state: TerminalState) -> bool:
-        """Whether there is so much news that a text of it is worth sending again."""
-        epoch, total = self.mark
-        exited = "exitStatus" in self.facts
-        return (
-            state.epoch != epoch
-            or (state.exit_status is not None) != exited
-            or state.total >= 2 * total > 0
-            or (total == 0 and state.total > 0)
-        )
-
-    def take(self, state: TerminalState, facts: JsonObject) -> None:
-        self.mark, self.facts, self.meta = state.mark, facts, state.meta
-
-
-def _recall(seen: dict[str, _SeenTerminal], state: TerminalState) -> _SeenTerminal:
-    """Give what was seen of a terminal, and forget the one that had no news for longest."""
-    found = seen.pop(state.terminal_id, None) or _SeenTerminal(state.epoch)
-    seen[state.terminal_id] = found
-    if len(seen) > KEEP_TERMINALS:
-        del seen[next(iter(seen))]
-    return found
+def _chunks(text: str) -> Iterator[str]:
+    """Cut text into pieces that are small enough for a line, also when they are escaped."""
+    size = CHUNK // 2
+    for begin in range(0, len(text), size):
+        yield text[begin : begin + size]
 
 
 def _as_running(report: ToolCallReport) -> ToolCallReport:
@@ -304,16 +308,6 @@ def _as_running(report: ToolCallReport) -> ToolCallReport:
     notes = {key: value for key, value in report.notes.items() if key != "reason"}
     meta = {**report.meta, NOTES: notes}
     return replace(report, status=ToolCallStatus.IN_PROGRESS, meta=meta)
-
-
-def _terminals_of(report: ToolCallReport, ledger: Ledger) -> list[TerminalState]:
-    ids = [item.terminal_id for item in report.content if type(item) is TerminalContent]
-    return [state for terminal_id in ids if (state := ledger.terminal(terminal_id))]
-
-
-def _living(tool_call_id: str | None, ledger: Ledger) -> ToolCallReport | None:
-    found = ledger.get(tool_call_id) if tool_call_id else None
-    return found if isinstance(found, ToolCallReport) and not found.is_final else None
 
 
 def _carrier(tool_call_id: str, meta: JsonObject) -> JsonObject:

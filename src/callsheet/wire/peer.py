@@ -1,0 +1,67 @@
+"""Who is at the other end: what one client understands, as far as it matters to tool calls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from callsheet.report.errors import InvalidValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+
+ParentKey = Literal["parentToolCallId", "claudeCode"]
+
+_NESTING: dict[str, tuple[ParentKey, ...]] = {
+    "tidewave": ("claudeCode",),
+    "agent-of-empires": ("claudeCode",),
+    "aoe": ("claudeCode",),
+    "screenplay": ("claudeCode",),
+    "fast-agent": ("parentToolCallId",),
+}
+"""Clients that are known to nest calls, and the key of `_meta` in which they look for the parent."""
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """What a client understands.
+
+    - `version`: of ACP, 1 or 2.
+    - `terminals`: how a v1 client is shown an agent's live terminal, out of `_meta` or as text.
+    - `owns_terminals`: it runs terminals itself, and shows those by their ids.
+    - `progress`: where it shows how far a call is. `meta` is for clients that read ours.
+    - `parent_keys`: the vendors' keys besides ours in which it looks for a call's parent.
+    """
+
+    version: Literal[1, 2] = 1
+    terminals: Literal["meta", "text"] = "text"
+    owns_terminals: bool = False
+    progress: Literal["title", "content", "meta"] = "title"
+    parent_keys: tuple[ParentKey, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.version not in (1, 2):
+            raise InvalidValue(f"version {self.version!r}: the versions of ACP are 1 and 2")
+        if self.terminals not in ("meta", "text"):
+            raise InvalidValue(f"terminals {self.terminals!r}: expected meta or text")
+        if self.progress not in ("title", "content", "meta"):
+            raise InvalidValue(f"progress {self.progress!r}: expected title, content or meta")
+
+
+def peer_of(initialize: JsonValue, version: Literal[1, 2] = 1) -> Peer:
+    """Read the params of a client's `initialize`; `version` is the one that was agreed on."""
+    params = _object(initialize)
+    capabilities = _object(params.get("clientCapabilities"))
+    extensions = _object(capabilities.get("_meta"))
+    name = _object(params.get("clientInfo")).get("name")
+    keys = _NESTING.get(name.lower(), ()) if isinstance(name, str) else ()
+    if extensions.get("subagent-transcript") is True and "claudeCode" not in keys:
+        keys = (*keys, "claudeCode")
+    return Peer(
+        version=version,
+        terminals="meta" if extensions.get("terminal_output") is True else "text",
+        owns_terminals=version == 1 and capabilities.get("terminal") is True,
+        parent_keys=keys,
+    )
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if is_object(value) else EMPTY

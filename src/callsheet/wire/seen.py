@@ -1,0 +1,179 @@
+"""What one peer has seen: calls, terminals, and how much it may be sent again.
+
+v1 replaces content as a whole, so showing something grow means sending again what was sent before.
+So that N bytes don't cost N² on the wire, that is paid for: each new byte earns `EARN` bytes of
+credit, each content that is sent costs its size, and what can't be paid for waits. A call's end is
+never made to wait.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import is_
+
+from msgspec import json
+
+from callsheet.report.content import TextContent, ToolCallContent
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+from callsheet.report.values import EMPTY, JsonObject
+
+KEEP_ENDED = 256
+"""Calls that have ended and are still remembered."""
+
+KEEP_TERMINALS = 512
+"""Terminals that are remembered, besides those of calls that live. More than a ledger keeps."""
+
+EARN = 3
+"""Bytes that may be sent again for each new byte. The end of a call sends its content once more."""
+
+START_CREDIT = 64 * 1024
+"""Bytes that may be sent again in any case. They make a slow call's first minutes feel live."""
+
+SHARE = 4
+"""A text of a terminal may use this part of the credit, so that there is always some left for the next."""
+
+ENVELOPE = 256
+"""About what an update costs besides its content."""
+
+
+class SeenCalls:
+    """The calls that a peer has seen, as it has seen them."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, ToolCallReport] = {}
+        self._ended: deque[str] = deque()
+        self._credits: dict[str, Credit] = {}
+        self.get: Callable[[str], ToolCallReport | None] = self._reports.get
+
+    def credit(self, tool_call_id: str) -> Credit:
+        """Give the credit of a call that lives."""
+        found = self._credits.get(tool_call_id)
+        if found is None:
+            found = self._credits[tool_call_id] = Credit()
+        return found
+
+    def put(self, report: ToolCallReport) -> None:
+        """Note that this is what the peer sees now."""
+        self._reports[report.tool_call_id] = report
+        if report.status.is_final:
+            self._credits.pop(report.tool_call_id, None)
+            self._ended.append(report.tool_call_id)
+            if len(self._ended) > KEEP_ENDED:
+                self._reports.pop(self._ended.popleft(), None)
+
+
+class Credit:
+    """How many bytes of one call's content may be sent again."""
+
+    __slots__ = ("_items", "_sizes", "left", "size")
+
+    def __init__(self) -> None:
+        self.left: int = START_CREDIT
+        self.size: int = 0
+        self._items: Sequence[ToolCallContent] = ()
+        self._sizes: list[int] = []
+
+    def earn(self, items: Sequence[ToolCallContent]) -> None:
+        """Earn by what is new in a call's content. `size` is then that of it all."""
+        kept = len(self._items)
+        if not (len(items) >= kept and all(map(is_, items, self._items))):
+            kept = _common(items, self._items)
+            self.size -= sum(self._sizes[kept:])
+            del self._sizes[kept:]
+        if len(items) > kept:
+            sizes = [size_of(item) for item in items[kept:]]
+            self._sizes += sizes
+            self.size += sum(sizes)
+            self.left += EARN * sum(sizes)
+        self._items = items
+
+
+def size_of(item: ToolCallContent) -> int:
+    """Give about how many bytes an item has on the wire."""
+    if type(item) is TextContent:
+        return len(json.encode(item.text)) + 64
+    return len(json.encode(item)) + 64
+
+
+def _common(new: Sequence[ToolCallContent], old: Sequence[ToolCallContent]) -> int:
+    """Count the items at the beginning that are still the same."""
+    for index, (one, other) in enumerate(zip(new, old, strict=False)):
+        if one is not other:
+            return index
+    return min(len(new), len(old))
+
+
+class SeenTerminal:
+    """A terminal as a peer has seen it: first, nothing of it."""
+
+    def __init__(self, epoch: int) -> None:
+        self.mark: tuple[int, int] = (epoch, 0)
+        self.facts: JsonObject = {}
+        self.meta: JsonObject = EMPTY
+        self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.holder: ToolCallReport | None = None
+        self.text: TextContent | None = None
+        self.earned: tuple[int, int] = (epoch, 0)
+
+    @property
+    def lives(self) -> bool:
+        """Whether a call that lives shows it."""
+        return self.holder is not None and not self.holder.is_final
+
+    def hold(self, report: ToolCallReport) -> None:
+        """Note the call that shows it: the latest that lives, as it was last given."""
+        holder = self.holder
+        if holder is None or holder.tool_call_id == report.tool_call_id or not report.is_final:
+            self.holder = report
+
+    def earn(self, state: TerminalState) -> int:
+        """Give the credit that new output earns, once."""
+        epoch, total = self.earned
+        new = state.total - total if epoch == state.epoch else state.total
+        self.earned = state.mark
+        return EARN * new
+
+    def is_stale(self, state: TerminalState) -> bool:
+        """Whether there is anything new to show as text."""
+        return self.mark != state.mark or (state.exit_status is None) == (
+            "exitStatus" in self.facts
+        )
+
+    def take(self, state: TerminalState, facts: JsonObject) -> None:
+        """Note that the peer has been told all of this."""
+        self.mark, self.facts, self.meta = state.mark, facts, state.meta
+
+
+class SeenTerminals:
+    """The terminals that a peer has seen. Those of calls that live stay; of the others, the latest."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, SeenTerminal] = {}
+        self.get: Callable[[str], SeenTerminal | None] = self._seen.get
+
+    def __contains__(self, terminal_id: str) -> bool:
+        return terminal_id in self._seen
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def recall(self, state: TerminalState) -> SeenTerminal:
+        """Give what was seen of a terminal."""
+        found = self._seen.get(state.terminal_id)
+        if found is None:
+            found = self._seen[state.terminal_id] = SeenTerminal(state.epoch)
+            if len(self._seen) > KEEP_TERMINALS:
+                self._forget_one()
+        return found
+
+    def _forget_one(self) -> None:
+        """Forget the oldest that no living call shows, looking at a few: living ones go to the back."""
+        for _ in range(8):
+            oldest = next(iter(self._seen))
+            seen = self._seen.pop(oldest)
+            if not seen.lives:
+                return
+            self._seen[oldest] = seen
