@@ -38,7 +38,7 @@ from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locat
 from .ids import check_id
 from .kinds import Kind, ToolKind, to_kind
 from .locations import ToolCallLocation
-from .names import Names
+from .names import LINKS, Names
 from .report import SETTLED, ToolCallReport, reasoned, report_of
 from .status import Reason, ToolCallStatus, to_reason, to_status
 from .terminals import TerminalState
@@ -225,6 +225,15 @@ class Ledger:
         if type(report) is not ToolCallReport or report.status.is_final:
             report = self._find_live(key)
         return self._commit(report.changed(fields, meta, notes), bool(meta or notes))
+
+    def amend(
+        self, report: ToolCallReport, fields: dict[str, JsonValue], notes: JsonObject | None = None
+    ) -> ToolCallReport:
+        """Like `update`, for whoever holds a call's latest report and settled the values. Takes them over."""
+        if self._calls.get(report.tool_call_id) is not report:
+            report = self._find_live(report.tool_call_id)
+        linked = notes is not None and not LINKS.isdisjoint(notes)
+        return self._commit(report.changed(fields, None, notes), linked)
 
     def append(self, key: str, *items: ContentLike) -> ToolCallReport:
         """Add items to what a call shows."""

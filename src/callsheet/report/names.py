@@ -15,6 +15,10 @@ _Links: TypeAlias = dict[str, dict[str, None]]
 """From a call to the calls that name it, in order; a dict because leaving must be as cheap as joining."""
 
 
+LINKS = frozenset({"alias", "parentId", "dependsOn"})
+"""The notes by which calls are found."""
+
+
 class Named(Protocol):
     """What the index needs of a call."""
 

@@ -204,7 +204,11 @@ class ToolCallReport(Struct, frozen=True):
         if patch:
             meta = patched(meta, patch)
         if notes:
-            meta = patched(meta, {NOTES: patched(meta.get(NOTES) or EMPTY, notes) or None})
+            old = meta.get(NOTES) if meta else None
+            if None in notes.values():
+                meta = patched(meta, {NOTES: patched(old or EMPTY, notes) or None})
+            else:
+                meta = {**meta, NOTES: {**old, **notes} if old else notes}
         return reasoned(meta, self.status)
 
     def _next_extra(self, status: ToolCallStatus | None, patch: JsonObject | None) -> JsonObject:

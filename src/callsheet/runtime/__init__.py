@@ -1,1 +1,1 @@
-"""Where clocks, randomness and asyncio enter."""
+"""Live sessions: where clocks, threads and pipes enter. Knows calls, not tools."""

@@ -159,10 +159,15 @@ def named_meta(report: ToolCallReport, meta: JsonObject) -> JsonObject:
 
 def patch_of(old: JsonObject, new: JsonObject) -> JsonObject:
     """Give the patch by top-level key that leads from one object to the other; null removes."""
-    patch = {
-        key: value for key, value in new.items() if key not in old or not same(old[key], value)
-    }
-    patch.update((key, None) for key in old if key not in new)
+    if not old:
+        return dict(new)
+    patch: JsonObject = {}
+    for key, value in new.items():
+        if key not in old or (old[key] is not value and not same(old[key], value)):
+            patch[key] = value
+    for key in old:
+        if key not in new:
+            patch[key] = None
     return patch
 
 

@@ -71,6 +71,7 @@ class _View:
     def __init__(self, peer: Peer, terminal_of: TerminalOf) -> None:
         self.left_out: int = 0
         self._peer: Peer = peer
+        self._as_it_is: bool = not (peer.parent_keys or peer.owns_terminals)
         self._terminal_of: TerminalOf = terminal_of
         self._calls: SeenCalls = SeenCalls()
         self._terminals: SeenTerminals = SeenTerminals()
@@ -228,9 +229,14 @@ class V1TextView(_View):
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, its terminals shown as text."""
-        states = self._terminals_of(report) if report.content else ()
-        size = self._render(report, states) if states else 0
-        return _changes(self.shown(report), report.content, size, self._calls)
+        content, size = report.content, 0
+        for item in content:
+            if type(item) is TerminalContent:
+                size = self._render(report)
+                break
+        if not size and self._as_it_is and "progress" not in report.notes:
+            return _changes(report, content, size, self._calls)  # nearly always
+        return _changes(self.shown(report), content, size, self._calls)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call with its terminals as text, as far as they were rendered."""
@@ -246,12 +252,12 @@ class V1TextView(_View):
         holder = seen.holder if seen and seen.lives else None
         return self.call(holder) if holder and seen and seen.is_stale(state) else []
 
-    def _render(self, report: ToolCallReport, states: list[TerminalState]) -> int:
+    def _render(self, report: ToolCallReport) -> int:
         """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
         credit = self._calls.credit(report.tool_call_id)
         credit.earn(report.content)
         size = 0
-        for state in states:
+        for state in self._terminals_of(report):
             seen = self._terminals.recall(state)
             seen.hold(report)
             credit.left += seen.earn(state)
@@ -283,7 +289,10 @@ def _changes(
     new, while the texts of terminals, of size `texts`, are mostly the same output again.
     """
     seen = calls.get(shown.tool_call_id)
-    if seen is not None and shown.content is not seen.content and not shown.status.is_final:
+    if seen is None:
+        calls.put(shown)
+        return [v1.announce(shown)]
+    if shown.content is not seen.content and not shown.status.is_final:
         credit = calls.credit(shown.tool_call_id)
         credit.earn(content)
         if shown.content != seen.content:
@@ -293,7 +302,8 @@ def _changes(
             else:
                 credit.left -= cost
     calls.put(shown)
-    return v1.encode(shown, seen)
+    change = v1.update(shown, seen)
+    return [] if change is None else [change]
 
 
 def _chunks(text: str) -> Iterator[str]:

@@ -1,0 +1,112 @@
+"""Batches: calls that belong together, under one id, and how far they are."""
+
+from __future__ import annotations
+
+from threading import Lock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonValue
+
+from .ids import new_call_id
+
+if TYPE_CHECKING:
+    from .call import Call
+    from .session import Session
+
+
+class Batch:
+    """A group of calls. Made by `Session.batch`.
+
+    With a summary, `parent` is a call that stands for all of them: it says how many have ended, and
+    completes if none failed.
+    """
+
+    def __init__(self, session: Session, title: str, total: int | None, summary: bool) -> None:
+        self.id: str = "batch_" + new_call_id().removeprefix("call_")
+        self.parent: Call | None = None
+        self._session: Session = session
+        self._title: str = title
+        self._total: int | None = total
+        self._summary: bool = summary
+        self._lock: Lock = Lock()
+        self._opened: int = 0
+        self._done: int = 0
+        self._failed: int = 0
+
+    def call(self, name: str, input: JsonValue = None, **options: Any) -> Call:  # noqa: A002
+        """Make a call of this batch; the same as `session.call(…, batch=batch)`."""
+        return self._session.call(name, input, batch=self, **options)
+
+    async def __aenter__(self) -> Self:
+        """Begin; with a summary, announce the call that stands for the batch."""
+        return self.__enter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the call that stands for the batch."""
+        self.__exit__(kind, exc, trace)
+
+    def __enter__(self) -> Self:
+        """Begin; with a summary, announce the call that stands for the batch."""
+        if self._summary:
+            raw: dict[str, JsonValue] = {"title": self._title}
+            if self._total is not None:
+                raw["total"] = self._total
+            parent = self._session.call("batch", raw, title=self._title, batch=self.id)
+            self.parent = parent.__enter__()
+            parent.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the call that stands for the batch."""
+        parent = self.parent
+        if parent is None:
+            return
+        if exc is not None:
+            parent.__exit__(kind, exc, trace)
+            return
+        total = max(self._opened, self._total or 0)
+        text = f"{self._done} of {total}"
+        running = self._opened - self._done
+        if self._failed:
+            parent.fail(f"{text}, {self._failed} failed", reason=Reason.TOOL_ERROR)
+        elif running:
+            parent.fail(f"{text}, {running} still running", reason=Reason.ABANDONED)
+        else:
+            parent.succeed(text, raw={"done": self._done, "total": total})
+
+    # Told by the session
+
+    def join(self, links: dict[str, Any]) -> None:
+        """Put a call that is to be announced into this batch."""
+        links["batch"] = self.id
+        if self.parent is not None:
+            links.setdefault("parent", self.parent.id)
+
+    def opened(self) -> None:
+        """Hear that a call of the batch was announced."""
+        with self._lock:
+            self._opened += 1
+            self._tell()
+
+    def ended(self, call: Call) -> None:
+        """Hear that a call of the batch has ended."""
+        with self._lock:
+            self._done += 1
+            self._failed += call.status is not ToolCallStatus.COMPLETED
+            self._tell()
+
+    def _tell(self) -> None:
+        if self.parent is not None and not self.parent.has_ended:
+            self.parent.progress(self._done, max(self._opened, self._total or 0))

@@ -1,0 +1,337 @@
+"""The outbox: one consumer's way to see what is true.
+
+It is state sync, not a message queue. Each outbox remembers, through its view, what its peer has
+seen, and sends the difference to what is true.
+
+Rules
+-----
+1. **Every status change is sent**, at once and in order. Other changes and live output are sent at
+   least every `PACE` seconds, and merge meanwhile (see `backlog`).
+2. **Delivered means delivered.** A line leaves only when the sink has taken it. If a send fails it
+   is tried again, and everything after it waits.
+3. **Bounded.** Lines are made when the sink is ready for them. A consumer that takes nothing for
+   `dead_after` seconds, or falls too far behind, is given up. The tool never waits.
+
+Threads: `put` and `output` are called under the desk's lock, by any thread. All else happens on the
+thread of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING
+
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+
+from .backlog import MAX_WEIGHT, Backlog
+from .clock import Clock, Timer
+from .sinks import Sink
+
+if TYPE_CHECKING:
+    from .session import Session
+
+PACE = 0.08
+"""Seconds between two sends of changes that are no status changes, and of live output."""
+
+LATE = 1.0
+"""Seconds after which a delivery counts as late."""
+
+RETRY = 0.05
+"""Seconds until a failed send is tried again; doubled each time, up to `RETRY_MOST`."""
+
+RETRY_MOST = 2.0
+
+_GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
+
+
+class Outbox:
+    """What one consumer is still to be sent, and the sending."""
+
+    def __init__(self, session: Session, sink: Sink) -> None:
+        assert session.loop is not None  # an outbox is made for a session that is open
+        desk = session.desk
+        self.sink: Sink = sink
+        self.is_dead: bool = False
+        self.backlog: Backlog = Backlog(
+            session.session_id, sink.peer, desk.terminals.get, desk.lock, session.faults
+        )
+        self._session: Session = session
+        self._loop: asyncio.AbstractEventLoop = session.loop
+        self._thread: int = desk.thread
+        self._clock: Clock = desk.clock
+        # Whether the loop will run it: as soon as it can, or at its pace.
+        self._called: bool = False
+        self._paced: bool = False
+        self._next: float = 0.0
+        self._timer: Timer | None = None
+        self._forced: bool = False
+        # Whether a send is under way, or will be tried again.
+        self._busy: bool = False
+        self._task: asyncio.Task[None] | None = None
+        self._since: float = 0.0
+        self._watch: Timer | None = None
+        self._failing_since: float | None = None
+        self._retry: float = RETRY
+        self._delivered: int = 0
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+
+    # Filling it, under the desk's lock, from any thread
+
+    def put(self, report: ToolCallReport, moved: bool) -> None:
+        """Let the consumer see this state. `moved` says that the call's status has changed."""
+        if self.is_dead:
+            return
+        self.backlog.put(report, moved)
+        if moved:
+            if not self._called:
+                self._called = True
+                self._soon(self._run)
+        elif not (self._called or self._paced):
+            self._paced = True
+            self._soon(self._run_paced)
+        if self.backlog.weight > MAX_WEIGHT:
+            self.is_dead = True
+            self._soon(lambda: self.die("it is too far behind"))
+
+    def output(self, tool_call_id: str, state: TerminalState, much: bool) -> None:
+        """Let the consumer see new output of a call. `much` says that there is enough to send."""
+        if self.is_dead:
+            return
+        if self.backlog.output(tool_call_id, state) and not (self._called or self._paced):
+            self._paced = True
+            self._soon(self._run_paced)
+        if much and self.backlog.wants_all:
+            self._forced = True
+            if not self._called:
+                self._called = True
+                self._soon(self._run)
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: what waits is sent when the process ends
+            if get_ident() == self._thread:
+                self._loop.call_soon(callback)
+            else:
+                self._loop.call_soon_threadsafe(callback)
+
+    # Emptying it, on the loop's thread
+
+    def _run(self) -> None:
+        self._called = self._paced = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not self.is_dead and not self._busy:
+            self._drain()
+
+    def _run_paced(self) -> None:
+        wait = self._next - self._clock.monotonic()
+        if wait > 0:
+            self._set_timer(wait)
+        else:
+            self._run()
+
+    def _set_timer(self, wait: float) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._loop, wait, self._run)
+
+    def drain_hard(self) -> None:
+        """Send what waits without regard to pace; for output that comes faster than the loop turns."""
+        if self.backlog.wants_all and not self._busy and not self.is_dead:
+            self._forced = True
+            self._drain()
+
+    def _drain(self) -> None:
+        """Send until nothing is left that is due, or the sink has to be waited for."""
+        self._busy = True
+        backlog, send = self.backlog, self.sink.send
+        lines = backlog.lines
+        try:
+            while lines or backlog.has_more() or self._flushes:
+                if not lines and not self._fill():
+                    break
+                waiting = send(lines)
+                if waiting is not None:
+                    self._wait(waiting)
+                    return
+                self._sent()
+        except Exception as exc:  # noqa: BLE001 - whatever a consumer raises, the tool goes on
+            self._failed(exc)
+            return
+        self._busy = False
+
+    def _fill(self) -> bool:
+        """Make the next lines. Gives whether there are any."""
+        backlog = self.backlog
+        backlog.fill()
+        if backlog.is_done:
+            if backlog.outputs or backlog.is_soft:
+                self._fill_outputs()
+            if not backlog.lines:
+                self._sent()
+        return bool(backlog.lines)
+
+    def _fill_outputs(self) -> None:
+        """Make lines of live output, if it is time."""
+        now = self._clock.monotonic()
+        if self.backlog.outputs and now < self._next and not self._forced:
+            self._paced = True
+            self._set_timer(self._next - now)
+            return
+        self._forced = False
+        self._next = now + PACE
+        self.backlog.fill_outputs()
+
+    def _sent(self) -> None:
+        """Note that the sink has taken the lines."""
+        self._failing_since = None
+        if self.backlog.is_done:
+            self._delivered = self.backlog.taken_count
+            if self._flushes:
+                self._resolve()
+
+    def _resolve(self) -> None:
+        waiting = self._flushes
+        self._flushes = [(mark, future) for mark, future in waiting if mark > self._delivered]
+        for mark, future in waiting:
+            if mark <= self._delivered and not future.done():
+                future.set_result(None)
+
+    # Waiting, failing, giving up
+
+    def _wait(self, waiting: Awaitable[None]) -> None:
+        self._since = self._clock.monotonic()
+        self._task = task = self._loop.create_task(_awaited(waiting))
+        task.add_done_callback(self._waited)
+        self._watch_over()
+
+    def _waited(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if self.is_dead:
+            return
+        exc = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if exc is not None:
+            self._failed(exc)
+            return
+        if self._clock.monotonic() - self._since > LATE:
+            self._session.faults.count("a consumer was slow to take what it was sent", late=1)
+        self._sent()
+        self._drain()
+
+    def _watch_over(self) -> None:
+        """Give the consumer up unless it takes something in time."""
+        before, patience = self._progress(), self._session.dead_after
+
+        def look() -> None:
+            self._watch = None
+            if self.is_dead or self._task is None:
+                return
+            if self._progress() == before:
+                self.die(f"it took nothing for {patience:g} seconds")
+            else:
+                self._watch_over()
+
+        self._watch = self._clock.call_later(self._loop, patience, look)
+
+    def _progress(self) -> tuple[int, int]:
+        taken: int = getattr(self.sink, "taken", 0)
+        return len(self.backlog.lines), taken
+
+    def _failed(self, exc: BaseException) -> None:
+        """A send has failed. What was not taken is still here; try again, or give up."""
+        now = self._clock.monotonic()
+        what = f"a consumer failed: {type(exc).__name__}: {exc}"
+        self._session.faults.count(what, failed=1)
+        if self._failing_since is None:
+            self._failing_since, self._retry = now, RETRY
+        gone = isinstance(exc, OSError) and (isinstance(exc, ConnectionError) or exc.errno in _GONE)
+        if gone or now - self._failing_since >= self._session.dead_after:
+            self.die(what)
+            return
+        self._clock.call_later(self._loop, self._retry, self._try_again)
+        self._retry = min(2 * self._retry, RETRY_MOST)
+
+    def _try_again(self) -> None:
+        if not self.is_dead:
+            self._drain()
+
+    def die(self, why: str) -> None:
+        """Give the consumer up: let go of what waits for it, and of whoever waits for that."""
+        self.is_dead = True
+        self._busy = False
+        with self._session.desk.lock:
+            self.backlog.clear()
+        for timer in (self._timer, self._watch):
+            if timer is not None:
+                timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        for _, future in self._flushes:
+            if not future.done():
+                future.set_result(None)
+        self._flushes.clear()
+        self._session.lost(self, why)
+
+    def close(self) -> None:
+        """Let the sink go."""
+        for timer in (self._timer, self._watch):
+            if timer is not None:
+                timer.cancel()
+        with suppress(Exception):
+            self.sink.close()
+
+    # Barriers
+
+    def flush(self) -> asyncio.Future[None] | None:
+        """Send all that was said so far. Gives a future where that takes time."""
+        if self.is_dead:
+            return None
+        if not self._busy:
+            self._forced = bool(self.backlog.outputs)
+            self._drain()
+            if not self._busy:
+                return None
+        self.backlog.put_count = mark = self.backlog.put_count + 1
+        self._forced = True
+        future = self._loop.create_future()
+        self._flushes.append((mark, future))
+        return future
+
+    def send_now(self, until: float) -> None:
+        """Send what waits without an event loop, until a monotonic time; for the end of a process."""
+        backlog, sink = self.backlog, self.sink
+        send = getattr(sink, "send_now", None)
+        try:
+            while not self.is_dead and (backlog.lines or self._fill_now()):
+                if send is not None:
+                    send(backlog.lines, until)
+                else:
+                    _close(sink.send(backlog.lines))
+        except Exception as exc:  # noqa: BLE001 - nothing may disturb the end of a process
+            self._session.faults.count(f"a consumer failed: {type(exc).__name__}: {exc}", failed=1)
+            self.is_dead = True
+
+    def _fill_now(self) -> bool:
+        self.backlog.fill()
+        if self.backlog.is_done and self.backlog.outputs:
+            self.backlog.fill_outputs()
+        return bool(self.backlog.lines)
+
+
+async def _awaited(waiting: Awaitable[None]) -> None:
+    await waiting
+
+
+def _close(waiting: Awaitable[None] | None) -> None:
+    """Refuse to wait for a consumer when there is no event loop to wait on."""
+    if waiting is not None:
+        if hasattr(waiting, "close"):
+            waiting.close()  # pyright: ignore
+        raise TimeoutError("an async consumer can't be served without its event loop")

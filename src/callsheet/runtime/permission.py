@@ -1,0 +1,71 @@
+"""Asking the client. Nobody approves blind, and only a clear yes is a yes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from callsheet.report.errors import CallsheetError
+from callsheet.report.report import ToolCallReport
+from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.wire import v1, v2
+from callsheet.wire.permission import PermissionOption
+
+from .errors import PermissionDenied
+
+if TYPE_CHECKING:
+    from .call import Call
+
+OPTIONS = (
+    PermissionOption("allow_once", "Allow once", "allow_once"),
+    PermissionOption("allow_always", "Always allow", "allow_always"),
+    PermissionOption("reject_once", "Reject", "reject_once"),
+    PermissionOption("reject_always", "Always reject", "reject_always"),
+)
+
+
+class Question(Struct, frozen=True):
+    """What is asked: may this call, shown whole, be done?"""
+
+    session_id: str
+    report: ToolCallReport
+    options: tuple[PermissionOption, ...]
+
+    def params(self, version: int = 1) -> JsonObject:
+        """Give the params of ACP's `session/request_permission`."""
+        wire = v1 if version == 1 else v2
+        return wire.encode_permission(self.session_id, self.report, self.options)
+
+
+OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue]]
+"""Asks somebody. Gives the id of the option that was chosen, or ACP's whole answer."""
+
+
+async def ask(call: Call, options: Sequence[PermissionOption]) -> PermissionOption:
+    """Ask, and give the option by which it was allowed; else raise `PermissionDenied`."""
+    session = call.session
+    if session.on_permission is None:
+        raise PermissionDenied("Nobody can be asked for permission")
+    question = Question(session.session_id, session.shown(call.report), tuple(options))
+    try:
+        question.params()  # what can't be shown whole is not asked
+    except CallsheetError as exc:
+        raise PermissionDenied(f"Permission can't be asked: {exc}") from exc
+    await session.flush()  # the client knows the call before it is asked about it
+    return _chosen(await session.on_permission(question), question.options)
+
+
+def _chosen(answer: JsonValue, options: tuple[PermissionOption, ...]) -> PermissionOption:
+    if is_object(answer):
+        outcome = answer.get("outcome", answer)
+        if is_object(outcome) and outcome.get("outcome") == "cancelled":
+            raise PermissionDenied("Cancelled before it was decided", cancelled=True)
+        answer = outcome.get("optionId") if is_object(outcome) else None
+    for option in options:
+        if option.option_id == answer:
+            if option.kind in ("allow_once", "allow_always"):
+                return option
+            raise PermissionDenied("Denied")
+    raise PermissionDenied(f"The answer {answer!r} is none of the options; that is no approval")

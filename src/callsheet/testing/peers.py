@@ -1,0 +1,76 @@
+"""Peers that misbehave, behind real pipes: slow readers, readers that stop, readers that go away."""
+
+from __future__ import annotations
+
+import os
+from threading import Event, Thread
+from typing import Self
+
+from callsheet.runtime.sinks import PipeSink
+from callsheet.wire.peer import Peer
+
+
+class SlowPeer:
+    """Reads `rate` bytes a second from a pipe; with 0, nothing at all.
+
+    `with SlowPeer(rate=1024) as slow: Session(sinks=[slow.sink()])`. What it has read so far is in
+    `received`.
+    """
+
+    def __init__(self, rate: float = 1024, *, step: int = 256) -> None:
+        self.received: bytearray = bytearray()
+        self._rate: float = rate
+        self._step: int = step
+        self._stop: Event = Event()
+        self._read_end: int = -1
+        self._write_end: int = -1
+        self._thread: Thread | None = None
+
+    def sink(self, peer: Peer | None = None) -> PipeSink:
+        """Give a sink that writes to this peer."""
+        return PipeSink(self._write_end, peer)
+
+    def __enter__(self) -> Self:
+        """Open the pipe, and begin to read."""
+        self._read_end, self._write_end = os.pipe()
+        self._thread = Thread(target=self._read, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop reading, and close the pipe."""
+        self._stop.set()
+        os.close(self._write_end)
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+        self._close_read_end()
+
+    def _read(self) -> None:
+        while self._rate and not self._stop.wait(self._step / self._rate):
+            data = os.read(self._read_end, self._step)
+            if not data:
+                return
+            self.received += data
+
+    def _close_read_end(self) -> None:
+        if self._read_end >= 0:
+            os.close(self._read_end)
+            self._read_end = -1
+
+
+class DyingPeer(SlowPeer):
+    """Reads as fast as it can until it has `lines` lines, then closes its end of the pipe."""
+
+    def __init__(self, lines: int = 1) -> None:
+        super().__init__()
+        self._lines: int = lines
+        self.has_died: Event = Event()
+
+    def _read(self) -> None:
+        while not self._stop.is_set() and self.received.count(b"\n") < self._lines:
+            data = os.read(self._read_end, self._step)
+            if not data:
+                break
+            self.received += data
+        self._close_read_end()
+        self.has_died.set()
