@@ -9,9 +9,7 @@ taken ids.
 from __future__ import annotations
 
 import argparse
-import gc
 import json
-import os
 import subprocess
 import sys
 from collections import deque
@@ -28,6 +26,7 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 
+from . import memory
 from .table import Claim, Subject
 
 CALLS = 1_000_000
@@ -106,7 +105,7 @@ def pass_through(calls: int, *, foreign: bool) -> dict[str, Any]:
     """Let so many calls live and end in one ledger. Measures at the start, a tenth, the end."""
     ledger = Ledger("sess_1", new_call_id)
     recent: deque[tuple[str, str]] = deque(maxlen=RECENT)
-    points: list[dict[str, float]] = [{"calls": 0, "mebibytes": round(_mebibytes(), 2)}]
+    points: list[dict[str, float]] = [{"calls": 0, "mebibytes": round(memory.now(), 2)}]
     done = 0
     for goal in (calls // 10, calls):
         start = perf_counter()
@@ -138,7 +137,7 @@ def _live(ledger: Ledger, number: int, foreign: bool) -> tuple[str, str]:
 def _point(
     ledger: Ledger, recent: deque[tuple[str, str]], calls: int, seconds: float
 ) -> dict[str, float]:
-    mebibytes = _mebibytes()
+    mebibytes = memory.now()
     by_id, by_alias, yardstick = _look_up(ledger, *map(list, zip(*recent, strict=True)))
     return {
         "calls": calls,
@@ -184,19 +183,6 @@ def _time(get: Callable[[str], object], keys: list[str]) -> float:
     for key in keys:
         get(key)
     return (perf_counter_ns() - start) / len(keys)
-
-
-def _mebibytes() -> float:
-    """Give the memory that this process holds now; where that isn't told, the most it ever held."""
-    gc.collect()
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    except OSError:
-        import resource
-
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _main() -> None:

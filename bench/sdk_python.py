@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
 import acp
@@ -37,6 +38,7 @@ from .work import KIND, LIMIT, LINE, PATH, SESSION, TEXT, TITLE
 _METHOD = CLIENT_METHODS["session_update"]
 _number = count()
 _tracker = ToolCallTracker()
+_transports: dict[int, asyncio.WriteTransport] = {}
 
 _Updates: TypeAlias = Callable[[], Iterator[ToolCallStart | ToolCallProgress]]
 
@@ -67,12 +69,57 @@ def connection(
             nowhere.close()
 
 
-async def _live(agent: AgentSideConnection, updates: _Updates, times: int) -> float:
-    start = perf_counter()
+@contextmanager
+def pipe_connection(fd: int) -> Generator[Batch, None, None]:
+    """Give batches of lives that go through a real connection to a pipe. They tell CPU seconds."""
+    with asyncio.Runner() as runner:
+        agent = runner.run(connect_pipe(os.dup(fd)))
+        try:
+            yield lambda times: runner.run(_live(agent, _helped, times, process_time))
+        finally:
+            runner.run(disconnect(agent))
+
+
+def stream(texts: Iterable[str]) -> Iterator[ToolCallStart | ToolCallProgress]:
+    """Give the updates of a call whose live output the SDK's tracker gathers."""
+    key = "toolu_01"
+    yield _tracker.start(key, title="make test", kind="execute", raw_input={"command": "make test"})
+    for text in texts:
+        yield _tracker.append_stream_text(key, text)
+    yield _tracker.progress(key, status="completed", raw_output={"exit_code": 0})
+    _tracker.forget(key)
+
+
+async def connect_pipe(fd: int) -> AgentSideConnection:
+    """Connect to a pipe as the SDK's `stdio_streams` does; nothing ever comes from the client."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(fd, "wb", 0)
+    )
+    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    agent = AgentSideConnection(_Nobody(), writer, reader)  # pyright: ignore[reportArgumentType]
+    _transports[id(agent)] = transport
+    return agent
+
+
+async def disconnect(agent: AgentSideConnection) -> None:
+    """Close a connection to a pipe. The SDK's own closing may wait for ever."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(agent.close(), 2)
+    _transports.pop(id(agent)).close()
+
+
+async def _live(
+    agent: AgentSideConnection,
+    updates: _Updates,
+    times: int,
+    clock: Callable[[], float] = perf_counter,
+) -> float:
+    start = clock()
     for _ in range(times):
         for update in updates():
             await agent.session_update(SESSION, update)
-    return perf_counter() - start
+    return clock() - start
 
 
 def _helped() -> Iterator[ToolCallStart | ToolCallProgress]:

@@ -1,8 +1,9 @@
 """What waits for one consumer, and how it becomes lines.
 
 Status changes wait in the order in which they happened, across all calls. Of a call's other changes
-the latest stands for all in between, and moves to the end of the line; the first stays where it is,
-so that no call waits for ever. Live output waits in its terminal, which keeps so much of it.
+the latest stands for all, and goes to the end of the line: so nothing is seen before what happened
+before it. Whoever empties it takes all that waits, so no call waits for ever. Live output waits in
+its terminal, which keeps so much of it.
 
 `put` and `output` are called under the desk's lock by any thread; `fill` by the event loop's.
 """
@@ -34,7 +35,7 @@ NEAR = 256
 """Changes that may wait without being weighed."""
 
 MAX_WEIGHT = 64 * 1024 * 1024
-"""Bytes of changes that may wait; a consumer that is farther behind is given up."""
+"""Bytes of changes that may wait for a consumer; one that is farther behind is given up."""
 
 _LEAVE_OUT = ("", "rawOutput", "content", "rawInput", "locations", "_meta", "title")
 
@@ -63,8 +64,7 @@ class Backlog:
         self._lock: AbstractContextManager[Any] = lock
         self._faults: Faults = faults
         self._frames: UpdateFrames = UpdateFrames(session_id)
-        # Status changes under numbers; a call's other changes under its id (the first) and its id
-        # and "+" (the latest).
+        # Status changes under numbers, other changes under the ids of their calls.
         self._queue: dict[int | str, ToolCallReport] = {}
         self._number: int = 0
         self._states: dict[str, TerminalState] = {}
@@ -78,16 +78,12 @@ class Backlog:
         self.put_count += 1
         if moved:
             if queue:
-                queue.pop(report.tool_call_id, None)  # it has all that these had
-                queue.pop(report.tool_call_id + "+", None)
+                queue.pop(report.tool_call_id, None)  # it has all that this had
             queue[self._number] = report
             self._number += 1
         else:
-            key = report.tool_call_id
-            if key in queue:
-                key += "+"
-                queue.pop(key, None)
-            queue[key] = report
+            queue.pop(report.tool_call_id, None)
+            queue[report.tool_call_id] = report
             self.is_soft = True
         if len(queue) > NEAR:
             self._weigh(report)

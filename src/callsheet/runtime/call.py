@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callsheet.report.content import ContentLike, DiffContent, FileChange, TextContent
+from callsheet.report.content import ContentLike, DiffContent, TextContent, ToolCallContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
@@ -209,11 +209,11 @@ class Call:
             report, place = self.report, self._desk.place(path, None)
             if place is None:
                 return
-            change = self._desk.faults.attempt(lambda: _file_change(place.path, old, new))
-            if change is None:
+            shown = self._desk.faults.attempt(lambda: ToolCallContent.diff(place.path, old, new))
+            if shown is None:
                 return
             others = [item for item in report.content if not _is_about(item, place.path)]
-            fields: dict[str, Any] = {"content": (*others, DiffContent((change,)))}
+            fields: dict[str, Any] = {"content": (*others, shown)}
             if all(other.path != place.path for other in report.locations):
                 fields["locations"] = (*report.locations, place)
             self._report = self._desk.change(report, fields)
@@ -401,13 +401,6 @@ def short_message(exc: BaseException) -> str:
     line = text.strip().split("\n", 1)[0].rstrip()
     message = f"{type(exc).__name__}: {line}" if line else type(exc).__name__
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
-
-
-def _file_change(path: str, old: str | None, new: str | None) -> FileChange:
-    if old is None:
-        return FileChange(path=path, operation="add", new_text=new or "")
-    operation = "delete" if new is None else "modify"
-    return FileChange(path=path, operation=operation, old_text=old, new_text=new)
 
 
 def _is_about(item: object, path: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import PurePath
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -66,6 +67,7 @@ class Desk:
         self.faults: Faults = faults
         self.lock: Lock = Lock()
         self.thread: int = 0
+        self.is_behind: bool = False
         self.ledger: Ledger = Ledger(session_id, new_call_id)
         self.outboxes: tuple[Outbox, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
@@ -165,10 +167,11 @@ class Desk:
     # Without the lock
 
     def keep_up(self) -> None:
-        """Send now, if the event loop is held up by the one who writes."""
+        """Send now, if the event loop is held up by the very one who has so much to say."""
         if get_ident() == self.thread:
+            everything, self.is_behind = self.is_behind, False
             for outbox in self.outboxes:
-                outbox.drain_hard()
+                outbox.drain_hard(everything=everything)
 
     def new_terminal(self, keep: int) -> TerminalState:
         """Make a terminal for a call's live output. It is known while somebody holds it."""
@@ -179,14 +182,11 @@ class Desk:
     def place(self, path: Any, line: int | None) -> ToolCallLocation | None:
         """Give a location; a relative path is meant from the session's directory."""
 
-        def make() -> ToolCallLocation:
-            if isinstance(path, (str, os.PathLike)):
-                text: Any = os.fspath(path)  # pyright: ignore[reportUnknownArgumentType]
-                if isinstance(text, str):
-                    return ToolCallLocation(os.path.join(self.cwd, text), line)  # noqa: PTH118
-            return ToolCallLocation(path, line)
-
-        return self.faults.attempt(make)
+        if isinstance(path, str):
+            path = os.path.join(self.cwd, path)  # noqa: PTH118
+        elif isinstance(path, PurePath):
+            path = str(self.cwd / path)
+        return self.faults.attempt(lambda: ToolCallLocation(path, line))
 
     def fit(self, field: str, value: Any, otherwise: Any) -> Any:
         """Give a field's value, settled, if it can be reported, else `otherwise`."""

@@ -72,7 +72,7 @@ class Outbox:
         self._forced: bool = False
         # Whether a send is under way, or will be tried again.
         self._busy: bool = False
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Future[None] | None = None
         self._since: float = 0.0
         self._watch: Timer | None = None
         self._failing_since: float | None = None
@@ -95,8 +95,11 @@ class Outbox:
             self._paced = True
             self._soon(self._run_paced)
         if self.backlog.weight > MAX_WEIGHT:
-            self.is_dead = True
-            self._soon(lambda: self.die("it is too far behind"))
+            if self._busy:
+                self.is_dead = True
+                self._soon(lambda: self.die("it is too far behind"))
+            else:
+                self._session.desk.is_behind = True  # not the consumer: the loop doesn't turn
 
     def output(self, tool_call_id: str, state: TerminalState, much: bool) -> None:
         """Let the consumer see new output of a call. `much` says that there is enough to send."""
@@ -139,9 +142,9 @@ class Outbox:
         if self._timer is None:
             self._timer = self._clock.call_later(self._loop, wait, self._run)
 
-    def drain_hard(self) -> None:
-        """Send what waits without regard to pace; for output that comes faster than the loop turns."""
-        if self.backlog.wants_all and not self._busy and not self.is_dead:
+    def drain_hard(self, *, everything: bool = False) -> None:
+        """Send what waits without regard to pace; for what comes faster than the loop turns."""
+        if (everything or self.backlog.wants_all) and not self._busy and not self.is_dead:
             self._forced = True
             self._drain()
 
@@ -205,11 +208,11 @@ class Outbox:
 
     def _wait(self, waiting: Awaitable[None]) -> None:
         self._since = self._clock.monotonic()
-        self._task = task = self._loop.create_task(_awaited(waiting))
+        self._task = task = asyncio.ensure_future(waiting, loop=self._loop)
         task.add_done_callback(self._waited)
         self._watch_over()
 
-    def _waited(self, task: asyncio.Task[None]) -> None:
+    def _waited(self, task: asyncio.Future[None]) -> None:
         self._task = None
         if self._watch is not None:
             self._watch.cancel()
@@ -323,10 +326,6 @@ class Outbox:
         if self.backlog.is_done and self.backlog.outputs:
             self.backlog.fill_outputs()
         return bool(self.backlog.lines)
-
-
-async def _awaited(waiting: Awaitable[None]) -> None:
-    await waiting
 
 
 def _close(waiting: Awaitable[None] | None) -> None:

@@ -244,6 +244,8 @@ class Session:
     def ended(self, call: Call) -> None:
         """Hear that a call has ended."""
         self.desk.calls.pop(call.id, None)
+        if self.desk.is_behind:
+            self.desk.keep_up()
         batch = self._batches.pop(call.id, None) if self._batches else None
         if batch is not None:
             batch.ended(call)
