@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
-from . import imports, life, machine, million
+from . import imports, life, life_pipe, machine, million, slow_peers, streaming
 from .table import Subject, show, show_claims
 
 RESULTS = Path(__file__).with_name("results.json")
-SUBJECTS = ("life", "imports", "million")
+SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
+    "life": lambda _: life.measure(),
+    "life_pipe": lambda _: life_pipe.measure(),
+    "streaming": lambda _: streaming.measure(),
+    "slow_peers": lambda _: slow_peers.measure(),
+    "imports": lambda _: imports.measure(),
+    "million": lambda options: million.measure(options.calls),
+}
 
 
 def main() -> None:
@@ -20,7 +28,7 @@ def main() -> None:
     print("  ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
     done: dict[str, Subject] = {}
     for name in options.only or SUBJECTS:
-        done[name] = _run(name, options)
+        done[name] = SUBJECTS[name](options)
         show(done[name])
     show_claims(done.values())
     if options.only or options.calls != million.CALLS:
@@ -31,19 +39,18 @@ def main() -> None:
     print("Written: bench/results.json")
 
 
-def _run(name: str, options: argparse.Namespace) -> Subject:
-    if name == "life":
-        return life.measure()
-    return imports.measure() if name == "imports" else million.measure(options.calls)
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Callsheet and its peers.")
-    parser.add_argument("--only", action="append", choices=SUBJECTS, help="run just this subject")
+    parser.add_argument(
+        "only", nargs="*", metavar="subject", help=f"run just these: {', '.join(SUBJECTS)}"
+    )
     parser.add_argument(
         "--calls", type=int, default=million.CALLS, help="how many calls go through one ledger"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.only) - set(SUBJECTS):
+        parser.error(f"no such subject: {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
+    return options
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def time_peers(rounds: int, seconds: float) -> dict[str, list[float]]:
     with ExitStack() as stack:
         peers = _own_peers(expected)
         if find_spec("acp"):
-            peers |= _sdk_peers(stack, [_without(update, "name", "_meta") for update in expected])
+            peers |= _sdk_peers(stack, [without(update, "name", "_meta") for update in expected])
         return interleave(peers, rounds=rounds, seconds=seconds)
 
 
@@ -66,8 +66,8 @@ def check_same(name: str, lines: Sequence[bytes], expected: Updates) -> None:
     """Hold that a peer's lines are whole, carry one id, and say what is expected of them."""
     frames = [json.loads(line) for line in lines]
     updates = updates_of(lines)
-    alike = [_without(update, "toolCallId") for update in updates] == [
-        _without(update, "toolCallId") for update in expected
+    alike = [without(update, "toolCallId") for update in updates] == [
+        without(update, "toolCallId") for update in expected
     ]
     whole = all(
         line.endswith(b"\n") and (frame["jsonrpc"], frame["method"]) == ("2.0", "session/update")
@@ -77,7 +77,8 @@ def check_same(name: str, lines: Sequence[bytes], expected: Updates) -> None:
         raise RuntimeError(f"{name}: its lines don't say what callsheet's say; nothing to compare")
 
 
-def _without(update: dict[str, Any], *keys: str) -> dict[str, Any]:
+def without(update: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """Give an update without some of its fields."""
     return {key: value for key, value in update.items() if key not in keys}
 
 

@@ -38,7 +38,7 @@ from .work import KIND, LIMIT, LINE, PATH, SESSION, TEXT, TITLE
 _METHOD = CLIENT_METHODS["session_update"]
 _number = count()
 _tracker = ToolCallTracker()
-_transports: dict[int, asyncio.WriteTransport] = {}
+_pipes: dict[int, tuple[asyncio.WriteTransport, _Pipe]] = {}
 
 _Updates: TypeAlias = Callable[[], Iterator[ToolCallStart | ToolCallProgress]]
 
@@ -90,23 +90,39 @@ def stream(texts: Iterable[str]) -> Iterator[ToolCallStart | ToolCallProgress]:
     _tracker.forget(key)
 
 
+class _Pipe(asyncio.streams.FlowControlMixin):
+    """The writing end of a pipe, as the SDK's `stdio_streams` has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Hear that it is closed."""
+        super().connection_lost(exc)
+        self.closed.set()
+
+
 async def connect_pipe(fd: int) -> AgentSideConnection:
-    """Connect to a pipe as the SDK's `stdio_streams` does; nothing ever comes from the client."""
+    """Connect to a pipe. Nothing ever comes from the client."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    transport, protocol = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(fd, "wb", 0)
-    )
-    writer = asyncio.StreamWriter(transport, protocol, None, loop)
+    transport, pipe = await loop.connect_write_pipe(_Pipe, os.fdopen(fd, "wb", 0))
+    writer = asyncio.StreamWriter(transport, pipe, None, loop)
     agent = AgentSideConnection(_Nobody(), writer, reader)  # pyright: ignore[reportArgumentType]
-    _transports[id(agent)] = transport
+    _pipes[id(agent)] = (transport, pipe)
     return agent
 
 
 async def disconnect(agent: AgentSideConnection) -> None:
-    """Close a connection to a pipe. The SDK's own closing may wait for ever."""
+    """Close a connection to a pipe when all is written. The SDK's own closing may wait for ever."""
+    transport, pipe = _pipes.pop(id(agent))
     with suppress(TimeoutError):
         await asyncio.wait_for(agent.close(), 2)
-    _transports.pop(id(agent)).close()
+    transport.close()
+    try:
+        await asyncio.wait_for(pipe.closed.wait(), 2)
+    except TimeoutError:
+        transport.abort()
 
 
 async def _live(

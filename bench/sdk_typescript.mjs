@@ -1,28 +1,32 @@
 // The official TypeScript SDK's side of one call's life.
 //
-// A real agent connection on newline-delimited JSON. Its output is a stream that drops its bytes, its
-// input stays silent. Each of the three notifications is awaited, as an agent does.
+// A real agent connection on newline-delimited JSON. Its output is a stream that drops its bytes, or
+// with `pipe` this process's stdout, as an agent has it; its input stays silent. Each of the three
+// notifications is awaited, as an agent does.
 //
-// On stdin: the three updates, and how long to run. On stdout: the lines of one life, and
-// microseconds per life for each round.
+// On stdin: the three updates, and how long to run. On stdout (with `pipe`, on stderr): the lines of
+// one life, and microseconds per life for each round: time, or with `pipe` CPU time.
 
 import { readFileSync } from "node:fs";
+import { Writable } from "node:stream";
 import { agent, methods, ndJsonStream } from "@agentclientprotocol/sdk";
 
-const { sessionId, updates, rounds, seconds } = JSON.parse(readFileSync(0, "utf8"));
+const { sessionId, updates, rounds, seconds, pipe } = JSON.parse(readFileSync(0, "utf8"));
 const [announced, running, done] = updates;
 const METHOD = methods.client.session.update;
 
-let written = null; // the lines, while they are wanted
 let lives = 0;
 
-function connect() {
+function dropping(written) {
   const decoder = new TextDecoder();
-  const output = new WritableStream({
+  return new WritableStream({
     write(chunk) {
       written?.push(decoder.decode(chunk));
     },
   });
+}
+
+function connect(output) {
   return agent({ name: "bench" }).connect(ndJsonStream(output, new ReadableStream()));
 }
 
@@ -61,10 +65,16 @@ async function live(client) {
   });
 }
 
+function secondsNow() {
+  if (!pipe) return performance.now() / 1000;
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
 async function batch(client, times) {
-  const start = performance.now();
+  const start = secondsNow();
   for (let i = 0; i < times; i++) await live(client);
-  return (performance.now() - start) / 1000;
+  return secondsNow() - start;
 }
 
 async function batchSize(client) {
@@ -74,12 +84,12 @@ async function batchSize(client) {
   return Math.max(1, Math.round((times * seconds) / took));
 }
 
-const connection = connect();
-written = [];
-await live(connection.client);
-const lines = written;
-written = null;
+const lines = [];
+const first = connect(dropping(lines));
+await live(first.client);
+first.close();
 
+const connection = connect(pipe ? Writable.toWeb(process.stdout) : dropping(null));
 await batch(connection.client, await batchSize(connection.client)); // let the JIT settle
 const size = await batchSize(connection.client);
 const micros = [];
@@ -87,4 +97,4 @@ for (let i = 0; i < rounds; i++) {
   micros.push(((await batch(connection.client, size)) / size) * 1e6);
 }
 connection.close();
-console.log(JSON.stringify({ lines, micros }));
+(pipe ? console.error : console.log)(JSON.stringify({ lines, micros }));

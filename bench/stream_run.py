@@ -19,8 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.runtime.call import Call
+from callsheet.runtime.outbox import PACE
 from callsheet.runtime.session import Session
 from callsheet.runtime.sinks import PipeSink
+from callsheet.testing import FakeClock
 from callsheet.wire.peer import Peer
 
 from . import memory
@@ -42,7 +44,11 @@ PEERS = {
     OWN: Peer(owns_terminals=True),
 }
 
-WRITERS = ("async", "thread")
+ASYNC = "async"
+THREAD = "thread"
+DRIP = "drip"
+"""One write, then a pause that is long enough for it to be sent. Time is not real there."""
+
 BREATH = 100
 """Writes between two turns of the event loop that an async tool gives."""
 
@@ -96,9 +102,10 @@ class _Meter:
 async def stream(mode: str, writer: str, size: int, repeat: int) -> Run:
     """Let a tool write `size` bytes to each of so many calls."""
     data, counter = pieces(), Counter()
-    write = _write_async if writer == "async" else _write_in_thread
+    clock = FakeClock() if writer == DRIP else None
+    write = {ASYNC: _write_async, THREAD: _write_in_thread, DRIP: _drip}[writer]
     with counter.pipe() as fd:
-        async with Session(SESSION, sinks=[PipeSink(fd, PEERS[mode])]) as session:
+        async with Session(SESSION, sinks=[PipeSink(fd, PEERS[mode])], clock=clock) as session:
             meter = _Meter()
             for _ in range(repeat):
                 meter.start()
@@ -136,6 +143,15 @@ async def _write_in_thread(call: Call, data: Sequence[bytes], times: int) -> Non
     await asyncio.to_thread(work)
 
 
+async def _drip(call: Call, data: Sequence[bytes], times: int) -> None:
+    """Write a little, and let the clock go on, so that there is time to send each write alone."""
+    clock = call.session.desk.clock
+    assert isinstance(clock, FakeClock)
+    for piece in _again(data, times):
+        call.write(piece)
+        await clock.advance(2 * PACE)
+
+
 def _again(data: Sequence[_T], times: int) -> Iterator[_T]:
     return islice(cycle(data), times)
 
@@ -168,7 +184,7 @@ async def stream_sdk(size: int, limit: float) -> Run:
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.stream_run")
     parser.add_argument("--mode", choices=[*PEERS, SDK], required=True)
-    parser.add_argument("--writer", choices=WRITERS, default="async")
+    parser.add_argument("--writer", choices=[ASYNC, THREAD, DRIP], default=ASYNC)
     parser.add_argument("--bytes", type=int, required=True)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--limit", type=float, default=10.0)

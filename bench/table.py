@@ -15,6 +15,7 @@ class Claim(NamedTuple):
     figure: float
     limit: float
     at_least: bool = False
+    unit: str = "×"
 
     @property
     def holds(self) -> bool:
@@ -24,7 +25,7 @@ class Claim(NamedTuple):
     def __str__(self) -> str:
         mark, sign = "✓" if self.holds else "✗", "≥" if self.at_least else "≤"
         missed = "" if self.holds else "   MISSED"
-        figure, limit = f"{self.figure:#.3g}×", f"{self.limit:g}×"
+        figure, limit = f"{self.figure:#.3g}{self.unit}", f"{self.limit:g}{self.unit}"
         return f"{mark} {self.text}: {figure} (must be {sign} {limit}){missed}"
 
 
@@ -44,12 +45,16 @@ class Subject(NamedTuple):
             {
                 "claim": claim.text,
                 "figure": round(claim.figure, 3),
-                "must_be": f"{'≥' if claim.at_least else '≤'} {claim.limit:g}",
+                "must_be": f"{'≥' if claim.at_least else '≤'} {claim.limit:g}{_unit(claim)}",
                 "holds": claim.holds,
             }
             for claim in self.claims
         ]
         return {**self.kept, "claims": claims, "notes": list(self.notes)}
+
+
+def _unit(claim: Claim) -> str:
+    return "" if claim.unit == "×" else claim.unit
 
 
 def show(subject: Subject) -> None:

@@ -137,7 +137,11 @@ async def test_a_consumer_that_only_fails_is_given_up_and_the_others_go_on() -> 
 
     clock, good = FakeClock(), Recorder()
     session = Session(
-        on_update=broken, sinks=[good], clock=clock, dead_after=10, on_lost=lambda _, why: lost.append(why)
+        on_update=broken,
+        sinks=[good],
+        clock=clock,
+        dead_after=10,
+        on_lost=lambda _, why: lost.append(why),
     ).open()
     async with session.call("x", {}) as call:
         call.start()
@@ -339,7 +343,11 @@ async def test_consumers_of_reports_get_reports() -> None:
             call.write(b"live\n")
             call.progress(1, 2)
             call.succeed("done")
-    assert [report.status.value for report in reports.got] == ["pending", "in_progress", "completed"]
+    assert [report.status.value for report in reports.got] == [
+        "pending",
+        "in_progress",
+        "completed",
+    ]
     assert reports.got[-1].title == "x"
     texts = [item.text for item in reports.got[-1].content]  # type: ignore[attr-defined]
     assert texts == ["```\nlive\n```", "done"]

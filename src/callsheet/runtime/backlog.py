@@ -67,6 +67,7 @@ class Backlog:
         # Status changes under numbers, other changes under the ids of their calls.
         self._queue: dict[int | str, ToolCallReport] = {}
         self._number: int = 0
+        self._due: dict[str, TerminalState] = {}
         self._states: dict[str, TerminalState] = {}
         self._todo: deque[ToolCallReport] = deque()
 
@@ -98,7 +99,7 @@ class Backlog:
 
     def clear(self) -> None:
         """Let go of everything."""
-        for waiting in (self._queue, self.outputs, self._states, self._todo, self.lines):
+        for waiting in (self._queue, self.outputs, self._due, self._states, self._todo, self.lines):
             waiting.clear()
 
     def _weigh(self, report: ToolCallReport) -> None:
@@ -119,15 +120,17 @@ class Backlog:
         """Whether there is anything that could become lines."""
         return bool(self._queue or self._todo or self.outputs)
 
-    def fill(self) -> None:
-        """Make the next lines, of all but live output."""
+    def fill(self, outputs: bool) -> None:
+        """Make the next lines; of live output too, if `outputs` says that it is time."""
         todo, lines, size = self._todo, self.lines, 0
         if not todo:
             with self._lock:  # what comes from now on waits for the next turn
                 self.taken_count = self.put_count
                 todo.extend(self._queue.values())
                 self._queue.clear()
-                self.weight = 0
+                self.weight, self.is_soft = 0, False
+                if outputs:  # together, so that a call is always told before its output
+                    self._due, self.outputs = self.outputs, self._due
         line, call, plain = self._frames.line, self.view.call, self._peer and not self._states
         while todo and size < BATCH:
             report = todo.popleft()
@@ -138,17 +141,16 @@ class Backlog:
                     made = self._small_line(update)
                 lines.append(made)
                 size += len(made)
+        if self._due and not todo:
+            self._fill_outputs()
 
-    def fill_outputs(self) -> None:
-        """Make lines of live output."""
-        self.is_soft = False
-        with self._lock:
-            outputs, self.outputs = self.outputs, {}
-        for state in outputs.values():
+    def _fill_outputs(self) -> None:
+        for state in self._due.values():
             if self._peer is not None:
                 with self._lock:
                     updates = self.view.terminal(state)
                 self.lines.extend(map(self._small_line, updates))
+        self._due.clear()
         self._say_left_out()
 
     def _updates(self, report: ToolCallReport) -> list[Any]:
@@ -156,6 +158,7 @@ class Backlog:
         with self._lock:
             updates = self.view.call(report) if self._peer else self._kept(report)
             self.outputs.pop(report.tool_call_id, None)
+            self._due.pop(report.tool_call_id, None)
             if report.status.is_final:
                 self._states.pop(report.tool_call_id, None)
         self._say_left_out()

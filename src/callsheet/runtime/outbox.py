@@ -170,24 +170,22 @@ class Outbox:
     def _fill(self) -> bool:
         """Make the next lines. Gives whether there are any."""
         backlog = self.backlog
-        backlog.fill()
-        if backlog.is_done:
-            if backlog.outputs or backlog.is_soft:
-                self._fill_outputs()
-            if not backlog.lines:
-                self._sent()
+        backlog.fill((bool(backlog.outputs) or backlog.is_soft) and self._is_time())
+        if backlog.is_done and not backlog.lines:
+            self._sent()
         return bool(backlog.lines)
 
-    def _fill_outputs(self) -> None:
-        """Make lines of live output, if it is time."""
+    def _is_time(self) -> bool:
+        """Whether it is time for live output. If not, it will be."""
         now = self._clock.monotonic()
-        if self.backlog.outputs and now < self._next and not self._forced:
-            self._paced = True
-            self._set_timer(self._next - now)
-            return
+        if now < self._next and not self._forced:
+            if self.backlog.outputs:
+                self._paced = True
+                self._set_timer(self._next - now)
+            return False
         self._forced = False
         self._next = now + PACE
-        self.backlog.fill_outputs()
+        return True
 
     def _sent(self) -> None:
         """Note that the sink has taken the lines."""
@@ -322,9 +320,7 @@ class Outbox:
             self.is_dead = True
 
     def _fill_now(self) -> bool:
-        self.backlog.fill()
-        if self.backlog.is_done and self.backlog.outputs:
-            self.backlog.fill_outputs()
+        self.backlog.fill(outputs=True)
         return bool(self.backlog.lines)
 
 
