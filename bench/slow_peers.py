@@ -4,6 +4,9 @@ The tool hashes, writes a line after each block, and says now and then how far i
 loop's thread and from another. Its own time is taken by the clock on the wall, since waiting is what
 must not happen. The peers take turns in one process per round (`python -m bench.slow_peers`), and
 each round begins with another; a peer is judged against the fast one of the same round.
+
+Then a flood, in a process for each peer, to see what memory does: 100 MB of output to one call, and
+calls of 4 KB, one after the other, until the peer is given up or there are 100 MB of them.
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ import json
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
+from itertools import cycle, islice
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
+from callsheet.runtime.backlog import MAX_WEIGHT
 from callsheet.runtime.call import Call
 from callsheet.runtime.session import DEAD_AFTER, Session
 from callsheet.runtime.sinks import PipeSink, Sink
@@ -25,14 +30,18 @@ from callsheet.testing import DyingPeer, SlowPeer
 from callsheet.wire.peer import Peer
 
 from . import memory
+from .output import WRITE, pieces
 from .pipes import drain, run_module
 from .table import Claim, Figures, Subject
 from .timing import ratio
-from .work import SESSION
+from .work import SESSION, TEXT
 
-ROUNDS = 9
+ROUNDS = 7
 SECONDS = 0.6
 MEBIBYTES = 32
+FLOOD = 100_000_000
+QUEUE_MEBIBYTES = MAX_WEIGHT // 2**20 + MEBIBYTES
+"""What calls may take that wait to be told: every change of their status does."""
 
 BLOCK = 256 * 1024
 LINE = (
@@ -66,6 +75,7 @@ def measure() -> Subject:
     claims: list[Claim] = []
     rows: list[tuple[str, ...]] = []
     kept: Figures = {}
+    notes = _notes(steps)
     for (peer, tool), found in sorted(runs.items(), key=lambda item: _order(*item[0])):
         change = _change(found, runs[FAST, tool], "seconds")
         cpu_change = _change(found, runs[FAST, tool], "cpu_seconds")
@@ -95,8 +105,17 @@ def measure() -> Subject:
             name = f"a peer that {peer}, {tool} tool"
             claims.append(Claim(f"{name}: its own time changes by", abs(change), 5, unit=" %"))
             claims.append(Claim(f"{name}: memory grows by", grown, MEBIBYTES, unit=" MiB"))
+    for peer in (SLOW, STOPS):
+        found = run_module("bench.slow_peers", f"--flood={peer}", timeout=120)
+        kept[f"{peer}, flood"] = found
+        claims += _flood_claims(peer, found)
+        notes.append(
+            f"a flood for a peer that {peer}: {FLOOD / 1e6:g} MB of output grow memory by"
+            f" {found['output_mebibytes']:.1f} MiB, {found['calls']:,} calls by"
+            f" {found['calls_mebibytes']:.1f} MiB; then its health is: {_counts(found['health'])}"
+        )
     head = ("peer, tool", "s", "change", "CPU", "MiB", "health when done", "health when closed")
-    return Subject("A tool and its peer", head, rows, claims, _notes(steps), kept)
+    return Subject("A tool and its peer", head, rows, claims, notes, kept)
 
 
 def _notes(steps: int) -> list[str]:
@@ -105,6 +124,15 @@ def _notes(steps: int) -> list[str]:
         f" peers; {ROUNDS} rounds; change: median of the rounds' own ratios to the fast peer",
         f"a session gives a peer up after {DEAD_AFTER:g} s without a sign, here the one that stops"
         f" reading after {PATIENCE[STOPS]:g} s; before closing, the slow one's pipe is closed",
+    ]
+
+
+def _flood_claims(peer: str, found: Found) -> list[Claim]:
+    name, unit = f"a flood for a peer that {peer}", " MiB"
+    output, calls = found["output_mebibytes"], found["calls_mebibytes"]
+    return [
+        Claim(f"{name}: memory grows with output by", output, MEBIBYTES, unit=unit),
+        Claim(f"{name}: memory grows with calls by", calls, QUEUE_MEBIBYTES, unit=unit),
     ]
 
 
@@ -238,11 +266,56 @@ def _hash(call: Call, begin: int, end: int, steps: int) -> None:
 _BLOCK = bytes(BLOCK)
 
 
+async def flood(peer: str) -> Found:
+    """Write and tell far more than the peer takes."""
+    data = pieces()
+    with _PEERS[peer]() as sink:
+        session = Session(SESSION, sinks=[sink]).open()
+        memory.forget_peak()
+        before = memory.now()
+        async with session.call("bash", {"command": "make test"}, kind="execute") as call:
+            call.start()
+            for number, piece in enumerate(islice(cycle(data), FLOOD // WRITE)):
+                call.write(piece)
+                if number % TELL == 0:
+                    await asyncio.sleep(0)
+            call.succeed(raw={"exit_code": 0})
+        output = memory.peak() - before
+        memory.forget_peak()
+        before = memory.now()
+        calls = await _flood_calls(session)
+        grown, health = memory.peak() - before, session.health.counts()
+    await asyncio.wait_for(session.close(), 10)
+    return {
+        "output_mebibytes": round(max(0.0, output), 2),
+        "calls_mebibytes": round(max(0.0, grown), 2),
+        "calls": calls,
+        "health": health,
+    }
+
+
+async def _flood_calls(session: Session) -> int:
+    for number in range(FLOOD // (2 * len(TEXT))):
+        path = f"/home/dev/app/file_{number}.py"
+        async with session.call("read", {"path": path}, kind="read") as call:
+            call.start()
+            call.succeed(f"{TEXT}{number}", raw={"content": f"{number}{TEXT}"})
+        if number % BREATH == 0:
+            await asyncio.sleep(0)
+        if session.health.dead:
+            return number + 1
+    return FLOOD // (2 * len(TEXT))
+
+
 def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.slow_peers")
-    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=TELL)
     parser.add_argument("--turn", type=int, default=0)
+    parser.add_argument("--flood", choices=_PEERS)
     options = parser.parse_args()
+    if options.flood:
+        print(json.dumps(asyncio.run(flood(options.flood))))
+        return
     print(json.dumps(run_round(options.turn, options.steps)))
 
 
