@@ -92,6 +92,6 @@ def test_what_the_requirements_name_exists(row: tuple[str, str, str, str]) -> No
     tests = re.findall(r"`([\w/]+\.py)::(\w+)`", held)
     for file, test in tests:
         source = (ROOT / "tests" / file).read_text(encoding="utf-8")
-        assert re.search(rf"^def {test}\(", source, re.MULTILINE), test
+        assert re.search(rf"^(?:async )?def {test}\(", source, re.MULTILINE), test
     assert tests or "not built yet" in held or "`make bench`" in held
     assert bool(where) or held == "not built yet"

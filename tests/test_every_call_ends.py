@@ -234,8 +234,7 @@ def test_calls_left_open_end_when_the_interpreter_does(leave: str, tmp_path: Pat
         done = subprocess.run(
             [sys.executable, script, str(second.fileno())],
             pass_fds=[second.fileno()],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             timeout=30,
             check=False,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 from typing import Any
@@ -47,7 +48,7 @@ def test_output_arrives_whole_however_it_is_cut(mode: str, data: bytes, cuts: li
         async with Session(sinks=[recorder]) as session, session.call("bash", {}) as call:
             call.start()
             edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-            for begin, end in zip(edges, edges[1:], strict=False):
+            for begin, end in itertools.pairwise(edges):
                 call.write(data[begin:end])
                 await session.flush()
             call.write(b"")

@@ -6,12 +6,10 @@ reads those lines and shows what it knows after each. Into a pipe go the bare li
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from time import monotonic_ns
-from typing import Any
 
 import click
 from rich.console import Console, Group
@@ -20,11 +18,10 @@ from rich.panel import Panel
 from rich.text import Text
 
 import callsheet.report.status as example
-from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport, ToolKind
+from callsheet import Session, ToolCallLocation, ToolCallReport, ToolKind
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1
-from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import LineReader, Notification
 
 LINES = 12
@@ -51,44 +48,32 @@ def command() -> None:
         console.print(card(report))
 
 
-def read_a_file(path: Path) -> Iterator[bytes]:
-    """The agent's end: read the beginning of a file, and give a line for each step."""
-    ledger, frames = Ledger("demo", new_call_id), UpdateFrames("demo")
-    report = ledger.open(
-        "read",
-        title=f"Reading {path.name} (lines 1–{LINES})",
-        kind=ToolKind.READ,
-        locations=[ToolCallLocation(str(path), 1)],
-        raw_input={"path": str(path), "limit": LINES},
-    )
-    yield frames.line(v1.announce(report))
+def read_a_file(path: Path) -> list[bytes]:
+    """The agent's end: read the beginning of a file, and give the lines that its client is sent."""
+    lines: list[bytes] = []
+    asyncio.run(_read(path, lines.append))
+    return lines
 
-    began = monotonic_ns()
-    seen, report = (
-        report,
-        ledger.update(report.tool_call_id, "in_progress", notes={"startedAt": _now()}),
-    )
-    yield from map(frames.line, v1.encode(report, seen))
 
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as exc:
-        outcome: dict[str, Any] = {"status": "failed", "content": [f"{exc.strerror}: {path}"]}
-        notes: dict[str, Any] = {"reason": "tool_error"}
-    else:
+async def _read(path: Path, send: Callable[[bytes], None]) -> None:
+    title, raw = f"Reading {path.name} (lines 1–{LINES})", {"path": str(path), "limit": LINES}
+    place = ToolCallLocation(str(path), 1)
+    async with (
+        Session("demo", on_update=send) as session,
+        session.call("read", raw, title=title, kind=ToolKind.READ, locations=[place]) as call,
+    ):
+        call.start()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except OSError as exc:
+            call.fail(f"{exc.strerror}: {path}")
+            return
         shown = "\n".join(text.splitlines()[:LINES])
-        outcome = {
-            "status": "completed",
-            "content": [ToolCallContent.text(f"```python\n{shown}\n```")],
-            "raw_output": {"total_lines": text.count("\n"), "size_bytes": len(text.encode())},
-        }
-        notes = {}
-    notes |= {"endedAt": _now(), "durationMs": round((monotonic_ns() - began) / 1e6, 3)}
-    seen, report = report, ledger.update(report.tool_call_id, notes=notes, **outcome)
-    yield from map(frames.line, v1.encode(report, seen))
+        facts = {"total_lines": text.count("\n"), "size_bytes": len(text.encode())}
+        call.succeed(f"```python\n{shown}\n```", raw=facts)
 
 
-def watch(lines: Iterator[bytes]) -> Iterator[tuple[bytes, ToolCallReport]]:
+def watch(lines: Iterable[bytes]) -> Iterator[tuple[bytes, ToolCallReport]]:
     """The editor's end: read lines, and give what is known of the call after each."""
     reader, ledger = LineReader(), Ledger("demo", new_call_id)
     for line in lines:
@@ -119,7 +104,3 @@ def card(report: ToolCallReport) -> Group:
     if "durationMs" in report.notes:
         facts += f" · {report.notes['durationMs']} ms"
     return Group(head, Text(f"    {facts}\n", style="dim", overflow="ellipsis", no_wrap=True))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
