@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test check format bench schemas diagrams clean
+.PHONY: help run test check format bench schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 
 schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
 	$(BIN)/python scripts/refresh_schemas.py
+
+locales: $(VENV)/.dev ## extract the messages of titles, and compile the catalogues
+	$(BIN)/python scripts/make_locales.py
 
 diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew
 	$(BIN)/python scripts/draw_lifecycle.py

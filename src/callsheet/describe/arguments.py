@@ -1,0 +1,340 @@
+"""Reading a tool's input, whatever its author called things.
+
+The same argument has a dozen names in the wild. Each role has a list of them here, the usual first, so
+that every title and location reads the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from callsheet.report.locations import MAX_LINE
+
+from .paths import to_line
+
+Arguments: TypeAlias = dict[str, Any]
+
+NONE: Arguments = {}
+
+PATH = (
+    "path",
+    "file_path",
+    "filePath",
+    "filename",
+    "notebook_path",
+    "file",
+    "uri",
+    "absolute_path",
+    "target_file",
+    "relative_path",
+    "file_name",
+    "fileName",
+    "filepath",
+    "absolutePath",
+    "relativePath",
+    "relative_workspace_path",
+    "TargetFile",
+    "AbsolutePath",
+    "notebookPath",
+    "fileUri",
+    "file_uri",
+    "file_url",
+    "pathname",
+    "image_path",
+    "imagePath",
+    "pathInProject",
+    "project_path",
+    "output_path",
+    "input_path",
+    "target_path",
+    "targetPath",
+    "scriptPath",
+    "script_path",
+)
+DIRECTORY = (
+    "path",
+    "dir_path",
+    "directory",
+    "dir",
+    "folder",
+    "directory_path",
+    "dirPath",
+    "directoryPath",
+    "folder_path",
+    "search_path",
+    "searchPath",
+    "SearchPath",
+    "DirectoryPath",
+    "root",
+    "relative_path",
+    "target_directory",
+    "target_directories",
+    "file_path",
+    "filePath",
+    "paths",
+    "uri",
+)
+MANY_PATHS = ("paths", "files", "file_paths", "filePaths", "filenames", "uris")
+SOURCE = (
+    "source",
+    "src",
+    "from",
+    "old_path",
+    "oldPath",
+    "source_path",
+    "sourcePath",
+    "from_path",
+    "path",
+)
+DESTINATION = (
+    "destination",
+    "dest",
+    "dst",
+    "to",
+    "new_path",
+    "newPath",
+    "destination_path",
+    "destinationPath",
+    "dest_path",
+    "target",
+    "target_path",
+    "to_path",
+)
+PATTERN = (
+    "pattern",
+    "query",
+    "regex",
+    "regexp",
+    "search",
+    "search_term",
+    "searchTerm",
+    "search_query",
+    "q",
+    "glob",
+    "glob_pattern",
+    "globPattern",
+    "file_pattern",
+    "substring_pattern",
+    "Query",
+    "keyword",
+    "keywords",
+    "needle",
+    "symbol",
+    "name_path",
+    "text",
+    "term",
+)
+QUERY = (
+    "query",
+    "q",
+    "search_query",
+    "search_term",
+    "searchTerm",
+    "prompt",
+    "question",
+    "objective",
+)
+GLOB = (
+    "pattern",
+    "glob",
+    "glob_pattern",
+    "globPattern",
+    "file_pattern",
+    "file_mask",
+    "query",
+    "name",
+)
+URL = ("url", "uri", "link", "href", "address", "target_url", "website", "page", "urls")
+COMMAND = ("command", "cmd", "script", "shell_command", "CommandLine", "commandLine", "commands")
+WORKING_DIRECTORY = (
+    "workdir",
+    "cwd",
+    "working_directory",
+    "workingDirectory",
+    "dir_path",
+    "directory",
+    "Cwd",
+    "cd",
+)
+
+_FIRST_LINE = (
+    "line",
+    "start_line",
+    "startLine",
+    "line_number",
+    "lineNumber",
+    "StartLine",
+    "line_start",
+)
+_LAST_LINE = ("end_line", "endLine", "EndLine", "line_end", "end_line_one_indexed_inclusive")
+_OFFSET = ("offset", "line_offset", "start", "start_line_one_indexed")
+_LIMIT = ("limit", "n_lines", "num_lines", "max_lines", "lines", "line_count")
+_RANGE = ("view_range", "range", "line_range", "lineRange", "lines", "line_ranges", "ranges")
+_SPAN = re.compile(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
+
+_LINE_KEYS = frozenset((*_FIRST_LINE, *_LAST_LINE, *_OFFSET, *_LIMIT, *_RANGE))
+_EDIT_KEYS = frozenset((*_FIRST_LINE, *_RANGE, "insert_line"))
+_OTHER_LINE_KEYS = _LINE_KEYS - {"offset", "limit"}
+
+Lines: TypeAlias = tuple[int | None, int | None]
+"""First and last line. Both None: the whole file. Only the last None: to the end."""
+
+ALL_LINES: Lines = (None, None)
+
+
+def to_arguments(raw_input: object) -> Arguments:
+    """Give the input as a dict: an object, an object written as JSON, a list of words, a bare text."""
+    if isinstance(raw_input, dict):
+        return cast(Arguments, raw_input)
+    if isinstance(raw_input, Mapping):
+        return dict(cast(Mapping[str, Any], raw_input))
+    if isinstance(raw_input, str):
+        return _from_text(raw_input)
+    if isinstance(raw_input, (list, tuple)):
+        words = cast("list[object] | tuple[object, ...]", raw_input)
+        return {"command": list(words)}
+    return NONE
+
+
+def _from_text(text: str) -> Arguments:
+    if text.lstrip()[:1] == "{":
+        try:
+            value: object = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return NONE
+        return cast(Arguments, value) if isinstance(value, dict) else NONE
+    return {"": text} if text.strip() else NONE
+
+
+def first(arguments: Arguments, keys: Iterable[str]) -> Any:
+    """Give the first of these arguments that says something, or None."""
+    for key in keys:
+        if key in arguments:
+            value = arguments[key]
+            if value or value == 0:
+                return value
+    return None
+
+
+def text_of(arguments: Arguments, keys: Iterable[str]) -> str:
+    """Like `first`, for arguments that must be text. A list gives its only or first text."""
+    for key in keys:
+        if key in arguments:
+            value = arguments[key]
+            if isinstance(value, list) and value:
+                value = cast(list[object], value)[0]
+            if isinstance(value, str) and value.strip():
+                return value
+    return ""
+
+
+def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
+    """Give the paths in a list of texts or of objects that have one, with what stands beside each."""
+    if isinstance(value, dict):
+        inner = cast(Arguments, value).get("file") or value
+        value = cast("list[object]", inner) if isinstance(inner, list) else [inner]
+    if isinstance(value, str):
+        value = [value]
+    if isinstance(value, (list, tuple)):
+        for item in cast("list[object]", value):
+            if isinstance(item, str) and item:
+                yield item, NONE
+            elif isinstance(item, dict):
+                beside = cast(Arguments, item)
+                path = text_of(beside, PATH)
+                if path:
+                    yield path, beside
+
+
+def lines_of(arguments: Arguments) -> Lines:
+    """Give the lines that a reading tool was asked for."""
+    if "limit" in arguments and _OTHER_LINE_KEYS.isdisjoint(arguments):  # the usual case
+        limit = arguments["limit"]
+        begin = arguments.get("offset")
+        if type(limit) is int and 0 < limit < MAX_LINE:
+            if begin is None:
+                return None, limit
+            if type(begin) is int and 0 <= begin < MAX_LINE:
+                return begin or 1, (begin or 1) + limit - 1
+    elif _LINE_KEYS.isdisjoint(arguments):
+        return ALL_LINES
+    return _lines_of(arguments)
+
+
+def _lines_of(arguments: Arguments) -> Lines:
+    begin = _first_number(arguments, _FIRST_LINE)
+    if begin is None and "offset" not in arguments and "limit" not in arguments:
+        ranged = _range(arguments)
+        if ranged is not ALL_LINES:
+            return ranged
+    if begin is None:
+        begin = _first_number(arguments, _OFFSET)
+    end = _first_number(arguments, _LAST_LINE)
+    if end is None:
+        count = _first_number(arguments, _LIMIT)
+        if count and (begin is not None or not _counts_from_end(arguments)):
+            end = (begin or 1) + count - 1
+    return (begin, end) if end is None or end >= (begin or 1) else (begin, None)
+
+
+def line_of(arguments: Arguments) -> int | None:
+    """Give the line that an editing tool names, if it names one."""
+    if _EDIT_KEYS.isdisjoint(arguments):
+        return None
+    line = _first_number(arguments, _FIRST_LINE)
+    if line is None and "insert_line" in arguments:
+        after = arguments["insert_line"]
+        line = to_line(after + 1) if type(after) is int else None
+    return line if line is not None else _range(arguments)[0]
+
+
+def _first_number(arguments: Arguments, keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        if key in arguments:
+            line = to_line(arguments[key])
+            if line is not None:
+                return line
+    return None
+
+
+def _counts_from_end(arguments: Arguments) -> bool:
+    return any(type(arguments.get(key)) is int and arguments[key] < 0 for key in _OFFSET)
+
+
+def _range(arguments: Arguments) -> Lines:
+    for key in _RANGE:
+        if key in arguments:
+            found = _one_range(arguments[key])
+            if found is not ALL_LINES:
+                return found
+    return ALL_LINES
+
+
+def _one_range(value: object) -> Lines:
+    if isinstance(value, dict):
+        return _range_of_object(cast(Arguments, value))
+    if isinstance(value, str):
+        match = _SPAN.fullmatch(value)
+        return (to_line(match[1]), to_line(match[2])) if match else ALL_LINES
+    if isinstance(value, (list, tuple)) and value:
+        items = cast("list[object]", value)
+        if not isinstance(items[0], int):
+            return _one_range(items[0])
+        begin = to_line(items[0])
+        end = to_line(items[1]) if len(items) > 1 else begin
+        return (begin, end) if begin is not None else ALL_LINES
+    return ALL_LINES
+
+
+def _range_of_object(value: Arguments) -> Lines:
+    begin: Any = value.get("start")
+    end: Any = value.get("end")
+    if isinstance(begin, dict) and isinstance(end, dict):  # a range of the Language Server Protocol
+        lines = cast(Arguments, begin).get("line"), cast(Arguments, end).get("line")
+        if type(lines[0]) is int and type(lines[1]) is int:
+            return to_line(lines[0] + 1), to_line(lines[1] + 1)
+    return to_line(cast(object, begin)), to_line(cast(object, end))

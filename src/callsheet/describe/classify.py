@@ -1,0 +1,207 @@
+"""Deciding the kind of a call, step by step. The first step that knows, decides.
+
+1. declared: the tool says its kind.
+2. annotations: an MCP server's hints. They are hints: whoever asks for permission must not trust them.
+3. name: the exact name of a well-known tool; for shells, the command says more.
+4. family: `fs_*`, `terminal_*`.
+5. words: the words of the name, the destructive first.
+
+What depends on the name alone is a `Plan`, made once for each name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from callsheet.report.errors import InvalidKind
+from callsheet.report.kinds import Kind, ToolKind, to_kind
+
+from . import running, telling
+from .arguments import Arguments, to_arguments
+from .drafts import Draft, Shape
+from .names import TABLE, WRAPPERS, squash
+from .paths import Workspace
+from .text import cut, one_line
+from .words import Guess, guess, humanise, words_of
+
+Step: TypeAlias = Literal[
+    "declared", "annotations", "name", "input", "command", "family", "words", "none"
+]
+Annotations: TypeAlias = Mapping[str, Any]
+
+_OTHER = ToolKind.OTHER
+_READ_ONLY = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK))
+_CHANGING = frozenset((ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.EXECUTE))
+
+_SERVER = re.compile(
+    r"(?i:mcp)__(?P<s1>.+?)__(?P<t1>.+)|(?i:mcp)_(?P<s2>[^_]+)_(?P<t2>.+)"
+    r"|(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/]+)/(?P<t4>.+)|(?P<s5>[^.:]+)[.:](?P<t5>.+)"
+)
+_FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
+_LABEL_WIDTH = 60
+_SERVER_WIDTH = 30
+
+
+class Explanation(Struct, frozen=True):
+    """Which step decided the kind, and by what."""
+
+    kind: Kind
+    step: Step
+    detail: str
+
+
+class Plan(Struct, frozen=True):
+    """What a tool's name says: the kind, how to describe a call, and how the tool is called."""
+
+    kind: ToolKind
+    step: Step
+    detail: str
+    shape: Shape
+    label: str | None = None
+    """The name as a person would write it. None: the shape's own words say more."""
+    server: str = ""
+
+
+def explain(
+    name: str,
+    raw_input: object = None,
+    *,
+    kind: Kind | str | None = None,
+    annotations: Annotations | None = None,
+) -> Explanation:
+    """Say which kind a call has, which step decided that, and why."""
+    declared = declared_kind(kind)
+    if declared is not None:
+        return Explanation(declared, "declared", "the tool says so")
+    plan, arguments = look_up(name, raw_input)
+    draft = plan.shape(arguments, Workspace("/"))
+    guessed = draft.kind or plan.kind
+    if annotations and (hinted := by_annotations(annotations, guessed)):
+        return Explanation(hinted[0], "annotations", hinted[1])
+    if draft.why:
+        is_command = plan.shape in (running.shell, running.command_line)
+        return Explanation(guessed, "command" if is_command else "input", draft.why)
+    return Explanation(guessed, plan.step, plan.detail)
+
+
+def declared_kind(kind: object) -> Kind | None:
+    """Give a declared kind. One that is none is as good as not declared."""
+    if kind is None or type(kind) is ToolKind:
+        return kind
+    try:
+        return to_kind(kind)
+    except InvalidKind:
+        return None
+
+
+def by_annotations(annotations: Annotations, guessed: ToolKind) -> tuple[ToolKind, str] | None:
+    """Decide by MCP's hints. Within what they allow, the name may say more."""
+    if annotations.get("readOnlyHint") is True:
+        return (guessed if guessed in _READ_ONLY else ToolKind.READ), "readOnlyHint is true"
+    if annotations.get("destructiveHint") is True:
+        return (guessed if guessed in _CHANGING else ToolKind.DELETE), "destructiveHint is true"
+    return None
+
+
+def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
+    """Give the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
+    plan = plan_of(name if type(name) is str else name if isinstance(name, str) else "")
+    arguments = to_arguments(raw_input)
+    if plan.step == "name" and plan.shape is _wrapper:
+        tool, server = (
+            arguments.get("tool_name") or arguments.get("tool"),
+            arguments.get("server_name"),
+        )
+        if isinstance(tool, str) and tool:
+            server = server or arguments.get("server") or "mcp"
+            return plan_of(f"mcp__{server}__{tool}"), to_arguments(arguments.get("arguments"))
+    return plan, arguments
+
+
+@lru_cache(maxsize=2048)
+def plan_of(name: str) -> Plan:
+    """Give the plan for a name."""
+    if not name.strip():
+        return Plan(_OTHER, "none", "the tool has no name", telling.anything, "")
+    entry = TABLE.get(squash(name))
+    if entry is not None:
+        return Plan(entry.kind, "name", f"{name} is well known", entry.shape)
+    if squash(name) in WRAPPERS:
+        return Plan(_OTHER, "name", f"{name} calls a tool of MCP", _wrapper, "MCP")
+    if family := _FAMILY.fullmatch(name):
+        return _family_plan(family[1].lower(), family[2])
+    server, tool = _server_of(name)
+    if server and not name.lower().startswith("mcp"):
+        entry = TABLE.get(squash(tool))
+        if entry is not None:
+            return Plan(entry.kind, "name", f"{tool} is well known", entry.shape)
+    return _words_plan(server, tool)
+
+
+def _server_of(name: str) -> tuple[str, str]:
+    match = _SERVER.fullmatch(name)
+    if match is None:
+        return "", name.removeprefix("mcp__")
+    server, tool = (part for part in match.groups() if part is not None)
+    return server, tool
+
+
+def _family_plan(family: str, rest: str) -> Plan:
+    if family == "terminal":
+        detail = "all of terminal_* are about commands"
+        return Plan(ToolKind.EXECUTE, "family", detail, _terminal_shape(rest))
+    found = guess(rest)
+    if found is None:
+        return Plan(
+            _OTHER, "family", f"fs_* of an unknown sort: {rest}", telling.anything, _label(rest)
+        )
+    return Plan(found.kind, "family", f"fs_* that says {found.word}", found.shape, _label(rest))
+
+
+def _terminal_shape(rest: str) -> Shape:
+    verbs = {word.lower() for word in words_of(rest)}
+    if verbs & {"output", "read", "wait", "get"}:
+        return running.output
+    if verbs & {"kill", "release", "stop", "close"}:
+        return running.stop
+    return running.send if verbs & {"write", "send", "input"} else running.shell
+
+
+def _words_plan(server: str, tool: str) -> Plan:
+    label, shown = _label(tool), cut(one_line(server), _SERVER_WIDTH)
+    prefixes = ("git", *(word.lower() for word in words_of(server)))
+    found: Guess | None = guess(tool, prefixes)
+    if found is None:
+        return Plan(_OTHER, "none", "no step knows this name", telling.anything, label, shown)
+    shape = _remote(found.shape) if server else found.shape
+    return Plan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
+
+
+def _label(tool: str) -> str:
+    return cut(humanise(tool) or one_line(tool), _LABEL_WIDTH)
+
+
+_ELSEWHERE = frozenset(
+    ("owner", "repo", "repository", "project_id", "projectId", "bucket", "repo_id")
+)
+
+
+def _remote(shape: Shape) -> Callable[[Arguments, Workspace], Draft]:
+    """A server's paths may lie in a repository or a bucket of its own, not on this disk."""
+
+    def remote(arguments: Arguments, workspace: Workspace) -> Draft:
+        draft = shape(arguments, workspace)
+        if draft.locations and not _ELSEWHERE.isdisjoint(arguments):
+            return Draft(draft.message, draft.values, (), draft.kind, draft.why)
+        return draft
+
+    return remote
+
+
+def _wrapper(_: Arguments, __: Workspace) -> Draft:
+    return Draft("")

@@ -1,0 +1,197 @@
+"""A call's kind, title and locations, as one value, in one language, seen from one session.
+
+What was declared wins; everything else is guessed by the steps of `classify` and the shapes. A describer
+never raises on a call, whatever its input is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import cast
+
+from msgspec import Struct
+
+from callsheet.report.kinds import Kind, ToolKind
+from callsheet.report.locations import ToolCallLocation
+
+from . import messages
+from .arguments import Arguments
+from .classify import Annotations, Plan, by_annotations, declared_kind, look_up, plan_of
+from .drafts import Draft, Locations, distinct
+from .links import linked
+from .locales import catalogue, pick_locale
+from .paths import Workspace
+from .templates import fill
+from .text import Redact, cut, fit
+
+TITLE_WIDTH = 120
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_SURELY_FITS = TITLE_WIDTH // 2
+"""As many characters fit, even if all of them are wide."""
+
+
+class Description(Struct, frozen=True):
+    """What a call does, in ACP's word, in a person's words, and where."""
+
+    kind: Kind
+    title: str
+    locations: Locations
+
+
+class Describer:
+    """Describes the calls of one session.
+
+    `cwd` is the session's directory, `roots` are its other workspace directories, `home` the user's.
+    `locale` is a language (`pick_locale` finds the environment's). `redact` takes secrets out of a text; it
+    runs on what is about to be cut or mended for a title, since a cut could leave half a secret.
+    """
+
+    def __init__(
+        self,
+        cwd: str,
+        *,
+        locale: str | None = None,
+        roots: Sequence[str] = (),
+        home: str | None = None,
+        redact: Redact | None = None,
+    ) -> None:
+        self.workspace: Workspace = Workspace(cwd, roots, home, redact)
+        self.locale: str = pick_locale(locale)
+        self._catalogue = catalogue(self.locale)
+        self._texts: dict[str, str] = {}
+        self._unknown_tool: str = self.phrase("unknown_tool")
+
+    def __call__(
+        self,
+        name: str,
+        raw_input: object = None,
+        *,
+        kind: Kind | str | None = None,
+        title: str | None = None,
+        locations: Sequence[ToolCallLocation | str] | None = None,
+        annotations: Annotations | None = None,
+    ) -> Description:
+        """Describe one call. What is declared is kept; the rest is guessed."""
+        if type(raw_input) is dict and type(name) is str:
+            arguments = cast(Arguments, raw_input)
+            plan = plan_of(name)
+            if plan.label is not None:
+                plan, arguments = look_up(name, arguments)
+        else:
+            plan, arguments = look_up(name, cast(object, raw_input))
+        draft = plan.shape(arguments, self.workspace)
+        if kind is title is locations is annotations is plan.label is None:
+            return Description(draft.kind or plan.kind, self._said(draft), draft.locations)
+        return Description(
+            self._kind(plan, draft, kind, annotations),
+            self._title(name, plan, draft, title, arguments, annotations),
+            self._locations(plan, draft, locations, arguments),
+        )
+
+    def phrase(self, key: str, **values: str | int | float) -> str:
+        """Give one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
+        return self._template(messages.PHRASES[key], values.get("count")).format(**values)
+
+    def _kind(
+        self, plan: Plan, draft: Draft, kind: Kind | str | None, annotations: Annotations | None
+    ) -> Kind:
+        declared = declared_kind(kind)
+        if declared is not None:
+            return declared
+        guessed: ToolKind = draft.kind or plan.kind
+        hinted = by_annotations(annotations, guessed) if annotations else None
+        return hinted[0] if hinted else guessed
+
+    def _title(
+        self,
+        name: object,
+        plan: Plan,
+        draft: Draft,
+        title: str | None,
+        arguments: Arguments,
+        annotations: Annotations | None,
+    ) -> str:
+        if isinstance(title, str) and title.strip():
+            return self._filled(title, arguments)
+        if not isinstance(name, str) or not name.strip():
+            return self._unknown_tool
+        return self._guessed_title(plan, draft, annotations)
+
+    def _filled(self, title: str, arguments: Arguments) -> str:
+        """Fill a tool's own title. One that our catalogues know is translated."""
+        text = fill(self._template(title), arguments, self.workspace)
+        return fit(text, TITLE_WIDTH) or self._unknown_tool
+
+    def _guessed_title(self, plan: Plan, draft: Draft, annotations: Annotations | None) -> str:
+        if plan.label is None:
+            return self._said(draft)
+        if draft.values and draft.message:
+            text = self._said(draft)
+        else:
+            own = annotations.get("title") if annotations else None
+            text = fit(own, TITLE_WIDTH) if isinstance(own, str) else ""
+            text = text or plan.label
+            if draft.values:
+                text = f"{text}: {draft.values['path']}"
+        return _bounded(f"{text} ({plan.server})" if plan.server else text) or self._unknown_tool
+
+    def _locations(
+        self,
+        plan: Plan,
+        draft: Draft,
+        locations: Sequence[ToolCallLocation | str] | None,
+        arguments: Arguments,
+    ) -> Locations:
+        if locations is not None:
+            return distinct(self._declared_locations(locations, arguments))
+        if plan.label is None or not arguments:
+            return draft.locations
+        links = linked(arguments, self.workspace)
+        return distinct((*links, *draft.locations)) if links else draft.locations
+
+    def _declared_locations(
+        self, locations: Sequence[ToolCallLocation | str], arguments: Arguments
+    ) -> list[ToolCallLocation]:
+        found: list[ToolCallLocation] = []
+        for location in locations:
+            if isinstance(location, ToolCallLocation):
+                found.append(location)
+                continue
+            path: object = location
+            if location[:1] == "{" and location[-1:] == "}":
+                path = arguments.get(location[1:-1])
+            place = self.workspace.locate(path)
+            if place is not None:
+                found.append(place)
+        return found
+
+    def _said(self, draft: Draft) -> str:
+        template = self._texts.get(draft.message)
+        if template is None:
+            values = draft.values
+            template = _compiled(self._template(draft.message, values.get("count")))
+            if "count" not in values:
+                self._texts[draft.message] = template
+        title = template % draft.values
+        return title if len(title) <= _SURELY_FITS else _bounded(title)
+
+    def _template(self, message: str, count: object = None) -> str:
+        """Give a message in the describer's language; an unknown one as it is."""
+        if not message:
+            return message
+        plural = messages.PLURALS.get(message)
+        if plural is not None and isinstance(count, int):
+            return self._catalogue.ngettext(message, plural, count)
+        return self._catalogue.gettext(message)
+
+
+@cache
+def _compiled(template: str) -> str:
+    """Give a message in the form that Python fills fastest."""
+    return _PLACEHOLDER.sub(r"%(\1)s", template.replace("%", "%%"))
+
+
+def _bounded(title: str) -> str:
+    return title if len(title) <= _SURELY_FITS else cut(title, TITLE_WIDTH)

@@ -1,0 +1,51 @@
+"""Titles as peers render them.
+
+A title is plain text. It may have one code span, a command between backticks: "Running `pytest -q`".
+What a client makes of that depends on the call's kind. Zed, the strictest that we know, shows the
+titles of `execute` as plain text, escapes those of `edit` by itself, and renders all others as
+Markdown. So only the others are escaped here, and a code span there becomes a real one, whatever
+backticks the command has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Rendering = Literal["markdown", "plain"]
+
+_SPAN = re.compile(r"(?:(?<=\s)|^)`(.*)`(?=\s|$)")
+_ALWAYS = re.compile(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+"""Underscores inside a word (`my_file.py`) mean nothing in Markdown and stay readable."""
+_START = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))|^(?=[#>+=\-])")
+_ANY = re.compile(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}").search
+_RUNS = re.compile(r"`+")
+
+
+def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> str:
+    """Give `title` so that a peer of this rendering shows the characters that it has."""
+    if rendering == "plain" or kind in ("execute", "edit") or not _ANY(title):
+        return title
+    span = _SPAN.search(title)
+    if span is None or not span[1].strip():
+        return _start(_escape(title))
+    before, after = title[: span.start()], title[span.end() :]
+    return f"{_start(_escape(before))}{_fence(span[1])}{_escape(after)}"
+
+
+def _escape(text: str) -> str:
+    return _UNDERSCORE.sub(r"\\_", _ALWAYS.sub(r"\\\g<0>", text))
+
+
+def _start(text: str) -> str:
+    """Keep the first characters from making a heading, a list or a quotation."""
+    return _START.sub(r"\1\\", text)
+
+
+def _fence(code: str) -> str:
+    """Put code between more backticks than it has in a row."""
+    longest = max(map(len, _RUNS.findall(code)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if code[0] in "` " or code[-1] in "` " else ""
+    return f"{fence}{pad}{code}{pad}{fence}"

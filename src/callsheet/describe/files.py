@@ -1,0 +1,194 @@
+"""Shapes of tools that work on files: read, list, write, edit, delete, move, copy."""
+
+from __future__ import annotations
+
+from callsheet.report.kinds import ToolKind
+
+from . import messages as say
+from .arguments import (
+    DESTINATION,
+    DIRECTORY,
+    MANY_PATHS,
+    PATH,
+    SOURCE,
+    Arguments,
+    first,
+    line_of,
+    lines_of,
+    text_of,
+    texts_of,
+)
+from .drafts import HALF_PATH_WIDTH, Draft, Shape, distinct, some
+from .paths import Workspace
+
+_READ, _EDIT, _DELETE, _MOVE = ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE
+
+
+def path_of(arguments: Arguments) -> str:
+    """Give the path that a tool works on."""
+    for key in PATH:
+        if key in arguments:
+            path = arguments[key]
+            if type(path) is str and path:
+                return path
+    return ""
+
+
+def read(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Read one file, perhaps some lines of it, or several files."""
+    path = path_of(arguments)
+    if not path:
+        return _many(arguments, workspace, say.READ_MANY, read, say.READ_BARE)
+    begin, end = lines_of(arguments)
+    shown, location = workspace.place(path, begin)
+    locations = () if location is None else (location,)
+    if end is None:
+        line = location.line if location is not None else begin
+        if line is None:
+            return Draft(say.READ, {"path": shown}, locations)
+        message = say.READ_LINE if begin is None or "line" in arguments else say.READ_FROM
+        return Draft(message, {"path": shown, "first": line}, locations)
+    if begin == end:
+        return Draft(say.READ_LINE, {"path": shown, "first": end}, locations)
+    return Draft(say.READ_LINES, {"path": shown, "first": begin or 1, "last": end}, locations)
+
+
+def _many(arguments: Arguments, workspace: Workspace, message: str, one: Shape, bare: str) -> Draft:
+    """Describe a call for several files; for just one in a list, as if it stood alone."""
+    found = list(texts_of(first(arguments, (*MANY_PATHS, "edits", "changes"))))
+    paths = {path: None for path, _ in found}
+    if len(paths) == 1:
+        path, beside = found[0]
+        return one({**beside, "path": path}, workspace)
+    if not found:
+        return Draft(bare)
+    located = (workspace.locate(path, lines_of(beside)[0]) for path, beside in found)
+    return Draft(message, {"count": len(paths)}, distinct(place for place in located if place))
+
+
+def view(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Look at an image."""
+    return _one_path(arguments, workspace, say.VIEW, say.VIEW_BARE)
+
+
+def definitions(arguments: Arguments, workspace: Workspace) -> Draft:
+    """List what a file or directory defines."""
+    return _one_path(arguments, workspace, say.DEFINITIONS, say.DEFINITIONS_BARE)
+
+
+def make_directory(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Create a directory."""
+    return _one_path(arguments, workspace, say.MKDIR, say.MKDIR_BARE)
+
+
+def listing(arguments: Arguments, workspace: Workspace) -> Draft:
+    """List a directory; the session's own needs no name."""
+    path = text_of(arguments, DIRECTORY)
+    shown, location = workspace.place(path)
+    if not shown or shown == ".":
+        return Draft(say.LIST_BARE, {}, some(location))
+    return Draft(say.LIST, {"path": shown}, some(location))
+
+
+def _one_path(arguments: Arguments, workspace: Workspace, message: str, bare: str) -> Draft:
+    path = text_of(arguments, (*PATH, *DIRECTORY))
+    if not path:
+        return Draft(bare)
+    shown, location = workspace.place(path)
+    return Draft(message, {"path": shown}, some(location))
+
+
+def write(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Write a whole file."""
+    path = path_of(arguments)
+    if not path:
+        return _many(arguments, workspace, say.EDIT_MANY, write, say.WRITE_BARE)
+    shown, location = workspace.place(path)
+    return Draft(say.WRITE, {"path": shown}, () if location is None else (location,))
+
+
+def edit(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Change parts of one file, or of several."""
+    path = path_of(arguments)
+    if not path:
+        return _many(arguments, workspace, say.EDIT_MANY, edit, say.EDIT_BARE)
+    shown, location = workspace.place(path, line_of(arguments))
+    return Draft(say.EDIT, {"path": shown}, () if location is None else (location,))
+
+
+def delete(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Delete a file or a directory, or several."""
+    path = path_of(arguments) or text_of(arguments, (*DIRECTORY, "target"))
+    if not path or any(len(first(arguments, (key,)) or "") > 1 for key in MANY_PATHS):
+        return _many(arguments, workspace, say.DELETE_MANY, delete, say.DELETE_BARE)
+    shown, location = workspace.place(path)
+    return Draft(say.DELETE, {"path": shown}, some(location))
+
+
+def move(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Move or rename a file."""
+    return _from_to(arguments, workspace, say.MOVE, say.MOVE_BARE)
+
+
+def copy(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Copy a file."""
+    return _from_to(arguments, workspace, say.COPY, say.COPY_BARE)
+
+
+def _from_to(arguments: Arguments, workspace: Workspace, message: str, bare: str) -> Draft:
+    source = text_of(arguments, SOURCE) or path_of(arguments)
+    destination = text_of(arguments, DESTINATION) or _renamed(source, arguments)
+    if not source or not destination:
+        return Draft(bare, {}, some(workspace.locate(source or destination)))
+    shown_source, first_place = workspace.place(source, width=HALF_PATH_WIDTH)
+    shown, last_place = workspace.place(destination, width=HALF_PATH_WIDTH)
+    values: dict[str, str | int] = {"source": shown_source, "destination": shown}
+    return Draft(message, values, some(first_place, last_place))
+
+
+def _renamed(source: str, arguments: Arguments) -> str:
+    """Give the path beside `source` that a new name makes."""
+    name = text_of(arguments, ("new_name", "newName", "name"))
+    if not name or not source:
+        return ""
+    directory, separator, _ = source.rpartition("\\" if "\\" in source else "/")
+    return f"{directory}{separator}{name}"
+
+
+# One tool that does many things, by its argument `command`
+
+_EDITOR = {
+    "view": (read, _READ),
+    "read": (read, _READ),
+    "create": (write, _EDIT),
+    "write": (write, _EDIT),
+    "append": (write, _EDIT),
+    "delete": (delete, _DELETE),
+    "rename": (move, _MOVE),
+    "move": (move, _MOVE),
+}
+
+
+def editor(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Do what `command` says: view, create, str_replace, insert, undo_edit, delete, rename."""
+    command = arguments.get("command") or arguments.get("action") or arguments.get("mode")
+    command = command if isinstance(command, str) else ""
+    if command.startswith("undo"):
+        shown, location = workspace.place(path_of(arguments))
+        draft = Draft(say.UNDO, {"path": shown}, some(location)) if shown else Draft(say.EDIT_BARE)
+        return _with_kind(draft, _EDIT, command)
+    shape, kind = _EDITOR.get(command.lower(), (edit, _EDIT))
+    return _with_kind(shape(arguments, workspace), kind, command)
+
+
+def reader(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Read a file, list a directory or search, as `mode` says."""
+    mode = arguments.get("mode")
+    if isinstance(mode, str) and mode.lower() == "directory":
+        return listing(arguments, workspace)
+    return read(arguments, workspace)
+
+
+def _with_kind(draft: Draft, kind: ToolKind, command: str) -> Draft:
+    why = f"its command is {command[:40]}" if command else ""
+    return Draft(draft.message, draft.values, draft.locations, draft.kind or kind, why)

@@ -1,0 +1,107 @@
+"""Shapes of tools that look for something: in files, by name, on the web."""
+
+from __future__ import annotations
+
+import re
+
+from . import messages as say
+from .arguments import DIRECTORY, GLOB, PATTERN, QUERY, URL, Arguments, text_of
+from .drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
+from .paths import Workspace
+
+_NARROWED = (
+    "include",
+    "include_pattern",
+    "glob",
+    "file_pattern",
+    "filePattern",
+    "files",
+    "type",
+    "file_mask",
+)
+_URL_IN_TEXT = re.compile(r"https?://[^\s<>\"'`)\]]+")
+_SHOWN_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?")
+
+
+def search(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Search in files."""
+    return _sought(arguments, workspace, PATTERN, (say.SEARCH, say.SEARCH_IN, say.SEARCH_BARE))
+
+
+def find(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Find files by name."""
+    return _sought(arguments, workspace, GLOB, (say.FIND, say.FIND_IN, say.FIND_BARE))
+
+
+def _sought(
+    arguments: Arguments,
+    workspace: Workspace,
+    keys: tuple[str, ...],
+    messages: tuple[str, str, str],
+) -> Draft:
+    alone, inside, bare = messages
+    pattern = text_of(arguments, keys)
+    shown, location = workspace.place(text_of(arguments, DIRECTORY), width=HALF_PATH_WIDTH)
+    locations = some(location)
+    if not pattern:
+        return Draft(bare, {}, locations)
+    said = workspace.say(pattern, PATTERN_WIDTH)
+    if not shown or shown == ".":
+        narrowed = text_of(arguments, _NARROWED)
+        shown = workspace.say(narrowed, HALF_PATH_WIDTH) if narrowed and narrowed != pattern else ""
+    if not shown:
+        return Draft(alone, {"pattern": said}, locations)
+    return Draft(inside, {"pattern": said, "path": shown}, locations)
+
+
+def web_search(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Search the web."""
+    query = text_of(arguments, (*QUERY, *PATTERN))
+    if not query:
+        return Draft(say.WEB_BARE)
+    return Draft(say.WEB, {"query": workspace.say(query, TEXT_WIDTH)})
+
+
+def ask_index(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Search something that isn't files: tools, documents, conversations."""
+    query = text_of(arguments, (*QUERY, *PATTERN))
+    return (
+        Draft(say.SEARCH, {"pattern": workspace.say(query, TEXT_WIDTH)})
+        if query
+        else Draft(say.SEARCH_BARE)
+    )
+
+
+def fetch(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Fetch from the web. The address may stand in a prompt."""
+    url = text_of(arguments, URL)
+    if not url:
+        match = _URL_IN_TEXT.search(text_of(arguments, ("prompt", "query", "text", "input", "")))
+        url = match[0] if match else ""
+    if not url:
+        return Draft(say.FETCH_BARE)
+    location = workspace.locate(url) if url[:5].lower() == "file:" else None
+    return Draft(say.FETCH, {"url": show_url(url, workspace)}, some(location))
+
+
+def show_url(url: str, workspace: Workspace) -> str:
+    """Give a URL as people read it: no scheme, no fragment, and never a user's name or password."""
+    match = _SHOWN_URL.match(url.strip())
+    if match is None:
+        return workspace.say(url, TEXT_WIDTH)
+    place = match[1].rstrip("/") if not match[2] else match[1]
+    return workspace.say(f"{place}{match[2] or ''}", TEXT_WIDTH) or workspace.say(url, TEXT_WIDTH)
+
+
+def resource(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Read a resource of an MCP server."""
+    uri = text_of(arguments, ("uri", "url", "resource", "name"))
+    if not uri:
+        return Draft(say.RESOURCE_BARE)
+    location = workspace.locate(uri) if uri[:5].lower() == "file:" else None
+    return Draft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
+
+
+def resources(_: Arguments, __: Workspace) -> Draft:
+    """List the resources of MCP servers."""
+    return Draft(say.RESOURCES)

@@ -1,0 +1,28 @@
+"""Locations that stand anywhere among the arguments, as file:// links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from .arguments import Arguments
+from .drafts import Locations, distinct
+from .paths import Workspace
+
+
+def linked(arguments: Arguments, workspace: Workspace) -> Locations:
+    """Give where the file:// links among the arguments lead."""
+    links = (text for text in _texts(arguments, 3) if text[:7].lower() == "file://")
+    return distinct(place for link in links if (place := workspace.locate(link)) is not None)
+
+
+def _texts(value: object, depth: int) -> Iterator[str]:
+    """Give the texts in a small value; of a large one, the first."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict) and depth:
+        for item in list(cast(Arguments, value).values())[:32]:
+            yield from _texts(item, depth - 1)
+    elif isinstance(value, list) and depth:
+        for item in cast(list[object], value)[:32]:
+            yield from _texts(item, depth - 1)

@@ -1,0 +1,58 @@
+"""Languages: which one a person wants, and the catalogue that has it.
+
+The only place of this package that reads files: the catalogues that ship inside it. The environment is
+never looked at; whoever knows it passes it to `pick_locale`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from gettext import GNUTranslations, NullTranslations
+from importlib.resources import files
+
+ENGLISH = "en"
+LOCALES = (ENGLISH, "de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
+"""The languages that there are, by the names of their catalogues."""
+
+_LANGUAGES = {locale.partition("_")[0]: locale for locale in LOCALES}
+_NAME = re.compile(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")
+_TRADITIONAL = frozenset(("hant", "tw", "hk", "mo"))
+_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+
+
+def pick_locale(requested: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """Give the language to speak: the requested one, else the environment's, else English.
+
+    Names may be written as POSIX (`de_AT.UTF-8`) or the web (`zh-Hans-CN`) writes them. The nearest
+    language that we have is taken; one that we don't have is English.
+    """
+    if requested and requested.strip():
+        return _known(requested.strip())
+    for variable in _VARIABLES:
+        value = (environ or {}).get(variable, "").strip()
+        if value:
+            return _known(value)
+    return ENGLISH
+
+
+def _known(name: str) -> str:
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return ENGLISH
+    language = match[1].lower()
+    parts = frozenset(re.split("[_-]", match[2].lower()))
+    if language == "zh" and parts & _TRADITIONAL:
+        return ENGLISH  # another script: most of its readers prefer English to the simplified one
+    return _LANGUAGES.get(language, ENGLISH)
+
+
+@cache
+def catalogue(locale: str) -> NullTranslations:
+    """Give the catalogue of one of `LOCALES`. English needs none."""
+    if locale == ENGLISH or locale not in LOCALES:
+        return NullTranslations()
+    source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
+    with source.open("rb") as stream:
+        return GNUTranslations(stream)

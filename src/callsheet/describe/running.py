@@ -1,0 +1,125 @@
+"""Shapes of tools that run something, and of those that look after what runs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import cast
+
+from callsheet.report.kinds import ToolKind
+
+from . import messages as say
+from .arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
+from .commands import File, classify, text_of_command
+from .drafts import COMMAND_WIDTH, Draft, Locations, distinct
+from .paths import Workspace
+from .text import LINE_BREAK
+
+_EXECUTE, _READ = ToolKind.EXECUTE, ToolKind.READ
+_CODE = ("code", "script", "source", "command", "input", "expression", "")
+_PROCESS = (
+    "bash_id",
+    "shell_id",
+    "task_id",
+    "process_id",
+    "session_id",
+    "terminal_id",
+    "terminalId",
+    "pid",
+    "id",
+    "process",
+)
+
+
+def shell(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Run a shell command. What it does decides the kind."""
+    command = arguments.get("command")
+    if type(command) is not str or not command or "args" in arguments:
+        command = _command_of(arguments)
+    if not command.strip():
+        return Draft(say.RUN_BARE)
+    verdict = classify(command)
+    locations: Locations = ()
+    if verdict.files:
+        base = workspace.directory(first(arguments, WORKING_DIRECTORY))
+        located = (_locate(file, base, workspace) for file in verdict.files)
+        locations = distinct(place for place in located if place is not None)
+    said = workspace.say(command, COMMAND_WIDTH, LINE_BREAK)
+    return Draft(say.RUN, {"command": said}, locations, verdict.kind, verdict.why)
+
+
+def command_line(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Run a command that a tool of another server was given; its files may be anywhere."""
+    draft = shell({"command": text_of_command(first(arguments, COMMAND))}, workspace)
+    return Draft(draft.message, draft.values, (), draft.kind, draft.why)
+
+
+def _command_of(arguments: Arguments) -> str:
+    command = text_of_command(first(arguments, (*COMMAND, "")))
+    words = arguments.get("args")
+    if command and isinstance(words, list) and words:
+        texts = [str(word) for word in cast(list[object], words)]
+        return f"{command} {shlex.join(texts)}"
+    return command
+
+
+def _locate(file: File, base: str, workspace: Workspace):
+    if file.directory:
+        unknown = "\0" in file.directory
+        moved = None if unknown else workspace.resolve(file.directory, base)[0]
+        if moved is None:
+            return workspace.locate(file.path, file.line) if file.path[:1] == "/" else None
+        base = moved
+    return workspace.locate(file.path, file.line, base)
+
+
+def code(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Run code in some language. Nobody can tell what it does."""
+    text = text_of(arguments, _CODE)
+    if not text:
+        return Draft(say.CODE_BARE)
+    return Draft(say.RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
+
+
+def output(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Read what a running command has put out."""
+    return _process(arguments, workspace, say.OUTPUT, say.OUTPUT_BARE)
+
+
+def stop(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Stop a running command."""
+    return _process(arguments, workspace, say.STOP, say.STOP_BARE)
+
+
+def send(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Send input to a running command."""
+    return _process(arguments, workspace, say.INPUT, say.INPUT_BARE)
+
+
+def processes(_: Arguments, __: Workspace) -> Draft:
+    """List the running commands."""
+    return Draft(say.PROCESSES)
+
+
+def process(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Do to a running command what `action` says."""
+    action = arguments.get("action")
+    if action in ("kill", "stop", "terminate", "cancel"):
+        return stop(arguments, workspace)
+    if action in ("write", "send", "input", "submit"):
+        return send(arguments, workspace)
+    if action == "list":
+        return _only_reads(processes(arguments, workspace), "list")
+    if action in ("read", "poll", "wait", "output", "search", "log", "status"):
+        return _only_reads(output(arguments, workspace), str(action))
+    return Draft(say.RUN_BARE)
+
+
+def _only_reads(draft: Draft, action: str) -> Draft:
+    return Draft(draft.message, draft.values, draft.locations, _READ, f"its action is {action}")
+
+
+def _process(arguments: Arguments, workspace: Workspace, message: str, bare: str) -> Draft:
+    name = first(arguments, _PROCESS)
+    if name is None or not isinstance(name, (str, int)):
+        return Draft(bare)
+    return Draft(message, {"process": workspace.say(str(name), 40)})

@@ -1,0 +1,174 @@
+"""Parsing a shell command, as far as it can be understood without running it.
+
+`split` gives the simple commands of a line: pipes, lists, quotes, redirections and comments are
+understood. What hides other commands (substitutions, subshells, here-documents), runs in the
+background or writes to a file is not looked into: it raises `Unsure`, and then nobody may say that the
+command only reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+MAX_COMMAND = 4000
+"""Longer commands are scripts; nobody should believe a guess about them."""
+
+
+class Unsure(Exception):
+    """The command can't be understood well enough."""
+
+
+class Word(NamedTuple):
+    """A word of a command. It is sure if the shell will pass it on just as it stands."""
+
+    text: str
+    sure: bool = True
+
+
+Simple = list[Word]
+
+_BREAKS = frozenset(" \t\n;|&<>()")
+_PLAIN = re.compile(r"[^ \t\n;|&<>()'\"\\$`{]+").match
+_QUOTED = re.compile(r"[^\"\\$`]+").match
+_HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "NUL", "$null"))
+
+
+def split(command: str) -> list[Simple]:
+    """Give the simple commands of a line, in order, or raise `Unsure`."""
+    if len(command) > MAX_COMMAND or "\0" in command:
+        raise Unsure
+    return list(_Lexer(command.replace("\\\n", "")).commands())
+
+
+class _Lexer:
+    """One pass over the text. `at` is the place of the next character."""
+
+    def __init__(self, text: str) -> None:
+        self.text: str = text
+        self.at: int = 0
+
+    def peek(self, count: int = 1) -> str:
+        return self.text[self.at : self.at + count]
+
+    def commands(self) -> Iterator[Simple]:
+        words: Simple = []
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char in " \t\r":
+                self.at += 1
+            elif char == "#":
+                self.comment()
+            elif char in ";\n|&":
+                if not self.redirects_both():
+                    self.operator()
+                    if words:
+                        yield words
+                    words = []
+            elif char in "<>":
+                self.redirection(words)
+            elif char in "()":
+                raise Unsure
+            else:
+                words.append(self.word())
+        if words:
+            yield words
+
+    def comment(self) -> None:
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    def operator(self) -> None:
+        """Step over `;`, `|`, `||`, `&&` or a line break. A single `&` goes to the background."""
+        two = self.peek(2)
+        if two in ("&&", "||", "|&"):
+            self.at += 2
+        elif two[0] == "&" or two == ";;":
+            raise Unsure
+        else:
+            self.at += 1
+
+    def redirects_both(self) -> bool:
+        """Step over `&>/dev/null`."""
+        if self.peek(2) != "&>":
+            return False
+        self.at += 1
+        self.redirection([])
+        return True
+
+    def redirection(self, words: Simple) -> None:
+        if self.peek(2) in ("<(", ">(", "<>") or (self.peek(2) == "<<" and self.peek(3) != "<<<"):
+            raise Unsure
+        writes = self.text[self.at] == ">"
+        if words and self.text[self.at - 1].isdigit() and words[-1].text.isdigit():
+            words.pop()  # the number of the stream, as in 2>
+        while self.peek() and self.peek() in "<>|":
+            self.at += 1
+        if self.peek() == "&":
+            self.at += 1
+            if not (self.peek().isdigit() or self.peek() == "-"):
+                raise Unsure
+            self.at += 1
+            return
+        while self.peek() in (" ", "\t"):
+            self.at += 1
+        target = self.word() if self.peek() and self.peek() not in _BREAKS else Word("", sure=False)
+        if writes and target.text not in _HARMLESS_TARGETS:
+            raise Unsure
+
+    def word(self) -> Word:
+        parts: list[str] = []
+        sure = True
+        while self.at < len(self.text) and (char := self.text[self.at]) not in _BREAKS:
+            if plain := _PLAIN(self.text, self.at):
+                parts.append(plain[0])
+                self.at = plain.end()
+                continue
+            self.at += 1
+            if char == "'":
+                parts.append(self.until_single_quote())
+            elif char == '"':
+                text, plain = self.until_double_quote()
+                parts.append(text)
+                sure = sure and plain
+            elif char == "\\":
+                parts.append(self.peek())
+                self.at += 1
+            else:
+                sure = sure and self.is_literal(char)
+                parts.append(char)
+        return Word("".join(parts), sure)
+
+    def is_literal(self, char: str) -> bool:
+        """Whether an unquoted character stands for itself. What runs a command raises `Unsure`."""
+        if char == "`" or (char == "$" and self.peek() in ("(", "'", '"')):
+            raise Unsure
+        return char not in "${"
+
+    def until_single_quote(self) -> str:
+        end = self.text.find("'", self.at)
+        if end < 0:
+            raise Unsure
+        begin, self.at = self.at, end + 1
+        return self.text[begin:end]
+
+    def until_double_quote(self) -> tuple[str, bool]:
+        parts: list[str] = []
+        sure = True
+        while (char := self.peek()) != '"':
+            if plain := _QUOTED(self.text, self.at):
+                parts.append(plain[0])
+                self.at = plain.end()
+                continue
+            self.at += 1
+            if char == "\\" and self.peek() in ('"', "\\", "$", "`"):
+                char = self.peek()
+                self.at += 1
+            elif char == "`" or not char or (char == "$" and self.peek() == "("):
+                raise Unsure
+            elif char == "$":
+                sure = False
+            parts.append(char)
+        self.at += 1
+        return "".join(parts), sure

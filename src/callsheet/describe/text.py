@@ -1,0 +1,186 @@
+"""How text looks on one line: clean, within a visible width, never cut inside a character.
+
+A *cluster* is what a person calls one character: a base with its marks, an emoji of several parts, a
+flag, a Hangul syllable. This file owns clusters and widths. It doesn't know what the text means.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+
+ELLIPSIS = "…"
+LINE_BREAK = " ⏎ "
+"""Stands for a line break inside a command, where a blank would change what it seems to say."""
+
+MAX_CLUSTER = 32
+"""Code points in one cluster. Real ones have fewer; what has more is an attack on the reader."""
+
+WINDOW = 4096
+"""Code points at either end of a long text that are looked at. The cut leaves far fewer."""
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_BREAKS = re.compile(r"[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1c-\x1e]*")
+_BLANKS = re.compile(r"[\s\x1c-\x1f]+")
+# Controls, the marks that reorder text (a file name must not read backwards), invisible blanks.
+_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+_ZWJ = "\u200d"
+_EMOJI_STYLE = "\ufe0f"
+_PREPENDED = frozenset(
+    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd"
+    "\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a\U00011a84\U00011a85\U00011a86\U00011a87"
+    "\U00011a88\U00011a89\U00011d46\U00011f02"
+)
+"""Signs that belong to the character after them."""
+
+
+def one_line(text: str, line_break: str = " ") -> str:
+    """Give `text` on one line: no controls, no escape sequences, single blanks, valid Unicode."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    text = _ESCAPES.sub("", text)
+    text = _BREAKS.sub(line_break, text.strip())
+    text = _UNSEEN.sub("", _BLANKS.sub(" ", text))
+    return _SURROGATES.sub("\ufffd", text).strip()
+
+
+def fit(text: str, limit: int, line_break: str = " ") -> str:
+    """Give `text` on one line of at most `limit` columns, cut in the middle."""
+    if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    if len(text) > 2 * WINDOW:
+        text = f"{text[:WINDOW]}{text[-WINDOW:]}"
+    return cut(one_line(text, line_break), limit)
+
+
+def cut(text: str, limit: int) -> str:
+    """Cut a line in the middle so that it takes at most `limit` columns."""
+    if text.isascii():
+        if len(text) <= limit:
+            return text
+        head = (limit - 1) // 2
+        return f"{text[:head]}{ELLIPSIS}{text[len(text) - (limit - 1 - head) :]}"
+    parts = clusters(text)
+    if sum(map(cluster_width, parts)) <= limit:
+        return "".join(parts)
+    room = limit - 1
+    head = _prefix(parts, room // 2)
+    tail = _prefix(reversed(parts), room - sum(map(cluster_width, head)))
+    return "".join([*head, ELLIPSIS, *reversed(tail)])
+
+
+def _prefix(parts: Iterable[str], room: int) -> list[str]:
+    taken: list[str] = []
+    for part in parts:
+        room -= cluster_width(part)
+        if room < 0:
+            break
+        taken.append(part)
+    return taken
+
+
+def width(text: str) -> int:
+    """Give how many columns a line takes."""
+    if text.isascii():
+        return len(text)
+    return sum(map(cluster_width, clusters(text)))
+
+
+def clusters(text: str) -> list[str]:
+    """Cut text into clusters. Each one that is too long to be honest becomes U+FFFD."""
+    found: list[str] = []
+    current = ""
+    for char in text:
+        if current and _joins(current, char):
+            current += char
+        else:
+            if current:
+                found.append(current)
+            current = char
+    if current:
+        found.append(current)
+    return [part if len(part) <= MAX_CLUSTER else "\ufffd" for part in found]
+
+
+def cluster_width(cluster: str) -> int:
+    """Give how many columns a cluster takes: its parts, but one picture for what is joined."""
+    if len(cluster) == 1:
+        return _char_width(cluster)
+    if _EMOJI_STYLE in cluster or _is_flag_half(cluster[0]):
+        return 2
+    if _ZWJ in cluster:
+        return max(_char_width(char) for char in cluster)
+    return sum(map(_char_width, cluster))
+
+
+def _char_width(char: str) -> int:
+    if char.isascii():
+        return 1
+    category = unicodedata.category(char)
+    if category in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" or _is_skin_tone(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _joins(current: str, char: str) -> bool:
+    """Whether `char` belongs to the cluster before it. When in doubt it does: a cut is never inside."""
+    if char.isascii() and current[-1] not in _PREPENDED:
+        return False
+    last = current[-1]
+    return (
+        _extends(char)
+        or last == _ZWJ
+        or last in _PREPENDED
+        or (_is_flag_half(char) and _is_flag_half(last) and len(current) == 1)
+        or (_is_hangul(char) and _is_hangul(last) and not _starts_syllable(char, last))
+        or (unicodedata.combining(last) == 9 and unicodedata.category(char) == "Lo")
+    )
+
+
+def _extends(char: str) -> bool:
+    return (
+        unicodedata.category(char) in ("Mn", "Me", "Mc")
+        or char in "\u200c\u200d\u0e33\u0eb3\uff9e\uff9f"
+        or _is_skin_tone(char)
+        or "\U000e0020" <= char <= "\U000e007f"
+    )
+
+
+def _is_skin_tone(char: str) -> bool:
+    return "\U0001f3fb" <= char <= "\U0001f3ff"
+
+
+def _is_flag_half(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _is_hangul(char: str) -> bool:
+    return (
+        "\u1100" <= char <= "\u11ff" or "\ua960" <= char <= "\ua97f" or "\uac00" <= char <= "\ud7fb"
+    )
+
+
+def _starts_syllable(char: str, last: str) -> bool:
+    """Whether a Hangul character begins anew. Leading consonants go on only after each other."""
+    leading = "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97f"
+    after_leading = "\u1100" <= last <= "\u115f" or "\ua960" <= last <= "\ua97f"
+    whole = "\uac00" <= char <= "\ud7a3"
+    return (leading or whole) and not after_leading
+
+
+def isolate(text: str) -> str:
+    """Keep right-to-left text from reordering what stands around it, as in "Moving א → ב"."""
+    if text.isascii() or not any(
+        unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text
+    ):
+        return text
+    return f"\u2068{text}\u2069"
+
+
+_RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
+
+Redact = Callable[[str], str]
+"""What takes secrets out of a text. It must run before a cut, or half a secret may stay."""

@@ -1,0 +1,136 @@
+"""Guessing what a tool does from the words of its name. Whole words only, the destructive first.
+
+Strong verbs count wherever they stand: `getUserAndDelete` deletes. Weak ones are nouns as often
+(`get_commit`, `list_test_run`), so they count only where a verb stands: first, or after "and", "or", "then".
+Readers count last, the leftmost first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from callsheet.report.kinds import ToolKind
+
+from . import files, finding, running, telling
+from .drafts import Shape
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
+
+
+class Guess(NamedTuple):
+    """A kind and a shape, and the word that they come from."""
+
+    kind: ToolKind
+    shape: Shape
+    word: str
+
+
+_K = ToolKind
+_Row = tuple[ToolKind, Shape, str]
+
+_STRONG: tuple[_Row, ...] = (
+    (
+        _K.DELETE,
+        files.delete,
+        "delete remove destroy drop purge erase unlink rm rmdir wipe uninstall truncate",
+    ),
+    (_K.MOVE, files.move, "move rename mv relocate"),
+    (_K.EDIT, files.write, "write create overwrite"),
+    (_K.EDIT, files.edit, "edit update modify replace insert append rewrite upsert undelete undo"),
+    (_K.EDIT, files.make_directory, "mkdir"),
+    (_K.EXECUTE, running.command_line, "execute exec eval spawn"),
+)
+_WEAK: tuple[_Row, ...] = (
+    (_K.DELETE, files.delete, "clear clean empty discard revoke prune del trash"),
+    (_K.EDIT, files.write, "save upload put"),
+    (_K.EDIT, files.copy, "copy cp"),
+    (
+        _K.EDIT,
+        files.edit,
+        "add set post patch apply change fix merge commit push touch format make sync "
+        "publish submit register assign enable disable close reopen approve reply comment "
+        "rebase checkout stash reset revert convert",
+    ),
+    (
+        _K.EXECUTE,
+        running.command_line,
+        "run shell bash terminal command cmd powershell start stop restart kill test build "
+        "compile install launch trigger deploy invoke call",
+    ),
+)
+_READERS: tuple[_Row, ...] = (
+    (_K.FETCH, finding.fetch, "fetch download crawl scrape browse navigate curl http"),
+    (_K.SEARCH, finding.find, "glob"),
+    (_K.SEARCH, finding.search, "search find grep lookup locate ripgrep rg query"),
+    (_K.THINK, telling.think, "think thinking sequentialthinking reflect reason brainstorm"),
+    (_K.READ, files.listing, "list ls readdir tree"),
+    (
+        _K.READ,
+        files.read,
+        "read get view show cat open load describe inspect retrieve stat exists count check "
+        "status info diff log logs history snapshot screenshot preview peek head tail "
+        "validate verify",
+    ),
+)
+_LAST: tuple[_Row, ...] = ((_K.FETCH, finding.fetch, "web url internet webpage"),)
+
+_CONJUNCTIONS = frozenset(("and", "or", "then"))
+_MODE_VERBS = frozenset(("switch", "set", "enter", "exit", "leave", "change"))
+
+
+def _table(rows: tuple[_Row, ...]) -> dict[str, tuple[int, Guess]]:
+    """Index rows by word; the number is the row's rank."""
+    return {
+        word: (rank, Guess(kind, shape, word))
+        for rank, (kind, shape, words) in enumerate(rows)
+        for word in words.split()
+    }
+
+
+_STRONG_WORDS, _WEAK_WORDS = _table(_STRONG), _table(_WEAK)
+_READER_WORDS, _LAST_WORDS = _table(_READERS), _table(_LAST)
+_ORDER = (_K.DELETE, _K.MOVE, _K.EDIT, _K.EXECUTE)
+
+
+def words_of(name: str) -> list[str]:
+    """Cut a name into its words, as they are written: snake_case, kebab-case, camelCase."""
+    return _WORD.findall(name)
+
+
+def guess(name: str, prefixes: Sequence[str] = ("git",)) -> Guess | None:
+    """Guess from a name, or give None. `prefixes` are first words that say nothing."""
+    words = [word.lower() for word in words_of(name)]
+    while len(words) > 1 and words[0] in prefixes:
+        words.pop(0)
+    if "mode" in words and words[0] in _MODE_VERBS:
+        return Guess(_K.SWITCH_MODE, telling.mode, "mode")
+    return _changing(words) or _leftmost(words, _READER_WORDS) or _fallback(words)
+
+
+def _changing(words: list[str]) -> Guess | None:
+    """Find the most destructive verb."""
+    found = [_STRONG_WORDS[word][1] for word in words if word in _STRONG_WORDS]
+    for place, word in enumerate(words):
+        if word in _WEAK_WORDS and (place == 0 or words[place - 1] in _CONJUNCTIONS):
+            found.append(_WEAK_WORDS[word][1])
+    return min(found, key=lambda one: _ORDER.index(one.kind)) if found else None
+
+
+def _leftmost(words: list[str], table: dict[str, tuple[int, Guess]]) -> Guess | None:
+    return next((table[word][1] for word in words if word in table), None)
+
+
+def _fallback(words: list[str]) -> Guess | None:
+    """A name without a verb in its place: `workflow_run`, `web`."""
+    if words and words[-1] in _WEAK_WORDS:
+        return _WEAK_WORDS[words[-1]][1]
+    return _leftmost(words, _LAST_WORDS)
+
+
+def humanise(name: str) -> str:
+    """Give a name as a person would write it: `create_issue` is "Create issue", `getURL` "Get URL"."""
+    words = [word if len(word) > 1 and word.isupper() else word.lower() for word in words_of(name)]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
