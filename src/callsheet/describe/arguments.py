@@ -235,7 +235,7 @@ def text_of(arguments: Arguments, keys: Iterable[str]) -> str:
 def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
     """Give the paths in a list of texts or of objects that have one, with what stands beside each."""
     if isinstance(value, dict):
-        inner = cast(Arguments, value).get("file") or value
+        inner: object = cast(Arguments, value).get("file") or cast(object, value)
         value = cast("list[object]", inner) if isinstance(inner, list) else [inner]
     if isinstance(value, str):
         value = [value]

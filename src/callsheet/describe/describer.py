@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import cast
 
 from msgspec import Struct
 
@@ -75,12 +74,12 @@ class Describer:
     ) -> Description:
         """Describe one call. What is declared is kept; the rest is guessed."""
         if type(raw_input) is dict and type(name) is str:
-            arguments = cast(Arguments, raw_input)
+            arguments: Arguments = raw_input  # pyright: ignore[reportUnknownVariableType]
             plan = plan_of(name)
             if plan.label is not None:
                 plan, arguments = look_up(name, arguments)
         else:
-            plan, arguments = look_up(name, cast(object, raw_input))
+            plan, arguments = look_up(name, raw_input)  # pyright: ignore[reportUnknownArgumentType]
         draft = plan.shape(arguments, self.workspace)
         if kind is title is locations is annotations is plan.label is None:
             return Description(draft.kind or plan.kind, self._said(draft), draft.locations)
