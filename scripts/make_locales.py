@@ -29,6 +29,7 @@ class Steady(Catalog):
 
     @property
     def mime_headers(self) -> list[tuple[str, str]]:  # pyright: ignore
+        """What stands in the header."""
         headers = [("MIME-Version", "1.0"), ("Content-Type", "text/plain; charset=utf-8")]
         if self.locale is not None:
             headers += [("Language", str(self.locale)), ("Plural-Forms", self.plural_forms)]
@@ -36,6 +37,7 @@ class Steady(Catalog):
 
 
 def template() -> Steady:
+    """Give the messages that the sources have."""
     catalog = Steady(charset="utf-8")
     with (PACKAGE / "messages.py").open("rb") as source:
         for _, message, _, _ in extract("python", source, KEYWORDS):
@@ -56,10 +58,12 @@ def updated(locale: str, wanted: Steady) -> Steady:
 
 
 def po_path(locale: str) -> Path:
+    """Give where a language's catalogue is."""
     return LOCALES / locale / "LC_MESSAGES" / "callsheet.po"
 
 
 def as_po(catalog: Steady) -> bytes:
+    """Write a catalogue for people."""
     headers = "".join(f'"{name}: {value}\\n"\n' for name, value in catalog.mime_headers)
     body = BytesIO()
     write_po(body, catalog, omit_header=True, no_location=True, width=0)
@@ -67,12 +71,14 @@ def as_po(catalog: Steady) -> bytes:
 
 
 def as_mo(catalog: Steady) -> bytes:
+    """Write a catalogue for gettext."""
     body = BytesIO()
     write_mo(body, catalog)
     return body.getvalue()
 
 
 def made() -> dict[Path, bytes]:
+    """Give every file as it should be."""
     wanted = template()
     files = {LOCALES / "callsheet.pot": as_po(wanted)}
     for locale in NAMES:
@@ -83,6 +89,7 @@ def made() -> dict[Path, bytes]:
 
 
 def main() -> int:
+    """Write what is stale, or say what is."""
     stale = {
         path: body
         for path, body in made().items()

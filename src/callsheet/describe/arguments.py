@@ -72,6 +72,7 @@ DIRECTORY = (
     "root",
     "relative_path",
     "target_directory",
+    "relative_workspace_path",
     "target_directories",
     "file_path",
     "filePath",

@@ -24,10 +24,11 @@ from callsheet.report.kinds import Kind, ToolKind, to_kind
 from . import running, telling
 from .arguments import Arguments, to_arguments
 from .drafts import Draft, Shape
-from .names import TABLE, WRAPPERS, squash
+from .names import TABLE, WRAPPERS
+from .naming import humanise, squash, words_of
 from .paths import Workspace
 from .text import cut, one_line
-from .words import Guess, guess, humanise, words_of
+from .words import Guess, guess
 
 Step: TypeAlias = Literal[
     "declared", "annotations", "name", "input", "command", "family", "words", "none"
@@ -40,7 +41,7 @@ _CHANGING = frozenset((ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.E
 
 _SERVER = re.compile(
     r"(?i:mcp)__(?P<s1>.+?)__(?P<t1>.+)|(?i:mcp)_(?P<s2>[^_]+)_(?P<t2>.+)"
-    r"|(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/]+)/(?P<t4>.+)|(?P<s5>[^.:]+)[.:](?P<t5>.+)"
+    r"|(?!(?i:mcp)__)(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/]+)/(?P<t4>.+)|(?P<s5>[^.:]+)[.:](?P<t5>.+)"
 )
 _FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
 _LABEL_WIDTH = 60

@@ -199,8 +199,9 @@ _FILE_READERS = frozenset(
     ]
 )
 _SEARCHERS = frozenset(["find", "fd", "fdfind", "grep", "egrep", "fgrep", "rg", "ag", "ack"])
+_COUNTED = re.compile(r"-[nc]|--lines|--bytes|--line-range|-r")
 _VALUED = re.compile(
-    r"-[nc]|-[A-Za-z]*[ABCmegtTf]|--(?:include|exclude|glob|type|lines|max-count|context)"
+    r"-[A-Za-z]*[ABCmegtTf]|--(?:include|exclude|glob|type|max-count|context|regexp)"
 )
 _GIVES_PATTERN = re.compile(r"-[A-Za-z]*[ef]|--regexp(?:=.*)?|--file(?:=.*)?|--files")
 _FROM_LINE = re.compile(r"\+(\d{1,9})")
@@ -213,19 +214,19 @@ def _files(name: str, words: Simple) -> Iterator[File]:
         yield from _searched(name, words)
     elif name in _FILE_READERS:
         line = None
-        for word, option in _operands(words):
+        for word, option in _operands(words, _COUNTED):
             match = _FROM_LINE.fullmatch(word.text) if option and name == "tail" else None
             line = int(match[1]) if match else line
             if not option and word.sure:
                 yield File(word.text, line or None)
 
 
-def _operands(words: Simple) -> Iterator[tuple[Word, bool]]:
+def _operands(words: Simple, valued_flags: re.Pattern[str]) -> Iterator[tuple[Word, bool]]:
     """Give the words that are no flags, and whether each is the value of the flag before it."""
     valued = False
     for word in words:
         if word.text.startswith("-") and word.text != "-":
-            valued = _VALUED.fullmatch(word.text) is not None
+            valued = valued_flags.fullmatch(word.text) is not None
         else:
             yield word, valued
             valued = False
@@ -244,7 +245,7 @@ def _searched(name: str, words: Simple) -> Iterator[File]:
         yield from _starting_points(words)
         return
     has_pattern = not any(_GIVES_PATTERN.fullmatch(word.text) for word in words)
-    for word, option in _operands(words):
+    for word, option in _operands(words, _VALUED):
         if option:
             continue
         if has_pattern:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from . import messages as say
-from .arguments import DIRECTORY, GLOB, PATTERN, QUERY, URL, Arguments, text_of
+from .arguments import DIRECTORY, GLOB, PATH, PATTERN, QUERY, URL, Arguments, text_of
 from .drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
-from .paths import Workspace
+from .naming import humanise
+from .paths import Workspace, to_line
 
 _NARROWED = (
     "include",
@@ -95,11 +96,22 @@ def show_url(url: str, workspace: Workspace) -> str:
 
 def resource(arguments: Arguments, workspace: Workspace) -> Draft:
     """Read a resource of an MCP server."""
-    uri = text_of(arguments, ("uri", "url", "resource", "name"))
+    uri = text_of(arguments, ("uri", "url", "resource", "path", "name"))
     if not uri:
         return Draft(say.RESOURCE_BARE)
     location = workspace.locate(uri) if uri[:5].lower() == "file:" else None
     return Draft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
+
+
+def language_server(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Ask a language server; the operation says what for."""
+    path = text_of(arguments, PATH)
+    operation = humanise(text_of(arguments, ("operation", "action", "method")))
+    if not path or not operation:
+        return Draft(say.SEARCH_BARE)
+    shown, location = workspace.place(path, to_line(arguments.get("line")))
+    said = workspace.say(operation, PATTERN_WIDTH)
+    return Draft("{operation}: {path}", {"operation": said, "path": shown}, some(location))
 
 
 def resources(_: Arguments, __: Workspace) -> Draft:

@@ -8,13 +8,13 @@ OpenHands, and callsheet's own tools.
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 from callsheet.report.kinds import ToolKind
 
 from . import files, finding, patches, running, telling
 from .drafts import Shape
+from .naming import squash
 
 
 class Entry(NamedTuple):
@@ -33,7 +33,7 @@ _ROWS: tuple[tuple[ToolKind, Shape, str], ...] = (
         "read read_file read_text_file read_many_files read_files ReadMediaFile "
         "read_media_file view_file view open_file NotebookRead cat read_notebook file_read "
         "get_file_contents get_file_text_by_path read_lints view_code_item readFileTool "
-        "diagnostics get_internal_docs",
+        "diagnostics ",
     ),
     (_K.READ, files.reader, "fs_read"),
     (
@@ -50,7 +50,7 @@ _ROWS: tuple[tuple[ToolKind, Shape, str], ...] = (
     (
         _K.READ,
         finding.resource,
-        "access_mcp_resource ReadMcpResourceTool ReadMcpResource read_mcp_resource "
+        "access_mcp_resource get_internal_docs ReadMcpResourceTool ReadMcpResource read_mcp_resource "
         "platform__read_resource extensionmanager__read_resource read_resource",
     ),
     (
@@ -132,12 +132,13 @@ _ROWS: tuple[tuple[ToolKind, Shape, str], ...] = (
         files.definitions,
         "list_code_definition_names get_symbols_overview get_file_outline",
     ),
+    (_K.SEARCH, finding.language_server, "lsp"),
     (
         _K.SEARCH,
         finding.ask_index,
         "ToolSearch tool_search chatrecall chatrecall__chatrecall cli_help "
-        "fetch_instructions search_available_extensions "
-        "platform__search_available_extensions knowledge load_mcp_documentation "
+        "search_available_extensions "
+        "platform__search_available_extensions knowledge "
         "extensionmanager__search_available_extensions",
     ),
     (
@@ -226,14 +227,6 @@ _ROWS: tuple[tuple[ToolKind, Shape, str], ...] = (
     (_K.SWITCH_MODE, telling.leave_plan, "ExitPlanMode exit_plan_mode plan_exit"),
     (_K.SWITCH_MODE, telling.mode, "switch_mode set_mode change_mode set_session_mode"),
 )
-
-_SEPARATORS = re.compile(r"[\s_./:-]+")
-
-
-def squash(name: str) -> str:
-    """Give a name without case and separators."""
-    return _SEPARATORS.sub("", name).lower()
-
 
 TABLE: Final[dict[str, Entry]] = {
     squash(name): Entry(kind, shape) for kind, shape, names in _ROWS for name in names.split()

@@ -7,7 +7,6 @@ Readers count last, the leftmost first.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -15,8 +14,7 @@ from callsheet.report.kinds import ToolKind
 
 from . import files, finding, running, telling
 from .drafts import Shape
-
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
+from .naming import words_of
 
 
 class Guess(NamedTuple):
@@ -94,11 +92,6 @@ _READER_WORDS, _LAST_WORDS = _table(_READERS), _table(_LAST)
 _ORDER = (_K.DELETE, _K.MOVE, _K.EDIT, _K.EXECUTE)
 
 
-def words_of(name: str) -> list[str]:
-    """Cut a name into its words, as they are written: snake_case, kebab-case, camelCase."""
-    return _WORD.findall(name)
-
-
 def guess(name: str, prefixes: Sequence[str] = ("git",)) -> Guess | None:
     """Guess from a name, or give None. `prefixes` are first words that say nothing."""
     words = [word.lower() for word in words_of(name)]
@@ -127,10 +120,3 @@ def _fallback(words: list[str]) -> Guess | None:
     if words and words[-1] in _WEAK_WORDS:
         return _WEAK_WORDS[words[-1]][1]
     return _leftmost(words, _LAST_WORDS)
-
-
-def humanise(name: str) -> str:
-    """Give a name as a person would write it: `create_issue` is "Create issue", `getURL` "Get URL"."""
-    words = [word if len(word) > 1 and word.isupper() else word.lower() for word in words_of(name)]
-    text = " ".join(words)
-    return text[:1].upper() + text[1:]
