@@ -44,6 +44,9 @@ _SERVER = re.compile(
     r"|(?!(?i:mcp)__)(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/]+)/(?P<t4>.+)|(?P<s5>[^.:]+)[.:](?P<t5>.+)"
 )
 _FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
+MAX_NAME = 256
+"""As much of a name as is looked at: plans are kept by name."""
+
 _LABEL_WIDTH = 60
 _SERVER_WIDTH = 30
 
@@ -111,7 +114,7 @@ def by_annotations(annotations: Annotations, guessed: ToolKind) -> tuple[ToolKin
 
 def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
     """Give the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
-    plan = plan_of(name if type(name) is str else name if isinstance(name, str) else "")
+    plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
     arguments = to_arguments(raw_input)
     if plan.step == "name" and plan.shape is _wrapper:
         tool, server = (
@@ -120,7 +123,9 @@ def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
         )
         if isinstance(tool, str) and tool:
             server = server or arguments.get("server") or "mcp"
-            return plan_of(f"mcp__{server}__{tool}"), to_arguments(arguments.get("arguments"))
+            return plan_of(f"mcp__{server}__{tool}"[:MAX_NAME]), to_arguments(
+                arguments.get("arguments")
+            )
     return plan, arguments
 
 

@@ -111,7 +111,7 @@ def _judge(command: str, depth: int) -> tuple[set[Deed], list[File]]:
             directory = _changed(directory, rest)
         more, found = _judge_simple(rest, depth)
         deeds |= more
-        files += [File(file.path, file.line, directory) for file in found]
+        files += [File(file.path, file.line, _inside(directory, file.directory)) for file in found]
     return deeds, files
 
 
@@ -120,10 +120,15 @@ def _changed(directory: str, words: Simple) -> str:
     operands = [word for word in words[1:] if word.text != "--"]
     if len(operands) != 1 or not operands[0].sure or operands[0].text == "-":
         return "\0"
-    target = operands[0].text
-    if target[:1] in ("/", "~", "\\") or target[1:2] == ":" or not directory:
-        return target
-    return f"{directory}/{target}"
+    return _inside(directory, operands[0].text)
+
+
+def _inside(directory: str, target: str) -> str:
+    """Give the directory that `target` is, seen from `directory`."""
+    if not target or not directory:
+        return target or directory
+    absolute = target[:1] in ("/", "~", "\\") or target[1:2] == ":"
+    return target if absolute else f"{directory}/{target}"
 
 
 def _without_assignments(words: Simple) -> Simple:

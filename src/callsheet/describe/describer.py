@@ -17,7 +17,7 @@ from callsheet.report.locations import ToolCallLocation
 
 from . import messages
 from .arguments import Arguments
-from .classify import Annotations, Plan, by_annotations, declared_kind, look_up, plan_of
+from .classify import MAX_NAME, Annotations, Plan, by_annotations, declared_kind, look_up, plan_of
 from .drafts import Draft, Locations, distinct
 from .links import linked
 from .locales import catalogue, pick_locale
@@ -26,6 +26,7 @@ from .templates import fill
 from .text import Redact, cut, fit
 
 TITLE_WIDTH = 120
+_MAX_TEMPLATE = 1000
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SURELY_FITS = TITLE_WIDTH // 2
 """As many characters fit, even if all of them are wide."""
@@ -75,7 +76,7 @@ class Describer:
         """Describe one call. What is declared is kept; the rest is guessed."""
         if type(raw_input) is dict and type(name) is str:
             arguments: Arguments = raw_input  # pyright: ignore[reportUnknownVariableType]
-            plan = plan_of(name)
+            plan = plan_of(name if len(name) <= MAX_NAME else name[:MAX_NAME])
             if plan.label is not None:
                 plan, arguments = look_up(name, arguments)
         else:
@@ -120,6 +121,8 @@ class Describer:
 
     def _filled(self, title: str, arguments: Arguments) -> str:
         """Fill a tool's own title. One that our catalogues know is translated."""
+        if len(title) > _MAX_TEMPLATE:
+            return fit(self.workspace.clean(title), TITLE_WIDTH)
         text = fill(self._template(title), arguments, self.workspace)
         return fit(text, TITLE_WIDTH) or self._unknown_tool
 

@@ -54,5 +54,8 @@ def catalogue(locale: str) -> NullTranslations:
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
     source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
-    with source.open("rb") as stream:
-        return GNUTranslations(stream)
+    try:
+        with source.open("rb") as stream:
+            return GNUTranslations(stream)
+    except OSError:  # a broken installation speaks English
+        return NullTranslations()

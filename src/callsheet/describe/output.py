@@ -25,8 +25,8 @@ _MARKED = re.compile(
     re.MULTILINE,
 )
 _FRAMES = re.compile(
-    r"^\s*File \"([^\"\n]{1,400})\", line (\d{1,9})"
-    rf"|^\s*at .{{0,200}}?\(?(?:file://)?({_PATH}):(\d{{1,9}}):\d+\)?$",
+    r"^[ \t]*File \"([^\"\n]{1,400})\", line (\d{1,9})"
+    rf"|^[ \t]*at (?:[^\n]{{0,200}}?[ (])?(?:file://)?({_PATH}):(\d{{1,9}}):\d+\)?$",
     re.MULTILINE,
 )
 _NAMES = frozenset(

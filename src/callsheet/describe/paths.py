@@ -117,6 +117,8 @@ class Workspace:
         text, line = text.strip(), None
         if text[:5].lower() == "file:":
             text, line = _from_uri(text)
+            if not text:
+                return None, None
         elif not is_path(text):
             return None, None
         if ":" in text and (match := _LINE_SUFFIX.fullmatch(text)):

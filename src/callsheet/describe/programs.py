@@ -117,7 +117,7 @@ def _export(words: Simple) -> Deed | None:
     return Deed.NOTHING if all(is_harmless_assignment(word.text) for word in words) else None
 
 
-_SED_SUBSTITUTE = r"s([^\w\s\\])(?:\\.|(?!\1).)*\1(?:\\.|(?!\1).)*\1[gpiI0-9]*"
+_SED_SUBSTITUTE = r"s([^\w\s\\])(?:\\.|(?!\1)[^\\])*\1(?:\\.|(?!\1)[^\\])*\1[gpiI0-9]*"
 _SED_ADDRESS = r"(?:\d+|\$|/(?:\\.|[^/\\])*/)"
 _SED = re.compile(
     rf"\s*(?:{_SED_ADDRESS}(?:,\+?{_SED_ADDRESS})?!?\s*)?(?:[pdqQ=]|{_SED_SUBSTITUTE})?\s*"

@@ -21,7 +21,7 @@ WINDOW = 4096
 """Code points at either end of a long text that are looked at. The cut leaves far fewer."""
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
-_BREAKS = re.compile(r"[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1c-\x1e]*")
+_BREAKS = re.compile(r"(?<![ \t])[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1c-\x1e]*")
 _BLANKS = re.compile(r"[\s\x1c-\x1f]+")
 # Controls, the marks that reorder text (a file name must not read backwards), invisible blanks.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")

@@ -1,0 +1,155 @@
+"""The steps that decide a kind, in their order, and what each of them says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet.describe import Describer, explain
+from callsheet.describe.names import TABLE
+from callsheet.describe.naming import squash
+from callsheet.report.kinds import CustomKind, ToolKind
+
+describe = Describer("/w")
+
+
+def test_each_step_decides_where_the_ones_before_it_say_nothing() -> None:
+    hints = {"readOnlyHint": True}
+    assert explain("read", kind="delete", annotations=hints).step == "declared"
+    assert explain("read", annotations=hints).step == "annotations"
+    assert explain("read").step == "name"
+    assert explain("str_replace_editor", {"command": "view", "path": "a"}).step == "input"
+    assert explain("bash", {"command": "ls"}).step == "command"
+    assert explain("fs_anything").step == "family"
+    assert explain("delete_target").step == "words"
+    assert explain("frobnicate").step == "none"
+
+
+def test_what_is_declared_always_wins() -> None:
+    described = describe(
+        "delete_file", {"path": "a"}, kind="read", annotations={"destructiveHint": True}
+    )
+    assert described.kind is ToolKind.READ
+    assert describe("read", {"path": "a"}, kind=ToolKind.THINK).kind is ToolKind.THINK
+    assert describe("read", kind="_deploy").kind == CustomKind("_deploy")
+    assert explain("delete_file", kind="read").kind == "read"
+
+
+def test_a_declared_kind_that_is_none_is_as_good_as_not_declared() -> None:
+    assert describe("delete_file", kind="deleet").kind == "delete"
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "kind"),
+    [
+        ("mcp__x__frobnicate", {"readOnlyHint": True}, "read"),
+        ("mcp__x__search_things", {"readOnlyHint": True}, "search"),
+        ("mcp__x__fetch_page", {"readOnlyHint": True}, "fetch"),
+        ("mcp__x__delete_cache_entry", {"readOnlyHint": True}, "read"),
+        ("mcp__x__frobnicate", {"readOnlyHint": False, "destructiveHint": True}, "delete"),
+        ("mcp__x__get_thing", {"destructiveHint": True}, "delete"),
+        ("mcp__x__write_file", {"destructiveHint": True}, "edit"),
+        ("mcp__x__run_job", {"destructiveHint": True}, "execute"),
+        ("mcp__x__frobnicate", {"readOnlyHint": True, "destructiveHint": True}, "read"),
+        ("mcp__x__frobnicate", {"readOnlyHint": False}, "other"),
+        ("mcp__x__frobnicate", {"readOnlyHint": "yes", "destructiveHint": 1}, "other"),
+        ("mcp__x__create_thing", {"destructiveHint": False}, "edit"),
+        ("mcp__x__frobnicate", {}, "other"),
+    ],
+)
+def test_annotations_decide_before_names(
+    name: str, annotations: dict[str, object], kind: str
+) -> None:
+    assert describe(name, {}, annotations=annotations).kind == kind
+    assert explain(name, {}, annotations=annotations).kind == kind
+
+
+def test_names_are_the_same_in_any_case_and_style() -> None:
+    for name in ("read_file", "ReadFile", "readFile", "read-file", "READ_FILE", "readfile"):
+        assert describe(name, {"path": "a.py"}).title == "Reading a.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("delete_target", "delete"),
+        ("getUserAndDelete", "delete"),
+        ("mcp__fs__move_file", "move"),
+        ("get_or_create_user", "edit"),
+        ("read_and_execute", "execute"),
+        ("listAndRun", "execute"),
+        ("search_then_replace", "edit"),
+        ("get_commit", "read"),
+        ("get_test_run", "read"),
+        ("list_commands", "read"),
+        ("get_deleted_items", "read"),
+        ("target", "other"),
+        ("gadget", "other"),
+        ("moved", "other"),
+        ("removal", "other"),
+        ("researcher", "other"),
+        ("thread", "other"),
+        ("prefetch", "other"),
+        ("workflow_run", "execute"),
+        ("issue_write", "edit"),
+        ("HTTPGet", "fetch"),
+        ("switch_to_dark_mode", "switch_mode"),
+        ("web", "fetch"),
+        ("", "other"),
+        ("___", "other"),
+        ("mcp__", "other"),
+        ("mcp____x", "other"),
+    ],
+)
+def test_only_whole_words_count_and_the_destructive_first(name: str, kind: str) -> None:
+    assert explain(name).kind == kind
+
+
+@given(
+    st.sampled_from(["delete", "remove", "destroy", "drop", "purge"]),
+    st.lists(
+        st.sampled_from(
+            [
+                "get",
+                "read",
+                "search",
+                "write",
+                "run",
+                "fetch",
+                "list",
+                "user",
+                "move",
+                "and",
+                "mode",
+            ]
+        ),
+        max_size=4,
+    ),
+    st.randoms(),
+)
+def test_a_destructive_word_wins_wherever_it_stands(word, others, random) -> None:
+    words = [word, *others]
+    random.shuffle(words)
+    if words[0] != "set":
+        assert explain("x_" + "_".join(words)).kind == "delete"
+
+
+def test_the_families_are_known_by_their_first_word() -> None:
+    assert explain("fs_read_text_file").kind == "read"
+    assert explain("fs_remove").kind == "delete"
+    assert explain("fs_move").kind == "move"
+    assert explain("fs_search").kind == "search"
+    assert explain("fs_whatever").kind == "other"
+    assert explain("terminal_whatever").kind == "execute"
+    assert {explain(name).step for name in ("fs_remove", "terminal_x", "fs/stat")} == {"family"}
+
+
+def test_every_name_of_the_table_is_found_by_its_own_squashed_form() -> None:
+    assert all(squash(name) == name for name in TABLE)
+    assert len(TABLE) > 250
+
+
+def test_an_explanation_says_by_what_it_was_decided() -> None:
+    assert explain("getUserAndDelete").detail == "the name says delete"
+    assert explain("mcp__x__y", annotations={"readOnlyHint": True}).detail == "readOnlyHint is true"

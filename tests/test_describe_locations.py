@@ -1,0 +1,350 @@
+"""Locations: absolute, normal, seen from the session's directory; and what is no path is none."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet.describe import Describer, locate_output
+from callsheet.describe.paths import OUTSIDE, Workspace, is_path
+from callsheet.report.errors import InvalidLocation
+from callsheet.report.locations import ToolCallLocation
+
+describe = Describer("/home/me/app", home="/home/me")
+
+
+def places(arguments: object, name: str = "read", **options: Any) -> list[tuple[str, int | None]]:
+    described = describe(name, arguments, **options)
+    return [(place.path, place.line) for place in described.locations]
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("a.py", "/home/me/app/a.py"),
+        ("./a.py", "/home/me/app/a.py"),
+        ("src//b/../a.py", "/home/me/app/src/a.py"),
+        ("src/", "/home/me/app/src"),
+        (".", "/home/me/app"),
+        ("../x/a.py", "/home/me/x/a.py"),
+        ("/../../etc/passwd", "/etc/passwd"),
+        ("//double/slash", "/double/slash"),
+        ("~", "/home/me"),
+        ("~/a.py", "/home/me/a.py"),
+        ("file:///home/me/app/a%20b.py", "/home/me/app/a b.py"),
+        ("file://localhost/etc/hosts", "/etc/hosts"),
+        ("FILE:///etc/hosts", "/etc/hosts"),
+        ("file:/etc/hosts", "/etc/hosts"),
+        ("file:///C:/Users/me/a.py", r"C:\Users\me\a.py"),
+        ("file://server/share/a.py", r"\\server\share\a.py"),
+        (r"C:\Users\me\..\you\a.py", r"C:\Users\you\a.py"),
+        ("C:/Users/me/a.py", r"C:\Users\me\a.py"),
+        (r"\\server\share\a.py", r"\\server\share\a.py"),
+        ("my file (1).txt", "/home/me/app/my file (1).txt"),
+        ("  a.py\n", "/home/me/app/a.py"),
+        ("日本/ファイル.py", "/home/me/app/日本/ファイル.py"),
+        ("app/[slug]/page.tsx", "/home/me/app/app/[slug]/page.tsx"),
+        ("image/logo.png", "/home/me/app/image/logo.png"),
+        ("text/notes", "/home/me/app/text/notes"),
+        ("Makefile", "/home/me/app/Makefile"),
+        (".env", "/home/me/app/.env"),
+        ("a..b", "/home/me/app/a..b"),
+        ("...", "/home/me/app/..."),
+    ],
+)
+def test_a_path_becomes_absolute_and_normal(written: str, path: str) -> None:
+    assert places({"path": written}) == [(path, None)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("*.py", "src/**/*.ts", "a?.py", "src/{a,b}.py", "[a-z].py", "[!a].py"),
+        *(
+            "https://example.org/a.py",
+            "http://x",
+            "git+ssh://x/y",
+            "data:text/plain,x",
+            "mailto:a@b.c",
+        ),
+        *(
+            "text/html",
+            "application/json",
+            "image/svg+xml",
+            "application/vnd.ms-excel",
+            "text/html; charset=utf-8",
+        ),
+        *(
+            "-rf",
+            "--flag=x",
+            "-",
+            "$HOME/a.py",
+            "$(pwd)/a",
+            "`pwd`",
+            "~other/a.py",
+            "a\nb",
+            "a\x00b",
+            "",
+            "   ",
+        ),
+        "x" * 5000,
+    ],
+)
+def test_what_is_no_path_gives_no_location(text: str) -> None:
+    assert places({"path": text}) == []
+
+
+def test_symlinks_stay_as_they_were_written(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    described = Describer(str(tmp_path))("read", {"path": "link/a.py"})
+    assert described.locations[0].path == f"{tmp_path}/link/a.py"
+
+
+def test_the_process_directory_is_never_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "getcwd", lambda: pytest.fail("the process's directory was asked"))
+    assert places({"path": "a.py"}) == [("/home/me/app/a.py", None)]
+    assert places({"path": "../b.py"}) == [("/home/me/b.py", None)]
+
+
+def test_without_a_home_a_tilde_leads_nowhere() -> None:
+    assert Describer("/w")("read", {"path": "~/a.py"}).locations == ()
+
+
+def test_a_session_on_windows_has_windows_paths() -> None:
+    windows = Describer(r"C:\proj", home=r"C:\Users\me")
+    described = windows("read", {"path": "src/a.py"})
+    assert described.locations == (ToolCallLocation(r"C:\proj\src\a.py"),)
+    assert described.title == r"Reading src\a.py"
+    assert windows("read", {"path": r"c:\PROJ\a.py"}).title == "Reading a.py"
+    outside = windows("read", {"path": r"D:\a.py"})
+    assert outside.locations[0].meta == OUTSIDE
+    assert windows("read", {"path": "~/a.py"}).title == r"Reading ~\a.py"
+
+
+def test_what_is_outside_the_workspace_is_marked_not_dropped() -> None:
+    described = Describer("/w", roots=["/lib"])
+    inside, root, outside = (
+        described("read", {"path": path}).locations[0] for path in ("/w/a", "/lib/a", "/etc/a")
+    )
+    assert (inside.meta, root.meta) == (None, None)
+    assert outside.meta == {"callsheet": {"outside": True}}
+    assert described("read", {"path": "/workspace/a"}).locations[0].meta is not None
+
+
+def test_a_directory_that_is_not_absolute_is_refused_at_once() -> None:
+    with pytest.raises(InvalidLocation):
+        Describer("relative")
+
+
+@pytest.mark.parametrize(
+    ("beside", "line"),
+    [
+        ({"line": 3}, 3),
+        ({"offset": 10}, 10),
+        ({"offset": 0}, 1),
+        ({"offset": "12"}, 12),
+        ({"start_line": 5, "end_line": 9}, 5),
+        ({"startLine": 5}, 5),
+        ({"view_range": [10, 40]}, 10),
+        ({"range": {"start": 4, "end": 8}}, 4),
+        ({"range": {"start": {"line": 4}, "end": {"line": 8}}}, 5),
+        ({"line_range": "10-40"}, 10),
+        ({"lines": "L7-L9"}, 7),
+        ({"limit": 5}, None),
+        ({"offset": -5}, None),
+        ({"offset": 2**40}, None),
+        ({"line": True}, None),
+        ({"line": 1.5}, None),
+        ({"line": "many"}, None),
+        ({"view_range": []}, None),
+        ({"view_range": "all"}, None),
+        ({"offset": 5, "limit": -3}, 5),
+    ],
+)
+def test_the_line_is_taken_from_line_offset_and_ranges(
+    beside: dict[str, Any], line: int | None
+) -> None:
+    assert places({"path": "a.py", **beside}) == [("/home/me/app/a.py", line)]
+
+
+def test_an_offset_of_a_search_is_no_line() -> None:
+    assert places({"path": "a.py", "pattern": "x", "offset": 20}, "grep") == [
+        ("/home/me/app/a.py", None)
+    ]
+
+
+def test_a_line_may_stand_in_the_path() -> None:
+    assert places({"path": "a.py:12"}) == [("/home/me/app/a.py", 12)]
+    assert places({"path": "a.py:12:7"}) == [("/home/me/app/a.py", 12)]
+    assert places({"uri": "file:///x/a.py#L9-L12"}) == [("/x/a.py", 9)]
+
+
+def test_the_place_that_the_work_is_at_stands_last() -> None:
+    moved = places({"source": "a", "destination": "b"}, "move")
+    assert [path for path, _ in moved] == ["/home/me/app/a", "/home/me/app/b"]
+    many = places({"paths": [f"{n}.py" for n in range(20)]})
+    assert len(many) == 8
+    assert many[-1][0] == "/home/me/app/19.py"
+
+
+@pytest.mark.parametrize(
+    ("patch", "found"),
+    [
+        ("*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch", [("a.py", None)]),
+        ("--- a/a.py\n+++ b/a.py\n@@ -3,2 +4,2 @@\n-x\n+y\n", [("a.py", 4)]),
+        ("diff --git a/x b/x\n--- a/x\t2024\n+++ b/x\t2024\n@@ -1 +1 @@\n-a\n+b\n", [("x", 1)]),
+        ("--- /dev/null\n+++ b/new.py\n@@ -0,0 +1 @@\n+a\n", [("new.py", 1)]),
+        ("--- a/old.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", [("old.py", 1)]),
+        (
+            "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+b\n--- a/b\n+++ b/b\n@@ -9 +9 @@\n-a\n+b\n",
+            [("a", 1), ("b", 9)],
+        ),
+    ],
+)
+def test_the_paths_of_a_diff_are_locations(patch: str, found: list[tuple[str, int | None]]) -> None:
+    assert places({"patch": patch}, "apply_patch") == [
+        (f"/home/me/app/{path}", line) for path, line in found
+    ]
+
+
+def test_links_to_files_are_found_among_the_arguments_of_any_tool() -> None:
+    arguments = {"items": [{"href": "file:///w/a.py#L4"}, "https://x.org"], "note": "file://"}
+    assert places(arguments, "frobnicate") == [("/w/a.py", 4)]
+
+
+def test_declared_locations_always_win() -> None:
+    place = ToolCallLocation("/x/y.py", 3)
+    assert describe("read", {"path": "a.py"}, locations=[place]).locations == (place,)
+    assert describe("read", {"path": "a.py"}, locations=[]).locations == ()
+
+
+def test_locations_are_declared_as_paths_or_by_argument() -> None:
+    arguments = {"target": "b.py", "path": "a.py"}
+    assert places(arguments, locations=["{target}", "/x/z.py", "{missing}", "*.py"]) == [
+        ("/home/me/app/b.py", None),
+        ("/x/z.py", None),
+    ]
+
+
+def test_paths_in_a_repository_far_away_are_no_locations() -> None:
+    remote = {"owner": "me", "repo": "app", "path": "a.py"}
+    assert places(remote, "mcp__github__get_file_contents") == []
+    assert places({"path": "a.py"}, "mcp__files__get_file_contents") == [
+        ("/home/me/app/a.py", None)
+    ]
+
+
+@given(st.text(st.characters(codec=None), max_size=60))
+def test_whatever_is_given_a_location_is_absolute_and_normal(text: str) -> None:
+    workspace = Workspace("/w", home="/h")
+    place = workspace.locate(text)
+    if place is not None:
+        again = workspace.locate(place.path)
+        assert again is None or again.path == place.path or ":" in text
+        assert "/../" not in place.path
+    assert isinstance(is_path(text), bool)
+
+
+# From output
+
+
+def found(text: str, **options: Any) -> list[tuple[str, int | None]]:
+    return [(place.path, place.line) for place in locate_output(text, "/w", **options)]
+
+
+GREP = "src/a.py:10:def main():\nsrc/a.py:20:main()\nsrc/b c.py:3:x\n"
+PYTHON = """Traceback (most recent call last):
+  File "/w/main.py", line 3, in <module>
+    run()
+  File "/w/src/run.py", line 8, in run
+    raise ValueError
+ValueError
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GREP, [("/w/src/a.py", 10), ("/w/src/b c.py", 3)]),
+        ("src/a.c:12:5: error: expected ';'\n", [("/w/src/a.c", 12)]),
+        ("error[E0308]: mismatched types\n  --> src/main.rs:4:7\n", [("/w/src/main.rs", 4)]),
+        ("src/a.ts(12,5): error TS2322: no\n", [("/w/src/a.ts", 12)]),
+        ("/abs/a.go:7:2: undefined: x\n", [("/abs/a.go", 7)]),
+        ("Makefile:3: *** missing separator.\n", [("/w/Makefile", 3)]),
+        ("\x1b[31msrc/a.py\x1b[0m:\x1b[32m5\x1b[0m:x\n", [("/w/src/a.py", 5)]),
+        (r"C:\proj\a.cs:9: error", [(r"C:\proj\a.cs", 9)]),
+        ("tests/test_a.py:33: AssertionError\n", [("/w/tests/test_a.py", 33)]),
+        ("src/a.py:42\n", [("/w/src/a.py", 42)]),
+        (PYTHON, [("/w/main.py", 3), ("/w/src/run.py", 8)]),
+        (
+            "Error: x\n    at f (/w/src/a.js:10:5)\n    at node:internal/x:1:1\n",
+            [("/w/src/a.js", 10)],
+        ),
+        ("12:30:45: started\n", []),
+        ("localhost:8080: refused\nexample.com:443: timeout\n127.0.0.1:80:x\n", []),
+        ("http://localhost:3000: ok\nhttps://x.org/a.py:3: x\n", []),
+        ("note: 3: nothing\nError:10:x\n", []),
+        ("", []),
+        ("plain words\n", []),
+    ],
+)
+def test_output_names_places(text: str, expected: list[tuple[str, int | None]]) -> None:
+    assert found(text) == expected
+
+
+def test_a_traceback_stands_last_because_the_fault_is_there() -> None:
+    assert found(f"src/z.py:1: warning\n{PYTHON}src/y.py:2: warning\n") == [
+        ("/w/src/z.py", 1),
+        ("/w/src/y.py", 2),
+        ("/w/main.py", 3),
+        ("/w/src/run.py", 8),
+    ]
+
+
+def test_the_number_of_places_is_bounded() -> None:
+    many = "".join(f"src/{n}.py:{n + 1}:x\n" for n in range(5000))
+    assert found(many, limit=3) == [("/w/src/0.py", 1), ("/w/src/1.py", 2), ("/w/src/2.py", 3)]
+    assert len(found(many)) == 8
+    assert found(many, limit=0) == []
+    deep = "".join(f'  File "/w/{n}.py", line {n + 1}, in f\n' for n in range(1000))
+    assert found(deep, limit=2) == [("/w/998.py", 999), ("/w/999.py", 1000)]
+
+
+def test_places_outside_the_workspace_are_marked() -> None:
+    (place,) = locate_output("/usr/lib/x.py:3: x\n", "/w")
+    assert place.meta == OUTSIDE
+    (place,) = locate_output("/usr/lib/x.py:3: x\n", "/w", roots=["/usr"])
+    assert place.meta is None
+
+
+def test_hostile_output_is_searched_in_linear_time() -> None:
+    for text in (
+        "a",
+        "a/",
+        " ",
+        "\n",
+        "\t\n",
+        "at ",
+        "at a (b:1:2\n",
+        "x:1",
+        'File "',
+        "error: ",
+        "x.py:1:\n",
+    ):
+        assert (
+            len(locate_output(text * 100_000, "/w")) <= 1
+        )  # a quadratic search would take minutes
+
+
+@given(st.text(st.characters(codec=None), max_size=300))
+def test_any_output_can_be_searched(text: str) -> None:
+    assert all(place.path for place in locate_output(text, "/w"))

@@ -1,0 +1,326 @@
+"""What a shell command is: read, search or fetch only if that is certain, else execute."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet.describe import Describer, explain
+from callsheet.describe.commands import classify, text_of_command
+
+READS = [
+    "cat a.py",
+    "cat a.py b.py | head -20",
+    "cd src && cat a.py",
+    "cd src; ls -la",
+    "ls",
+    "LC_ALL=C ls -la",
+    "FOO=bar BAZ='a b' cat x",
+    "head -n 50 README.md",
+    "tail -n +20 a.log 2>/dev/null",
+    "tail -f server.log",
+    "sed -n '10,40p' a.py",
+    "sed -n 5p a.py",
+    "sed 's/a/b/g' a.py",
+    "sed -e 's/a/b/' -e '3d' a.py",
+    "awk '{print $1}' a.txt",
+    "awk -F: '{print $2}' /etc/passwd",
+    "wc -l *.py",
+    "sort a.txt | uniq -c | sort -rn",
+    "git status",
+    "git --no-pager diff HEAD~1",
+    "git -C sub log --oneline -5",
+    "git show HEAD:src/a.py",
+    "git branch -a",
+    "git branch",
+    "git remote -v",
+    "git stash list",
+    "git config --get user.name",
+    "git tag",
+    "bash -lc 'cat a.py'",
+    "bash -c \"cat 'a b.py'\"",
+    "/bin/bash -lc \"cd x && sed -n '1,5p' y\"",
+    "sh -c 'ls; pwd'",
+    "timeout 5 cat a",
+    "time cat a",
+    "env A=1 cat a",
+    "nice -n 10 cat a",
+    "command -v python3",
+    "cat < a.txt",
+    "cat a.txt > /dev/null 2>&1",
+    "cat a.txt &>/dev/null",
+    'cat "my file.txt"',
+    "cat my\\ file.txt",
+    "cat a # and more",
+    "ls \\\n  -la",
+    "pip list",
+    "docker ps",
+    "jq .name package.json",
+    "cat $FILE",
+    'cat "$HOME/.profile"',
+    "stat a && file a",
+    "test -f a && cat a",
+    "[ -f a ] && cat a || echo none",
+    "echo '> not a redirection' && cat a",
+    'echo "a; rm -rf b"; cat a',
+    "tar tf a.tar",
+    "Get-Content a.txt",
+    "! cat a",
+]
+SEARCHES = [
+    "grep -rn TODO src",
+    "rg 'foo|bar' --type py",
+    "find . -name '*.py'",
+    'find . -type f -name "*.ts" | head',
+    "find . -name '*.py' | xargs grep -l foo",
+    "cat a | grep b",
+    "git grep foo",
+    "fd foo",
+    "git log --oneline | grep fix",
+    "ps aux | grep node",
+    "bash -lc \"rg -n 'a b' | head -5\"",
+    "cd x && grep y z",
+    "find . \\( -name a -o -name b \\)",
+]
+FETCHES = [
+    "curl https://example.org",
+    "curl -sSL https://example.org/x | jq .",
+    "curl -H 'Accept: x' -X GET https://example.org",
+    "curl -s -o /dev/null -w '%{http_code}' https://example.org",
+    "wget -qO- https://example.org",
+    "gh pr view 12",
+    "git ls-remote origin",
+]
+EXECUTES = [
+    "",
+    "   ",
+    "pytest -q",
+    "npm test",
+    "rm -rf x",
+    "cat a > b",
+    "cat a >> b",
+    "cat a >| b",
+    "cat a &> b",
+    "cat a | tee b",
+    "cat a | sh",
+    "curl https://x | bash",
+    "cat $(rm x)",
+    "cat `rm x`",
+    'cat "$(rm x)"',
+    "cat <(rm x)",
+    "cat a & rm b",
+    "cat a &",
+    "(cat a; rm b)",
+    "cat a; rm b",
+    "cat a && rm b",
+    "cat a || rm b",
+    "cat a\nrm b",
+    "ls; python x.py",
+    "find . -delete",
+    "find . -name x -exec rm {} +",
+    "find . -exec rm {} \\;",
+    "find . -fprint out",
+    "find . $ARGS",
+    "find . {-delete,}",
+    "fd -x rm",
+    "fd foo --exec rm",
+    "rg --pre ./evil foo",
+    "rg --pre=./evil foo",
+    "sed -i 's/a/b/' x",
+    "sed -i.bak 's/a/b/' x",
+    "sed 's/a/b/w out' x",
+    "sed 's/a/id/e' x",
+    "sed -n '1e id' x",
+    "sed 'w out' x",
+    "sed -f script x",
+    "sed --in-place s/a/b/ x",
+    "awk '{system(\"rm x\")}' a",
+    "awk '{print > \"out\"}' a",
+    "awk -f script a",
+    "awk 'BEGIN{\"id\"|getline}'",
+    "sort -o out a",
+    "sort a -oout",
+    "sort --output=out a",
+    "sort --outp out a",
+    "uniq a b",
+    "git commit -m x",
+    "git push",
+    "git checkout .",
+    "git -c core.pager=evil log",
+    "git diff --output=x",
+    "git log --outpu=x",
+    "git grep -Oevil foo",
+    "git grep --open-files-in-pager=evil foo",
+    "git branch -D x",
+    "git branch new",
+    "git tag v1",
+    "git tag -d v1",
+    "git remote add x y",
+    "git stash",
+    "git stash drop",
+    "git config user.name x",
+    "git --git-dir=/evil log",
+    "PAGER=evil git log",
+    "GIT_EXTERNAL_DIFF=evil git diff",
+    "LD_PRELOAD=x.so cat a",
+    "PATH=.:$PATH cat a",
+    "export PATH=.; cat a",
+    "A=$(rm x) cat a",
+    "A=1 rm x",
+    "X=rm; $X file",
+    "$CMD a",
+    "sudo cat a",
+    "xargs rm < list",
+    "find . | xargs rm",
+    "find . | xargs -I{} sh -c 'cat {}'",
+    "bash -c 'rm x'",
+    "bash -lc 'cat a; rm b'",
+    "bash script.sh",
+    'bash -c "cat $X"',
+    "bash",
+    "eval cat a",
+    "source x; cat a",
+    ". x; cat a",
+    "alias cat=rm; cat a",
+    "cat() { rm x; }; cat a",
+    "function cat { rm x; }",
+    "for f in *; do cat $f; done",
+    "while true; do cat a; done",
+    "if true; then rm a; fi",
+    "cat <<EOF > x\nhi\nEOF",
+    "cat <<EOF\n$(rm x)\nEOF",
+    "cat 'unclosed",
+    'cat "unclosed',
+    "curl -X POST https://x",
+    "curl -d a=b https://x",
+    "curl -o out https://x",
+    "curl -O https://x",
+    "curl -T file https://x",
+    "curl -w '%output{x}' https://x",
+    "curl --next https://x",
+    "wget https://x",
+    "wget -O out https://x",
+    "wget -qO- --post-data=x https://x",
+    "tree -o out",
+    "less +!id a",
+    "date -s tomorrow",
+    "tar xf a.tar",
+    "unzip a.zip -d x",
+    "yq -i .a=1 x.yml",
+    "env -S 'rm x'",
+    "command rm x",
+    "time rm x",
+    "timeout 5 rm x",
+    "nohup cat a",
+    "echo hi",
+    "cd src",
+    "true",
+    "python -c 'print(1)'",
+    "/tmp/evil/cat.sh a",
+    "cat a;;rm b",
+    "cat a |& tee b",
+    "cat $'\\x61'",
+    'cat a > "$OUT"',
+    "cat a 2> err.log",
+    "cat a >&out",
+    "exec rm x",
+    "docker run x",
+    "kubectl delete pod x",
+    "gh pr merge 1",
+    "pip install x",
+    "npm install",
+    "cat a; " * 2000,
+]
+
+
+@pytest.mark.parametrize("command", READS)
+def test_what_only_reads_is_read(command: str) -> None:
+    assert classify(command).kind == "read"
+
+
+@pytest.mark.parametrize("command", SEARCHES)
+def test_what_only_searches_is_search(command: str) -> None:
+    assert classify(command).kind == "search"
+
+
+@pytest.mark.parametrize("command", FETCHES)
+def test_what_only_fetches_is_fetch(command: str) -> None:
+    assert classify(command).kind == "fetch"
+
+
+@pytest.mark.parametrize("command", EXECUTES, ids=lambda command: command[:30])
+def test_everything_else_stays_at_execute(command: str) -> None:
+    assert classify(command).kind == "execute"
+
+
+@pytest.mark.parametrize("command", READS + SEARCHES + FETCHES)
+@pytest.mark.parametrize(
+    "harm", ["; rm -rf x", " && make", " | sh", " > out.txt", "\nrm x", " & rm x"]
+)
+def test_no_harm_hides_behind_a_harmless_command(command: str, harm: str) -> None:
+    if "#" not in command:
+        assert classify(f"{command}{harm}").kind == "execute"
+    assert classify(f"rm -rf x; {command}").kind == "execute"
+
+
+@given(st.text(alphabet="catrm -;|&<>$()`'\"\\\n #{}/.x=", max_size=40))
+def test_any_text_is_classified(command: str) -> None:
+    assert classify(command).kind in ("read", "search", "fetch", "execute")
+
+
+@given(st.text(alphabet="ab -;|&<>$()`'\"\\\n #{}", max_size=20))
+def test_whatever_stands_before_it_an_unknown_program_is_never_harmless(text: str) -> None:
+    assert classify(f"frobnicate {text}").kind == "execute"
+
+
+def test_the_whole_of_a_quoted_script_is_judged_in_turn() -> None:
+    assert classify("bash -c 'bash -c \"cat a\"'").kind == "read"
+    assert classify("bash -c 'bash -c \"rm a\"'").kind == "execute"
+
+
+def test_a_list_of_words_is_one_command() -> None:
+    assert text_of_command(["bash", "-lc", "cat a && ls"]) == "cat a && ls"
+    assert text_of_command(["cat", "a b.txt"]) == "cat 'a b.txt'"
+    assert text_of_command({"not": "a command"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "places"),
+    [
+        ("cat a.py src/b.py", [("a.py", None), ("src/b.py", None)]),
+        ("sed -n '10,40p' a.py", [("a.py", 10)]),
+        ("tail -n +20 a.log", [("a.log", 20)]),
+        ("head -n 20 a.log", [("a.log", None)]),
+        ("cd src && cat a.py", [("src/a.py", None)]),
+        ("cd src && cd lib && cat a.py", [("src/lib/a.py", None)]),
+        ("cd $DIR && cat a.py", []),
+        ("cat 'my file.txt'", [("my file.txt", None)]),
+        ("grep -n -A 3 foo src tests", [("src", None), ("tests", None)]),
+        ("grep -e foo src", [("src", None)]),
+        ("rg -t py foo src", [("src", None)]),
+        ("find src tests -name '*.py'", [("src", None), ("tests", None)]),
+        ("cat *.py", []),
+        ("cat $FILE", []),
+        ("rm a.py", []),
+        ("bash -lc 'cd src && cat a.py'", [("src/a.py", None)]),
+    ],
+)
+def test_what_a_harmless_command_reads_is_located(
+    command: str, places: list[tuple[str, int | None]]
+) -> None:
+    found = Describer("/w")("bash", {"command": command}).locations
+    assert [(place.path, place.line) for place in found] == [
+        (f"/w/{path}", line) for path, line in places
+    ]
+
+
+def test_files_are_relative_to_the_directory_that_the_command_runs_in() -> None:
+    found = Describer("/w")("bash", {"command": "cat a.py", "workdir": "sub"}).locations
+    assert [place.path for place in found] == ["/w/sub/a.py"]
+
+
+def test_the_explanation_says_what_the_command_does() -> None:
+    assert explain("bash", {"command": "cat a"}).step == "command"
+    assert "only reads" in explain("bash", {"command": "cat a"}).detail
+    assert "make" in explain("bash", {"command": "make"}).detail
