@@ -21,6 +21,7 @@ def test_each_step_decides_where_the_ones_before_it_say_nothing() -> None:
     assert explain("read").step == "name"
     assert explain("str_replace_editor", {"command": "view", "path": "a"}).step == "input"
     assert explain("bash", {"command": "ls"}).step == "command"
+    assert explain("mcp__x__run_command", {"command": "ls"}).step == "command"
     assert explain("fs_anything").step == "family"
     assert explain("delete_target").step == "words"
     assert explain("frobnicate").step == "none"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from callsheet.describe import LOCALES, Describer, escape_title
+from callsheet.describe.arguments import PATH
 from callsheet.describe.describer import TITLE_WIDTH
 from callsheet.describe.text import clusters, cut, fit, one_line, width
 
@@ -188,6 +189,25 @@ def test_right_to_left_names_do_not_turn_a_move_around() -> None:
 @pytest.mark.parametrize("locale", ["ar", "he_IL.UTF-8", "xx", "tlh", "\x00", "🦆", "a" * 500])
 def test_right_to_left_and_unknown_locales_never_break(locale: str) -> None:
     assert Describer("/w", locale=locale)("read", {"path": "a.py"}).title == "Reading a.py"
+
+
+@pytest.mark.parametrize("key", PATH)
+def test_the_path_is_found_under_any_of_its_names(key: str) -> None:
+    for name, title in (
+        ("read", "Reading a.py"),
+        ("edit", "Editing a.py"),
+        ("write", "Writing to a.py"),
+    ):
+        described = describe(name, {"other": 1, key: "a.py"})
+        assert described.title == title
+        assert [place.path for place in described.locations] == ["/home/me/app/a.py"]
+
+
+def test_the_input_stays_whole() -> None:
+    command = "echo " + "long " * 200
+    raw_input = {"command": command, "env": {"A": "1"}}
+    assert "…" in describe("bash", raw_input).title
+    assert raw_input == {"command": command, "env": {"A": "1"}}
 
 
 # A tool's own title

@@ -24,6 +24,7 @@ from callsheet.report.kinds import Kind, ToolKind, to_kind
 from . import running, telling
 from .arguments import Arguments, to_arguments
 from .drafts import Draft, Shape
+from .messages import RUN
 from .names import TABLE, WRAPPERS
 from .naming import humanise, squash, words_of
 from .paths import Workspace
@@ -88,8 +89,7 @@ def explain(
     if annotations and (hinted := by_annotations(annotations, guessed)):
         return Explanation(hinted[0], "annotations", hinted[1])
     if draft.why:
-        is_command = plan.shape in (running.shell, running.command_line)
-        return Explanation(guessed, "command" if is_command else "input", draft.why)
+        return Explanation(guessed, "command" if draft.message == RUN else "input", draft.why)
     return Explanation(guessed, plan.step, plan.detail)
 
 

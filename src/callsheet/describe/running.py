@@ -6,6 +6,7 @@ import shlex
 from typing import cast
 
 from callsheet.report.kinds import ToolKind
+from callsheet.report.locations import ToolCallLocation
 
 from . import messages as say
 from .arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
@@ -62,7 +63,7 @@ def _command_of(arguments: Arguments) -> str:
     return command
 
 
-def _locate(file: File, base: str, workspace: Workspace):
+def _locate(file: File, base: str, workspace: Workspace) -> ToolCallLocation | None:
     if file.directory:
         unknown = "\0" in file.directory
         moved = None if unknown else workspace.resolve(file.directory, base)[0]

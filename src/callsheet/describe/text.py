@@ -27,6 +27,9 @@ _BLANKS = re.compile(r"[\s\x1c-\x1f]+")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
+# Text of which each character is one column and stands alone: most titles of Europe.
+_NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u21ff⏎]*").fullmatch
+
 _ZWJ = "\u200d"
 _EMOJI_STYLE = "\ufe0f"
 _PREPENDED = frozenset(
@@ -58,7 +61,7 @@ def fit(text: str, limit: int, line_break: str = " ") -> str:
 
 def cut(text: str, limit: int) -> str:
     """Cut a line in the middle so that it takes at most `limit` columns."""
-    if text.isascii():
+    if text.isascii() or _NARROW(text):
         if len(text) <= limit:
             return text
         head = (limit - 1) // 2
@@ -84,7 +87,7 @@ def _prefix(parts: Iterable[str], room: int) -> list[str]:
 
 def width(text: str) -> int:
     """Give how many columns a line takes."""
-    if text.isascii():
+    if text.isascii() or _NARROW(text):
         return len(text)
     return sum(map(cluster_width, clusters(text)))
 
@@ -173,8 +176,10 @@ def _starts_syllable(char: str, last: str) -> bool:
 
 def isolate(text: str) -> str:
     """Keep right-to-left text from reordering what stands around it, as in "Moving א → ב"."""
-    if text.isascii() or not any(
-        unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text
+    if (
+        text.isascii()
+        or _NARROW(text)
+        or not any(unicodedata.bidirectional(char) in _RIGHT_TO_LEFT for char in text)
     ):
         return text
     return f"\u2068{text}\u2069"
