@@ -42,7 +42,7 @@ _CHANGING = frozenset((ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.E
 
 _SERVER = re.compile(
     r"(?i:mcp)__(?P<s1>.+?)__(?P<t1>.+)|(?i:mcp)_(?P<s2>[^_]+)_(?P<t2>.+)"
-    r"|(?!(?i:mcp)__)(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/]+)/(?P<t4>.+)|(?P<s5>[^.:]+)[.:](?P<t5>.+)"
+    r"|(?!(?i:mcp)__)(?P<s3>[^_/].*?)__(?P<t3>.+)|(?P<s4>[^/\s]+)/(?P<t4>\S+)|(?P<s5>[^.:\s]+)[.:](?P<t5>\S+)"
 )
 _FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
 MAX_NAME = 256
@@ -116,7 +116,7 @@ def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
     """Give the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
     plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
     arguments = to_arguments(raw_input)
-    if plan.step == "name" and plan.shape is _wrapper:
+    if plan.shape is calls_another:
         tool, server = (
             arguments.get("tool_name") or arguments.get("tool"),
             arguments.get("server_name"),
@@ -138,7 +138,7 @@ def plan_of(name: str) -> Plan:
     if entry is not None:
         return Plan(entry.kind, "name", f"{name} is well known", entry.shape)
     if squash(name) in WRAPPERS:
-        return Plan(_OTHER, "name", f"{name} calls a tool of MCP", _wrapper, "MCP")
+        return Plan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
     if family := _FAMILY.fullmatch(name):
         return _family_plan(family[1].lower(), family[2])
     server, tool = _server_of(name)
@@ -209,5 +209,6 @@ def _remote(shape: Shape) -> Callable[[Arguments, Workspace], Draft]:
     return remote
 
 
-def _wrapper(_: Arguments, __: Workspace) -> Draft:
+def calls_another(_: Arguments, __: Workspace) -> Draft:
+    """The shape of a tool whose arguments don't name the tool that is meant."""
     return Draft("")

@@ -17,7 +17,16 @@ from callsheet.report.locations import ToolCallLocation
 
 from . import messages
 from .arguments import Arguments
-from .classify import MAX_NAME, Annotations, Plan, by_annotations, declared_kind, look_up, plan_of
+from .classify import (
+    MAX_NAME,
+    Annotations,
+    Plan,
+    by_annotations,
+    calls_another,
+    declared_kind,
+    look_up,
+    plan_of,
+)
 from .drafts import Draft, Locations, distinct
 from .links import linked
 from .locales import catalogue, pick_locale
@@ -77,7 +86,7 @@ class Describer:
         if type(raw_input) is dict and type(name) is str:
             arguments: Arguments = raw_input  # pyright: ignore[reportUnknownVariableType]
             plan = plan_of(name if len(name) <= MAX_NAME else name[:MAX_NAME])
-            if plan.label is not None:
+            if plan.shape is calls_another:
                 plan, arguments = look_up(name, arguments)
         else:
             plan, arguments = look_up(name, raw_input)  # pyright: ignore[reportUnknownArgumentType]

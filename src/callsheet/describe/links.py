@@ -12,6 +12,14 @@ from .paths import Workspace
 
 def linked(arguments: Arguments, workspace: Workspace) -> Locations:
     """Give where the file:// links among the arguments lead."""
+    for value in arguments.values():
+        if type(value) is str:
+            if value[:5] == "file:" or value[:5].lower() == "file:":
+                break
+        elif isinstance(value, (dict, list)):
+            break
+    else:  # the usual case
+        return ()
     links = (text for text in _texts(arguments, 3) if text[:7].lower() == "file://")
     return distinct(place for link in links if (place := workspace.locate(link)) is not None)
 

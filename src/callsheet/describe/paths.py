@@ -21,6 +21,7 @@ from .text import Redact, fit, isolate, one_line
 
 PATH_WIDTH = 80
 MAX_PATH = 4096
+_MAX_KNOWN = 1024
 
 OUTSIDE: Final = {"callsheet": {"outside": True}}
 """The `_meta` of a location outside the workspace."""
@@ -48,7 +49,7 @@ _FRAGMENT = re.compile(r"#L(\d{1,9})\b.*")
 class Workspace:
     """The session's directory, and how things look from there."""
 
-    __slots__ = ("_cwd_start", "_roots", "cwd", "home", "redact")
+    __slots__ = ("_cwd_start", "_known", "_roots", "cwd", "home", "redact")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Workspace:
         self.home: str | None = _normal(check_path(home, "home directory")) if home else None
         self.redact: Redact | None = redact
         self._cwd_start: str = _start(self.cwd)
+        self._known: dict[str, tuple[str, ToolCallLocation | None]] = {}
         others = (_normal(check_path(root, "workspace root")) for root in roots)
         self._roots: tuple[str, ...] = (self.cwd, *others)
 
@@ -72,14 +74,28 @@ class Workspace:
         width: int = PATH_WIDTH,
     ) -> tuple[str, ToolCallLocation | None]:
         """Give how a path is shown, and its location; None for what is no path."""
-        if type(text) is str and len(text) <= width:
+        if type(text) is not str or base is not None or width != PATH_WIDTH:
+            return self._place(text, line, base, width)
+        if line is not None:
+            return self._placed(text, line)
+        known = self._known.get(text)  # agents come back to the same files again and again
+        if known is None:
+            known = self._placed(text, None)
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            if len(text) <= PATH_WIDTH:
+                self._known[text] = known
+        return known
+
+    def _placed(self, text: str, line: int | None) -> tuple[str, ToolCallLocation | None]:
+        if len(text) <= PATH_WIDTH:
             start = self._cwd_start
             if text[:1] == "/":
                 if _PLAIN(text) and text.startswith(start):
                     return text[len(start) :], ToolCallLocation(text, line)
-            elif base is None and _PLAIN_RELATIVE(text) and start[0] == "/":
+            elif _PLAIN_RELATIVE(text) and start[0] == "/":
                 return text, ToolCallLocation(start + text, line)
-        return self._place(text, line, base, width)
+        return self._place(text, line, None, PATH_WIDTH)
 
     def locate(
         self, text: object, line: int | None = None, base: str | None = None
