@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import re
 import subprocess
 import sys
@@ -164,7 +165,7 @@ def test_the_script_knows_the_same_languages() -> None:
 
 
 def test_a_missing_catalogue_is_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(locales, "files", lambda _: tmp_path)
+    monkeypatch.setattr(importlib.resources, "files", lambda _: tmp_path)
     locales.catalogue.cache_clear()
     try:
         assert Describer("/w", locale="de")("read", {"path": "a"}).title == "Reading a"

@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
-from importlib.resources import files
 
 ENGLISH = "en"
 LOCALES = (ENGLISH, "de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
@@ -53,6 +52,10 @@ def catalogue(locale: str) -> NullTranslations:
     """Give the catalogue of one of `LOCALES`. English needs none."""
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
+    from importlib.resources import (
+        files,  # an editor waits for our start, and most need no catalogue
+    )
+
     source = files("callsheet.describe") / "locales" / locale / "LC_MESSAGES" / "callsheet.mo"
     try:
         with source.open("rb") as stream:
