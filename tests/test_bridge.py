@@ -126,7 +126,7 @@ def test_long_output_says_how_much_was_left_out() -> None:
     state = ledger.apply(TerminalOutput(terminal_id="t", data="é".encode() * TEXT_LIMIT))
     text = render_text(state)  # type: ignore[arg-type]
     shown = text.count("é") * 2
-    assert f"[… {2 * TEXT_LIMIT - shown} bytes (0 lines) left out …]" in text
+    assert f"[… {2 * TEXT_LIMIT - shown} bytes left out · 0 lines left out …]" in text
     assert TEXT_LIMIT - 8 <= shown <= TEXT_LIMIT
     assert "\ufffd" not in text
 

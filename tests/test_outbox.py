@@ -348,7 +348,7 @@ async def test_consumers_of_reports_get_reports() -> None:
         "in_progress",
         "completed",
     ]
-    assert reports.got[-1].title == "x"
+    assert reports.got[-1].title == "X"
     texts = [item.text for item in reports.got[-1].content]  # type: ignore[attr-defined]
     assert texts == ["```\nlive\n```", "done"]
 

@@ -333,14 +333,14 @@ async def test_diffs_and_locations_are_shown_and_the_last_place_is_where_the_wor
         async with session.call("edit", {"path": "a.py"}) as call:
             call.locate("a.py", line=3)
             call.locate(Path("b.py"))
-            call.locate("a.py", line=3)
+            call.locate("a.py", line=5)
             call.diff("a.py", "old\n", "draft\n")
             call.diff("a.py", "old\n", "new\n")
             call.diff("/home/me/c.py", None, "c\n")
             call.succeed()
     report = only(recorder)
     places = [(place.path, place.line) for place in report.locations]
-    assert places == [("/home/me/b.py", None), ("/home/me/a.py", 3), ("/home/me/c.py", None)]
+    assert places == [("/home/me/b.py", None), ("/home/me/a.py", 5), ("/home/me/c.py", None)]
     changes = [item.changes[0] for item in report.content]
     assert [(c.path, c.old_text, c.new_text) for c in changes] == [
         ("/home/me/a.py", "old\n", "new\n"),
@@ -380,7 +380,7 @@ async def test_a_batch_with_a_failure_fails_and_one_without_a_summary_has_no_cal
         async with session.batch() as quiet, quiet.call("z", {}) as call:
             call.succeed()
     parent, _, _, z = recorder.fold()
-    assert (parent.status.value, parent.content[0].text) == ("failed", "2 of 2, 1 failed")  # type: ignore[attr-defined]
+    assert (parent.status.value, parent.content[0].text) == ("failed", "2 of 2 · 1 failed")  # type: ignore[attr-defined]
     assert (z.notes["batchId"], z.parent_id) == (quiet.id, None)
     assert_every_call_ended(recorder)
 

@@ -107,8 +107,18 @@ PHRASES: Final[dict[str, str]] = {
     "cancelled": N_("Cancelled"),
     "denied": N_("Denied"),
     "timed_out": N_("Timed out after {seconds} s"),
+    "timed_out_bare": N_("Timed out"),
     "abandoned": N_("Ended without a result"),
     "unknown_tool": N_("Unknown tool"),
     "interrupted": N_("Interrupted: the agent stopped"),
+    "closed": N_("Interrupted: the session was closed"),
+    "failed": NP_("{count} failed", "{count} failed"),
+    "running": NP_("{count} still running", "{count} still running"),
+    "nobody_to_ask": N_("Nobody can be asked for permission"),
+    "undecided": N_("Cancelled before it was decided"),
+    "allow_once": N_("Allow once"),
+    "allow_always": N_("Always allow"),
+    "reject_once": N_("Reject"),
+    "reject_always": N_("Always reject"),
 }
 """The fixed phrases that the rest of callsheet says to people, by keys that stay."""

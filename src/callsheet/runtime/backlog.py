@@ -25,6 +25,7 @@ from callsheet.wire.jsonrpc import FrameTooLarge
 from callsheet.wire.messages import Update, as_dict
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import TerminalOf, V1TextView, View, view_for
+from callsheet.wire.words import Words
 
 from .faults import Faults
 
@@ -48,10 +49,11 @@ class Backlog:
         session_id: str,
         peer: Peer | None,
         terminal_of: TerminalOf,
+        words: Words,
         lock: AbstractContextManager[Any],
         faults: Faults,
     ) -> None:
-        self.view: View = view_for(peer or Peer(progress="meta"), terminal_of)
+        self.view: View = view_for(peer or Peer(progress="meta"), terminal_of, words)
         # A text shows the beginning and the end of the output; the others want every byte.
         self.wants_all: bool = peer is not None and not isinstance(self.view, V1TextView)
         self.lines: deque[Any] = deque()

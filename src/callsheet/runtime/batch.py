@@ -58,7 +58,7 @@ class Batch:
             raw: dict[str, JsonValue] = {"title": self._title}
             if self._total is not None:
                 raw["total"] = self._total
-            parent = self._session.call("batch", raw, title=self._title, batch=self.id)
+            parent = self._session.call("batch", raw, title=self._title or None, batch=self.id)
             self.parent = parent.__enter__()
             parent.start()
         return self
@@ -77,12 +77,15 @@ class Batch:
             parent.__exit__(kind, exc, trace)
             return
         total = max(self._opened, self._total or 0)
-        text = f"{self._done} of {total}"
+        phrase = self._session.desk.phrase
+        text = phrase("progress", done=self._done, total=total)
         running = self._opened - self._done
         if self._failed:
-            parent.fail(f"{text}, {self._failed} failed", reason=Reason.TOOL_ERROR)
+            failed = phrase("failed", count=self._failed)
+            parent.fail(f"{text} · {failed}", reason=Reason.TOOL_ERROR)
         elif running:
-            parent.fail(f"{text}, {running} still running", reason=Reason.ABANDONED)
+            still = phrase("running", count=running)
+            parent.fail(f"{text} · {still}", reason=Reason.ABANDONED)
         else:
             parent.succeed(text, raw={"done": self._done, "total": total})
 

@@ -39,6 +39,10 @@ LONGEST_MESSAGE = 300
 """Characters of an exception's message that are reported."""
 
 
+MOST_LOCATIONS = 16
+"""Places that a call shows at most. Each opens a file in some editors."""
+
+
 class Call:
     """One tool call of a session. Made by `Session.call`."""
 
@@ -121,12 +125,13 @@ class Call:
             self._end(_FAILED, Reason.DENIED, str(exc))
         elif isinstance(exc, TimeoutError):
             after = self._seconds
-            key = "timeout" if after is None else "timeout_after"
-            self._end(_FAILED, Reason.TIMEOUT, phrase(key, seconds=after))
+            bare = after is None
+            text = phrase("timed_out_bare") if bare else phrase("timed_out", seconds=after)
+            self._end(_FAILED, Reason.TIMEOUT, text)
         elif isinstance(exc, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)):
             self._end(_CANCELLED, Reason.CANCELLED, phrase("cancelled"))
         elif isinstance(exc, SystemExit):
-            self._end(_FAILED, Reason.ABANDONED, phrase("stopped"))
+            self._end(_FAILED, Reason.ABANDONED, phrase("interrupted"))
         else:
             self._end(_FAILED, Reason.EXCEPTION, short_message(exc))
 
@@ -200,8 +205,9 @@ class Call:
         with self._desk.lock:
             report, place = self.report, self._desk.place(path, line)
             if place is not None:
-                others = [other for other in report.locations if other != place]
-                self._report = self._desk.change(report, {"locations": (*others, place)})
+                others = [other for other in report.locations if other.path != place.path]
+                places = (*others, place)[-MOST_LOCATIONS:]
+                self._report = self._desk.change(report, {"locations": places})
 
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
         """Show a change of a file, and that the work is there. For a new file, `old` is None."""
@@ -371,7 +377,7 @@ class Call:
     # Asking, and calls of its own
 
     async def permission(
-        self, options: Sequence[PermissionOption] = permission.OPTIONS
+        self, options: Sequence[PermissionOption] | None = None
     ) -> PermissionOption:
         """Ask the client whether this may be done. Gives the option that was chosen.
 

@@ -16,6 +16,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
+from callsheet.describe import Describer, Description
 from callsheet.report.errors import CallsheetError, LateUpdate, ReportError
 from callsheet.report.fields import SETTLE, check_reason, settle_meta, settle_notes
 from callsheet.report.ids import check_id
@@ -25,19 +26,20 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject, JsonValue
+from callsheet.wire.words import Words
 
 from .clock import Clock
 from .faults import Faults
 from .ids import new_call_id
+from .words import Spoken
 
 if TYPE_CHECKING:
     from .call import Call
     from .outbox import Outbox
 
-Opening: TypeAlias = tuple[str, JsonValue, str, Any, Sequence[Any], dict[str, Any]]
+Opening: TypeAlias = tuple[str, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""
 
-_NAMES = ("name", "raw_input", "title", "kind", "locations")
 _JUDGES: dict[str, Callable[[Any], Any]] = {
     **SETTLE,
     "alias": check_id,
@@ -46,23 +48,17 @@ _JUDGES: dict[str, Callable[[Any], Any]] = {
     "notes": settle_notes,
 }
 
-PHRASES = {
-    "abandoned": "Ended without a result",
-    "cancelled": "Cancelled",
-    "timeout": "Timed out",
-    "timeout_after": "Timed out after {seconds:g} s",
-    "stopped": "Interrupted: the agent stopped",
-    "closed": "Interrupted: the session was closed",
-}
-"""What a call says that ends without a word of its own."""
-
 
 class Desk:
     """Where a session's calls are changed, and everybody is told."""
 
-    def __init__(self, session_id: str, cwd: str, clock: Clock, faults: Faults) -> None:
+    def __init__(
+        self, session_id: str, cwd: str, describer: Describer, clock: Clock, faults: Faults
+    ) -> None:
         self.session_id: str = session_id
         self.cwd: str = cwd
+        self.describer: Describer = describer
+        self.words: Words = Spoken(describer)
         self.clock: Clock = clock
         self.faults: Faults = faults
         self.lock: Lock = Lock()
@@ -78,15 +74,23 @@ class Desk:
     def open(self, call: Call, opening: Opening) -> ToolCallReport:
         """Announce a call. Takes the lock itself."""
         name, raw_input, title, kind, locations, links = opening
+        if kind is not None:
+            kind = self.fit("kind", kind, None)
+        found = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
         with self.lock:
             try:
                 report = self.ledger.open(
-                    name, title=title, kind=kind, raw_input=raw_input, locations=locations, **links
+                    name,
+                    title=found.title,
+                    kind=found.kind,
+                    raw_input=raw_input,
+                    locations=found.locations,
+                    **links,
                 )
             except CallsheetError as exc:
                 if self.faults.strict:
                     raise
-                report = self._open_anyway(opening, exc)
+                report = self._open_anyway(opening, found, exc)
             self.calls[report.tool_call_id] = call
             return self._tell(report, True)
 
@@ -129,10 +133,16 @@ class Desk:
             outbox.put(report, moved)
         return report
 
-    def _open_anyway(self, opening: Opening, exc: CallsheetError) -> ToolCallReport:
+    def _open_anyway(
+        self, opening: Opening, found: Description, exc: CallsheetError
+    ) -> ToolCallReport:
         """Announce a call without what can't be reported of it."""
-        good: dict[str, Any] = {}
-        for name, value in {**dict(zip(_NAMES, opening, strict=False)), **opening[-1]}.items():
+        good: dict[str, Any] = {
+            "title": found.title,
+            "kind": found.kind,
+            "locations": found.locations,
+        }
+        for name, value in {"name": opening[0], "raw_input": opening[1], **opening[-1]}.items():
             try:
                 good[name] = self._judge(name, value)
             except CallsheetError as fault:
@@ -206,9 +216,9 @@ class Desk:
             found = Reason.CANCELLED if status is ToolCallStatus.CANCELLED else Reason.TOOL_ERROR
         return found.value
 
-    def phrase(self, key: str, **values: Any) -> str:
-        """Give one of the fixed phrases."""
-        return PHRASES[key].format(**values)
+    def phrase(self, key: str, **values: str | float) -> str:
+        """Give one of the fixed phrases, in the user's language."""
+        return self.describer.phrase(key, **values)
 
     def after_fork(self) -> None:
         """Begin with locks that nobody holds, and nobody to tell."""

@@ -58,7 +58,12 @@ class Outbox:
         self.sink: Sink = sink
         self.is_dead: bool = False
         self.backlog: Backlog = Backlog(
-            session.session_id, sink.peer, desk.terminals.get, desk.lock, session.faults
+            session.session_id,
+            sink.peer,
+            desk.terminals.get,
+            desk.words,
+            desk.lock,
+            session.faults,
         )
         self._session: Session = session
         self._loop: asyncio.AbstractEventLoop = session.loop

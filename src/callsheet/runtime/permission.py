@@ -18,12 +18,7 @@ from .errors import PermissionDenied
 if TYPE_CHECKING:
     from .call import Call
 
-OPTIONS = (
-    PermissionOption("allow_once", "Allow once", "allow_once"),
-    PermissionOption("allow_always", "Always allow", "allow_always"),
-    PermissionOption("reject_once", "Reject", "reject_once"),
-    PermissionOption("reject_always", "Always reject", "reject_always"),
-)
+KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 
 
 class Question(Struct, frozen=True):
@@ -43,29 +38,33 @@ OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue]]
 """Asks somebody. Gives the id of the option that was chosen, or ACP's whole answer."""
 
 
-async def ask(call: Call, options: Sequence[PermissionOption]) -> PermissionOption:
+async def ask(call: Call, options: Sequence[PermissionOption] | None) -> PermissionOption:
     """Ask, and give the option by which it was allowed; else raise `PermissionDenied`."""
-    session = call.session
+    session, phrase = call.session, call.session.desk.phrase
     if session.on_permission is None:
-        raise PermissionDenied("Nobody can be asked for permission")
+        raise PermissionDenied(phrase("nobody_to_ask"))
+    if options is None:
+        options = [PermissionOption(kind, phrase(kind), kind) for kind in KINDS]
     question = Question(session.session_id, session.shown(call.report), tuple(options))
     try:
         question.params()  # what can't be shown whole is not asked
     except CallsheetError as exc:
         raise PermissionDenied(f"Permission can't be asked: {exc}") from exc
     await session.flush()  # the client knows the call before it is asked about it
-    return _chosen(await session.on_permission(question), question.options)
+    return _chosen(await session.on_permission(question), question.options, phrase)
 
 
-def _chosen(answer: JsonValue, options: tuple[PermissionOption, ...]) -> PermissionOption:
+def _chosen(
+    answer: JsonValue, options: tuple[PermissionOption, ...], phrase: Callable[[str], str]
+) -> PermissionOption:
     if is_object(answer):
         outcome = answer.get("outcome", answer)
         if is_object(outcome) and outcome.get("outcome") == "cancelled":
-            raise PermissionDenied("Cancelled before it was decided", cancelled=True)
+            raise PermissionDenied(phrase("undecided"), cancelled=True)
         answer = outcome.get("optionId") if is_object(outcome) else None
     for option in options:
         if option.option_id == answer:
             if option.kind in ("allow_once", "allow_always"):
                 return option
-            raise PermissionDenied("Denied")
+            raise PermissionDenied(phrase("denied"))
     raise PermissionDenied(f"The answer {answer!r} is none of the options; that is no approval")

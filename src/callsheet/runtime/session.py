@@ -10,7 +10,8 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from callsheet.report.kinds import Kind, ToolKind
+from callsheet.describe import Describer, pick_locale
+from callsheet.report.kinds import Kind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
@@ -40,6 +41,8 @@ class Session:
     - `on_update` gets each ACP `session/update` as bytes, one JSON-RPC line; it may be async.
     - `sinks` are more consumers: functions like it, or `Sink`s for other peers, pipes or reports.
     - `peer` says what the client behind the functions understands.
+    - `cwd` and `additional_directories` are the workspace: paths are meant from there and shown so.
+    - `locale` is the language of titles; else it is that of the environment.
     - `on_permission` asks the client; without it, nothing is permitted.
     - `on_lost` hears of a consumer that is given up, after `dead_after` seconds without a sign.
     - `strict` lets faults of reporting raise, for tests.
@@ -50,6 +53,8 @@ class Session:
         session_id: str | None = None,
         *,
         cwd: str | os.PathLike[str] = ".",
+        additional_directories: Sequence[str] = (),
+        locale: str | None = None,
         on_update: OnUpdate | None = None,
         sinks: Iterable[Sink | OnUpdate] = (),
         peer: Peer | None = None,
@@ -66,7 +71,15 @@ class Session:
         self.on_permission: OnPermission | None = on_permission
         self.dead_after: float = dead_after
         self.faults: Faults = Faults(strict=strict)
-        self.desk: Desk = Desk(self.session_id, self.cwd, clock or SystemClock(), self.faults)
+        describer = Describer(
+            self.cwd,
+            locale=pick_locale(locale, os.environ),
+            roots=additional_directories,
+            home=os.path.expanduser("~"),  # noqa: PTH111 - as text
+        )
+        self.desk: Desk = Desk(
+            self.session_id, self.cwd, describer, clock or SystemClock(), self.faults
+        )
         self.loop: asyncio.AbstractEventLoop | None = None
         self._peer: Peer = peer or Peer()
         self._given: list[Sink | OnUpdate] = [*([on_update] if on_update else []), *sinks]
@@ -138,9 +151,9 @@ class Session:
         name: str,
         input: JsonValue = None,  # noqa: A002 - the contract's name
         *,
-        title: str = "",
-        kind: Kind | str = ToolKind.OTHER,
-        locations: Sequence[ToolCallLocation | str] = (),
+        title: str | None = None,
+        kind: Kind | str | None = None,
+        locations: Sequence[ToolCallLocation | str] | None = None,
         alias: str | None = None,
         parent: Call | str | None = None,
         depends_on: Sequence[Call | str] = (),
@@ -151,8 +164,10 @@ class Session:
     ) -> Call:
         """Make a call: `async with session.call("bash", {"command": "ls"}) as call:`.
 
-        It is announced when it is entered. `alias` is the id that a model uses for it; `parent`
-        and `depends_on` are other calls of this session, or their ids or aliases.
+        It is announced when it is entered. Title, kind and locations that you don't give are found
+        by `describe`; a title may be a template: "Reading {path}". `alias` is the id that a model
+        uses for it; `parent` and `depends_on` are other calls of this session, or their ids or
+        aliases.
         """
         links: dict[str, Any] = {}
         if alias is not None:
@@ -270,7 +285,7 @@ class Session:
     def end_now(self, until: float) -> None:
         """End every call and send everything without an event loop, until a monotonic time."""
         self._is_closed = True
-        self._end_calls("stopped")
+        self._end_calls("interrupted")
         for outbox in self.desk.outboxes:
             outbox.send_now(until)
 

@@ -20,6 +20,9 @@ _NESTING: dict[str, tuple[ParentKey, ...]] = {
 }
 """Clients that are known to nest calls, and the key of `_meta` in which they look for the parent."""
 
+_MARKDOWN_TITLES = ("zed",)
+"""Clients that are known to render titles as Markdown."""
+
 
 class Peer(Struct, frozen=True, kw_only=True):
     """What a client understands.
@@ -28,6 +31,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     - `terminals`: how a v1 client is shown an agent's live terminal, out of `_meta` or as text.
     - `owns_terminals`: it runs terminals itself, and shows those by their ids.
     - `progress`: where it shows how far a call is. `meta` is for clients that read ours.
+    - `titles`: how it renders titles. Those that render Markdown get them escaped.
     - `parent_keys`: the vendors' keys besides ours in which it looks for a call's parent.
     """
 
@@ -35,6 +39,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     terminals: Literal["meta", "text"] = "text"
     owns_terminals: bool = False
     progress: Literal["title", "content", "meta"] = "title"
+    titles: Literal["markdown", "plain"] = "plain"
     parent_keys: tuple[ParentKey, ...] = ()
 
     def __post_init__(self) -> None:
@@ -42,6 +47,8 @@ class Peer(Struct, frozen=True, kw_only=True):
             raise InvalidValue(f"version {self.version!r}: the versions of ACP are 1 and 2")
         if self.terminals not in ("meta", "text"):
             raise InvalidValue(f"terminals {self.terminals!r}: expected meta or text")
+        if self.titles not in ("markdown", "plain"):
+            raise InvalidValue(f"titles {self.titles!r}: expected markdown or plain")
         if self.progress not in ("title", "content", "meta"):
             raise InvalidValue(f"progress {self.progress!r}: expected title, content or meta")
 
@@ -52,13 +59,15 @@ def peer_of(initialize: JsonValue, version: Literal[1, 2] = 1) -> Peer:
     capabilities = _object(params.get("clientCapabilities"))
     extensions = _object(capabilities.get("_meta"))
     name = _object(params.get("clientInfo")).get("name")
-    keys = _NESTING.get(name.lower(), ()) if isinstance(name, str) else ()
+    name = name.lower() if isinstance(name, str) else ""
+    keys = _NESTING.get(name, ())
     if extensions.get("subagent-transcript") is True and "claudeCode" not in keys:
         keys = (*keys, "claudeCode")
     return Peer(
         version=version,
         terminals="meta" if extensions.get("terminal_output") is True else "text",
         owns_terminals=version == 1 and capabilities.get("terminal") is True,
+        titles="markdown" if name in _MARKDOWN_TITLES else "plain",
         parent_keys=keys,
     )
 

@@ -12,6 +12,8 @@ import re
 
 from callsheet.report.terminals import TerminalState
 
+from .words import ENGLISH, Words
+
 TEXT_LIMIT = 16 * 1024
 """Bytes of output that are shown at most."""
 
@@ -23,14 +25,14 @@ _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 _FENCES = re.compile(r"`{3,}")
 
 
-def render_text(state: TerminalState, limit: int = TEXT_LIMIT) -> str:
+def render_text(state: TerminalState, limit: int = TEXT_LIMIT, words: Words = ENGLISH) -> str:
     """Give a terminal's output as text, of about `limit` bytes at most."""
     head, tail = _parts(state, limit)
     left_out = state.total - len(head) - len(tail)
     final = state.exit_status is not None
     if left_out:
         lines = state.newlines - head.count(b"\n") - tail.count(b"\n")
-        notice = f"[… {left_out} bytes ({lines} lines) left out …]\n"
+        notice = f"[… {words.left_out(left_out, lines)} …]\n"
         text = _end_line(to_plain(head, final=True)) + notice + to_plain(tail, final=final)
     else:
         text = to_plain(tail, final=final)

@@ -31,6 +31,7 @@ from .plaintext import TEXT_LIMIT, render_text
 from .seen import ENVELOPE, SHARE, SeenCalls, SeenTerminal, SeenTerminals, size_of
 from .shown import shown_to
 from .toolcall import patch_of
+from .words import ENGLISH, Words
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
 """Gives the state of an agent's terminal. One that it doesn't know is the client's own."""
@@ -60,18 +61,21 @@ class View(Protocol):
         ...
 
 
-def view_for(peer: Peer, terminal_of: TerminalOf) -> View:
+def view_for(peer: Peer, terminal_of: TerminalOf, words: Words = ENGLISH) -> View:
     """Give the view of a peer that has seen nothing yet."""
     if peer.version == 2:
-        return V2View(peer, terminal_of)
-    return (V1TerminalView if peer.terminals == "meta" else V1TextView)(peer, terminal_of)
+        return V2View(peer, terminal_of, words)
+    return (V1TerminalView if peer.terminals == "meta" else V1TextView)(peer, terminal_of, words)
 
 
 class _View:
-    def __init__(self, peer: Peer, terminal_of: TerminalOf) -> None:
+    def __init__(self, peer: Peer, terminal_of: TerminalOf, words: Words = ENGLISH) -> None:
         self.left_out: int = 0
         self._peer: Peer = peer
-        self._as_it_is: bool = not (peer.parent_keys or peer.owns_terminals)
+        self._as_it_is: bool = not (
+            peer.parent_keys or peer.owns_terminals or peer.titles == "markdown"
+        )
+        self._words: Words = words
         self._terminal_of: TerminalOf = terminal_of
         self._calls: SeenCalls = SeenCalls()
         self._terminals: SeenTerminals = SeenTerminals()
@@ -80,6 +84,9 @@ class _View:
         """Give a call as this peer can see it."""
         if report.meta:
             report = shown_to(self._peer, report)
+        if self._peer.titles == "markdown":
+            title = self._words.escaped(report.title, report.kind)
+            report = replace(report, title=title)
         if self._peer.owns_terminals:
             for item in report.content:
                 if type(item) is TerminalContent:
@@ -111,7 +118,7 @@ class _View:
         if not missed:
             return data
         self.left_out += missed
-        return b"\r\n[%d bytes left out]\r\n" % missed + data
+        return f"\r\n[… {self._words.left_out(missed)} …]\r\n".encode() + data
 
 
 class V2View(_View):
@@ -265,7 +272,7 @@ class V1TextView(_View):
             if seen.text is not None and not report.is_final:
                 limit = min(limit, credit.left // SHARE - credit.size - ENVELOPE)
             if seen.text is None or (limit >= SHORTEST_TEXT and seen.is_stale(state)):
-                seen.text = TextContent(render_text(state, limit))
+                seen.text = TextContent(render_text(state, limit, self._words))
                 seen.take(state, terminals.encode_facts(state))
             size += size_of(seen.text)
         return size
@@ -277,7 +284,7 @@ class V1TextView(_View):
         if state is None:
             return item
         seen = self._terminals.get(item.terminal_id)
-        return (seen and seen.text) or TextContent(render_text(state))
+        return (seen and seen.text) or TextContent(render_text(state, words=self._words))
 
 
 def _changes(
