@@ -64,6 +64,8 @@ def joined(text: str, at: int) -> bool:
     before, after = text[at - 1], text[at]
     if before < "\u0600" and after < _FIRST_JOINER:
         return before == "\r" and after == "\n"
+    if before == "\n":
+        return False
     return (
         _is_mark(after)
         or before == _ZWJ

@@ -96,7 +96,7 @@ def _jsonsafe(value: Any, max_depth: int, max_bytes: int, phrases: Phrases) -> J
 def _is_clean(value: Any, max_depth: int, max_bytes: int) -> bool:
     """Whether a value is plain JSON within the limits. Goes level by level: cycles end at `max_depth`."""
     level, least = [value], 0
-    for _ in range(max_depth + 1):
+    for left in range(max_depth, -1, -1):
         deeper: list[Any] = []
         for item in level:
             kind = type(item)
@@ -104,6 +104,8 @@ def _is_clean(value: Any, max_depth: int, max_bytes: int) -> bool:
                 if not item.isascii() and not _is_unicode(item):
                     return False
                 least += len(item)
+            elif not left and (kind is dict or kind is list):
+                return False
             elif kind is dict:
                 for key in item:
                     if type(key) is not str or not (key.isascii() or _is_unicode(key)):
@@ -175,7 +177,7 @@ class _Copy:
             self.room -= len(value)
             return fix_text(value)
         if kind is dict or kind is list:
-            if depth <= 0 and value:
+            if depth <= 0:
                 return say(self.phrases, "too_deep")
             self.open.add(id(value))
             try:

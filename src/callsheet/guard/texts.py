@@ -121,6 +121,8 @@ def _fitting_tail(text: str, room: int) -> int:
 def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounded:
     head = fitting_head(text, 0, room // 2)
     head = cut_before(text, _line_end_before(text, head))
+    if 0 < head and text[head - 1] != "\n" == text[head : head + 1]:
+        head += 1  # the notice needs a line end before it: the text's own, if it is there
     tail = _fitting_tail(text, room - _escaped_size(text[:head]))
     tail = max(cut_after(text, _line_end_after(text, tail)), head)
     gone = text[head:tail]
