@@ -82,7 +82,20 @@ def test_where_there_is_no_room_for_a_notice_there_is_an_ellipsis_or_nothing() -
 
 pieces = st.lists(
     st.sampled_from(
-        ["a", "line\n", "\r\n", "e\u0301", "👨‍👩‍👧‍👦", "🇩🇪", "\x1b[31m", "\x1b]0;t\x07", '"', "\\", "\x00", "漢"]
+        [
+            "a",
+            "line\n",
+            "\r\n",
+            "e\u0301",
+            "👨‍👩‍👧‍👦",
+            "🇩🇪",
+            "\x1b[31m",
+            "\x1b]0;t\x07",
+            '"',
+            "\\",
+            "\x00",
+            "漢",
+        ]
     ),
     max_size=200,
 ).map("".join)
@@ -258,9 +271,11 @@ def shape(value: Any) -> type:
 
 big_json = st.recursive(
     some.scalars | st.integers(0, 400).map(lambda n: "line of text\n" * n),
-    lambda inner: st.lists(inner, max_size=8)
-    | st.dictionaries(some.unicode_text, inner, max_size=8)
-    | st.builds(lambda item, n: [item] * n, inner, st.integers(0, 60)),
+    lambda inner: (
+        st.lists(inner, max_size=8)
+        | st.dictionaries(some.unicode_text, inner, max_size=8)
+        | st.builds(lambda item, n: [item] * n, inner, st.integers(0, 60))
+    ),
     max_leaves=20,
 )
 

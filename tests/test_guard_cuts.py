@@ -93,7 +93,9 @@ def test_every_cut_is_one_that_unicode_allows(text: str) -> None:
 escapes = st.sampled_from([unit for unit in WHOLE.values() if unit[0] in "\x1b\x9b\x9d"])
 
 
-@given(st.lists(escapes | st.sampled_from(["a", "é", "\n", "e\u0301", "\x1b", "\x07"]), max_size=12))
+@given(
+    st.lists(escapes | st.sampled_from(["a", "é", "\n", "e\u0301", "\x1b", "\x07"]), max_size=12)
+)
 def test_no_cut_falls_into_an_escape_sequence(parts: list[str]) -> None:
     text = "".join(parts)
     sequences = re.compile(

@@ -125,7 +125,11 @@ def test_what_content_contains_counts_under_the_keys_of_printed_text_only() -> N
     out, err = "o" * 80, "e" * 80
     content = (TextContent(f"```console\n{out}\n{err}\n```"),)
     raw = {"stdout": out, "stderr": err, "path": out}
-    assert without_repeats(raw, content) == {"stdout": IN_CONTENT, "stderr": IN_CONTENT, "path": out}
+    assert without_repeats(raw, content) == {
+        "stdout": IN_CONTENT,
+        "stderr": IN_CONTENT,
+        "path": out,
+    }
 
 
 def test_data_and_texts_of_other_items_are_not_repeated_either() -> None:

@@ -21,15 +21,12 @@ import msgspec
 from callsheet.report.values import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
 from .phrases import ELLIPSIS, Phrases, say
-from .plain import name_of, step
+from .plain import MAX_ITEMS, name_of, step
 from .texts import SMALLEST, WIDEST, size_of
 from .values import bound_value, free_key
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes, as JSON, of a value at most, unless told otherwise. It is also the most that a spill holds."""
-
-MAX_ITEMS = 500_000
-"""Members of lists and objects, at any depth, that a copy has at most. It bounds the time."""
 
 _encode = msgspec.json.Encoder().encode
 _INT_END = 1 << 64
@@ -49,22 +46,27 @@ def jsonsafe(
     phrases: Phrases = None,
 ) -> JsonValue:
     """Give a JSON value for any value, nested and sized within limits. Clean ones come back as they are."""
-    if type(value) is dict and max_depth > 0:  # nearly always flat, and of plain text and numbers
-        room = max_bytes
-        for key, item in value.items():
+    if type(value) is dict and max_depth > 0 and _is_flat_and_small(value, max_bytes):
+        return value
+    return _jsonsafe(value, min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST), phrases)
+
+
+def _is_flat_and_small(fields: dict[Any, Any], room: int) -> bool:
+    """See quickly what is nearly always so: a few fields of plain text and numbers."""
+    try:
+        for key, item in fields.items():
             kind = type(item)
             if type(key) is not str or not key.isascii():
-                break
+                return False
             if kind is str and item.isascii():
                 room -= (len(key) + len(item) + 2) * WIDEST
             elif kind is bool or item is None or (kind is int and -_INT_END < item < _INT_END):
                 room -= len(key) * WIDEST + _LONGEST_SCALAR + 4
             else:
-                break
-        else:
-            if room > SMALLEST:
-                return value
-    return _jsonsafe(value, min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST), phrases)
+                return False
+    except RuntimeError:  # another thread changes it
+        return False
+    return room > SMALLEST
 
 
 def fix_text(text: str) -> str:
@@ -82,7 +84,7 @@ def _jsonsafe(value: Any, max_depth: int, max_bytes: int, phrases: Phrases) -> J
     try:
         if _is_clean(value, max_depth, max_bytes):
             return value
-    except RecursionError:  # from the encoder, which is asked for the size
+    except RuntimeError:  # no stack left for the encoder; or another thread changes the value
         pass
     for depth in (max_depth, max_depth // 4, 1):  # near the end of the stack, less must do
         try:
@@ -98,31 +100,36 @@ def _is_clean(value: Any, max_depth: int, max_bytes: int) -> bool:
     level, least = [value], 0
     for left in range(max_depth, -1, -1):
         deeper: list[Any] = []
-        for item in level:
-            kind = type(item)
-            if kind is str:
-                if not item.isascii() and not _is_unicode(item):
-                    return False
-                least += len(item)
-            elif not left and (kind is dict or kind is list):
-                return False
-            elif kind is dict:
-                for key in item:
-                    if type(key) is not str or not (key.isascii() or _is_unicode(key)):
-                        return False
-                    least += len(key)
-                deeper.extend(item.values())
-            elif kind is list:
-                deeper.extend(item)
-            elif not _is_clean_scalar(item):
-                return False
-        least += len(level)
-        if least + len(deeper) > max_bytes:
+        length = _clean_length(level, deeper, left)
+        least += len(level) + length
+        if length < 0 or least + len(deeper) > max_bytes:
             return False
         if not deeper:
             return least * _LONGEST_SCALAR <= max_bytes or size_of(value) <= max_bytes
         level = deeper
     return False
+
+
+def _clean_length(level: list[Any], deeper: list[Any], left: int) -> int:
+    """Give the length of a level's texts, -1 if it isn't clean. What is below goes into `deeper`."""
+    length = 0
+    for item in level:
+        kind = type(item)
+        if kind is str:
+            if not item.isascii() and not _is_unicode(item):
+                return -1
+            length += len(item)
+        elif kind is dict and left:
+            for key in item:
+                if type(key) is not str or not (key.isascii() or _is_unicode(key)):
+                    return -1
+                length += len(key)
+            deeper.extend(item.values())
+        elif kind is list and left:
+            deeper.extend(item)
+        elif not _is_clean_scalar(item):
+            return -1
+    return length
 
 
 def _is_clean_scalar(item: Any) -> bool:
@@ -161,7 +168,7 @@ class _Copy:
                     return self._own(value, depth)
                 opened.append(value)
                 self.open.add(id(value))
-                value = step(value, max(self.room, 0) + 1)
+                value = step(value, max(self.room, 0))
                 if id(value) in self.open:
                     return say(self.phrases, "cycle")
             return self._own(name_of(type(value)), depth)

@@ -26,6 +26,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+MAX_ITEMS = 500_000
+"""Members of lists and objects, at any depth, that a copy has at most. It bounds the time."""
+
 PASS: Any = object()
 """What a step gives for a value that it doesn't know."""
 
@@ -34,7 +37,7 @@ _ORDERED = ({str}, {int}, {float}, {int, float})
 
 
 def step(value: Any, limit: int) -> Any:
-    """Give something plainer than `value`, with not many more than `limit` items. Never raises."""
+    """Give something plainer than `value`, with not many more than `limit` bytes or items. Never raises."""
     for known in _STEPS:
         try:
             found = known(value, limit)
@@ -53,6 +56,10 @@ def name_of(kind: type) -> str:
         return "<object>"
 
 
+def _most(limit: int) -> int:
+    return min(limit, MAX_ITEMS) + 1
+
+
 def _builtin(value: Any, limit: int) -> Any:
     """Subclasses of JSON's own types lose what they add; a named tuple keeps its names."""
     if isinstance(value, str):
@@ -62,12 +69,12 @@ def _builtin(value: Any, limit: int) -> Any:
     if isinstance(value, float):
         return float.__float__(value)
     if isinstance(value, dict):
-        return dict(islice(dict[Any, Any].items(value), limit))
+        return dict(islice(dict[Any, Any].items(value), _most(limit)))
     if isinstance(value, list):
-        return list(islice(list[Any].__iter__(value), limit))
+        return list(islice(list[Any].__iter__(value), _most(limit)))
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
-        items = islice(tuple[Any].__iter__(value), limit)
+        items = islice(tuple[Any].__iter__(value), _most(limit))
         return list(items) if names is None else dict(zip(names, items, strict=True))
     return PASS
 
@@ -155,11 +162,11 @@ def _iterator(value: Any, _: int) -> Any:
 
 def _collection(value: Any, limit: int) -> Any:
     if isinstance(value, Mapping):
-        return {key: value[key] for key in islice(value, limit)}
+        return {key: value[key] for key in islice(value, _most(limit))}
     if isinstance(value, (set, frozenset)):
-        return _in_order(list(islice(value, limit)))
+        return _in_order(list(islice(value, _most(limit))))
     if isinstance(value, (Sequence, Set, ValuesView)):
-        return list(islice(value, limit))
+        return list(islice(value, _most(limit)))
     return PASS
 
 

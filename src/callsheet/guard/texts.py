@@ -121,7 +121,7 @@ def _fitting_tail(text: str, room: int) -> int:
 def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounded:
     head = fitting_head(text, 0, room // 2)
     head = cut_before(text, _line_end_before(text, head))
-    if 0 < head and text[head - 1] != "\n" == text[head : head + 1]:
+    if head and text[head - 1] != "\n" and text[head : head + 1] == "\n":
         head += 1  # the notice needs a line end before it: the text's own, if it is there
     tail = _fitting_tail(text, room - _escaped_size(text[:head]))
     tail = max(cut_after(text, _line_end_after(text, tail)), head)
@@ -134,16 +134,16 @@ def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounde
 
 
 def _line_end_before(text: str, at: int) -> int:
-    """Move a cut back to the end of a line, if there is one in the last quarter of what is kept."""
-    found = text.rfind("\n", at - at // 4, at)
+    """Move a cut back to the end of a line, if there is one in the last half of what is kept."""
+    found = text.rfind("\n", at - at // 2, at)
     return found + 1 if found >= 0 else at
 
 
 def _line_end_after(text: str, at: int) -> int:
-    """Move a cut on to the start of a line, if there is one in the first quarter of what is kept."""
+    """Move a cut on to the start of a line, if there is one in the first half of what is kept."""
     if text[at - 1 : at] == "\n":
         return at
-    found = text.find("\n", at, at + (len(text) - at) // 4)
+    found = text.find("\n", at, at + (len(text) - at) // 2)
     return found + 1 if found >= 0 else at
 
 
