@@ -33,7 +33,7 @@ def number(text: str | None) -> int:
 # Texts
 
 
-@pytest.mark.parametrize("limit", [200, 1000, 33_333])
+@pytest.mark.parametrize("limit", [*range(150, 400, 7), 1000, 33_333])
 def test_text_keeps_head_and_tail_and_says_exactly_what_was_left_out(limit: int) -> None:
     bounded = bound_text(LINES, limit)
     head, said, tail = re.split(r"(… .* …)\n", bounded.value)
@@ -49,6 +49,18 @@ def test_text_keeps_head_and_tail_and_says_exactly_what_was_left_out(limit: int)
     assert bounded.total_bytes == len(LINES)
     assert bounded.is_cut
     assert limit * 0.5 <= size_of(bounded.value) <= limit
+
+
+def test_a_line_that_just_fits_is_kept_with_its_end() -> None:
+    notice = size_of(english("lines_cut", bytes=len(LINES), lines=5000)) + 2 * size_of("\n") - 4
+    lines = "".join(LINES.splitlines(keepends=True)[:4])
+    limit = notice + 2 * (size_of(lines.rstrip()) - 2)
+    bounded = bound_text(LINES, limit)
+    assert bounded.value.startswith(f"{lines}…")
+    assert bounded.kept_bytes == len(bounded.value.replace("…\n", "…").encode()) - len(
+        english("lines_cut", bytes=bounded.left_out_bytes, lines=bounded.left_out_lines).encode()
+    )
+    assert not bound_text(LINES, limit - 2).value.startswith(lines)
 
 
 def test_text_that_fits_is_the_same() -> None:

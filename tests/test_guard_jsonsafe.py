@@ -306,6 +306,15 @@ def test_size_is_bounded_also_of_lists_that_hold_the_same_thing_again_and_again(
         assert jsonsafe(safe, max_bytes=limit) is safe
 
 
+def test_the_number_of_members_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callsheet.guard.jsonsafe.MAX_ITEMS", 1000)
+    rows = jsonsafe([(n, n) for n in range(5000)])
+    assert 300 < len(rows) < 400
+    assert rows[-1] == english("items_cut", count=5001 - len(rows))
+    fields = jsonsafe({n: (n,) for n in range(5000)})
+    assert fields["…"] == english("keys_cut", count=5001 - len(fields))
+
+
 def test_what_never_ends_is_bounded() -> None:
     safe = jsonsafe({"endless": Endless()}, max_bytes=5_000)
     assert len(msgspec.json.encode(safe)) <= 5_000
@@ -324,12 +333,19 @@ def test_many_keys_that_collide_take_linear_time() -> None:
 
 def test_it_works_near_the_end_of_the_stack() -> None:
     results: list[Any] = []
+    shortened: list[Any] = []
+    nested: Any = 1
+    to_copy: Any = (1,)
+    for _ in range(80):
+        nested, to_copy = [nested], [to_copy]
 
     def descend(left: int) -> None:
         if left:
             descend(left - 1)
         else:
             results.append(jsonsafe({"a": [(1, {"b": (2,)})], "deep": cycle()}))
+            results.append(jsonsafe(nested, max_bytes=1000))
+            shortened.append(jsonsafe(to_copy))
 
     for free in range(400, 20, -20):
         try:
@@ -337,8 +353,11 @@ def test_it_works_near_the_end_of_the_stack() -> None:
         except RecursionError:  # our own descent
             continue
     assert results
-    for result in results:
+    for result in [*results, *shortened]:
         freeze(result, "x")
+    depths = {depth(result) for result in shortened}
+    assert 81 in depths
+    assert depths & set(range(2, 40)), "near the end, a part of it is still shown"
 
 
 @pytest.mark.parametrize(
@@ -357,6 +376,8 @@ def test_a_dict_that_another_thread_changes_does_no_harm(shared: Any, nested: bo
             number += 1
 
     thread = threading.Thread(target=churn)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     thread.start()
     try:
         for _ in range(100):
@@ -364,6 +385,7 @@ def test_a_dict_that_another_thread_changes_does_no_harm(shared: Any, nested: bo
     finally:
         stop.set()
         thread.join()
+        sys.setswitchinterval(interval)
 
 
 def test_sets_come_in_the_same_order_in_every_process() -> None:

@@ -396,6 +396,11 @@ def test_an_items_size_is_at_least_what_the_wires_need(item: Any) -> None:
         assert len(encoded) - 2 <= item_size(item)
 
 
+def test_a_diff_of_empty_lines_is_not_larger_than_it_is_taken_for() -> None:
+    item = ToolCallContent.diff("/a", None, "\n" * 5000)
+    assert len(msgspec.json.encode(v2.encode_items([item]))) - 2 <= item_size(item)
+
+
 @given(contents, st.integers(256, 8000))
 def test_any_content_is_cut_within_the_limit_with_its_links(content: Any, limit: int) -> None:
     shown, cuts = bound_content(content, limit)

@@ -121,8 +121,6 @@ def _fitting_tail(text: str, room: int) -> int:
 def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounded:
     head = fitting_head(text, 0, room // 2)
     head = cut_before(text, _line_end_before(text, head))
-    if head and text[head - 1] != "\n" and text[head : head + 1] == "\n":
-        head += 1  # the notice needs a line end before it: the text's own, if it is there
     tail = _fitting_tail(text, room - _escaped_size(text[:head]))
     tail = max(cut_after(text, _line_end_after(text, tail)), head)
     gone = text[head:tail]
@@ -135,6 +133,8 @@ def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounde
 
 def _line_end_before(text: str, at: int) -> int:
     """Move a cut back to the end of a line, if there is one in the last half of what is kept."""
+    if text[at : at + 1] == "\n":
+        return at + 1  # there is room for it, since the notice needs a line end before it anyway
     found = text.rfind("\n", at - at // 2, at)
     return found + 1 if found >= 0 else at
 
