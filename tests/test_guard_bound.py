@@ -20,7 +20,7 @@ from callsheet.guard.texts import bound_line, size_of
 from callsheet.report.values import freeze
 
 from . import strategies as some
-from .test_guard_jsonsafe import any_text, depth, python_values
+from .odd_values import any_text, depth, python_values
 
 LINES = "".join(f"line {n}: some text\n" for n in range(5000))
 NOTICE = re.compile(r"… ([\d,]+) bytes?(?: \(([\d,]+) lines?\))? left out …")

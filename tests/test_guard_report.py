@@ -15,7 +15,6 @@ from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.guard.bound import ROOMY, SAFE, SMALLEST_FRAME, Limits, bound_report
 from callsheet.guard.contents import bound_content, content_size, item_size
 from callsheet.guard.phrases import english
-from callsheet.guard.repeats import IN_CONTENT, without_repeats
 from callsheet.guard.spill import LINK_ROOM, Plan, file_uri, truncated
 from callsheet.guard.texts import size_of
 from callsheet.report.content import (
@@ -85,83 +84,6 @@ def test_a_small_report_is_left_as_it_is() -> None:
     assert plan.fields is fields
     assert plan.cuts == ()
     assert plan.finish() == (fields, [])
-
-
-# Raw output doesn't repeat content
-
-
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (TEXT, IN_CONTENT),
-        ({"output": TEXT, "exit_code": 0}, {"output": IN_CONTENT, "exit_code": 0}),
-        ({"stdout": TEXT.strip() + "\n\n"}, {"stdout": IN_CONTENT}),
-        ({"unusual": TEXT}, {"unusual": IN_CONTENT}),
-        (
-            {"content": [{"type": "text", "text": TEXT}], "isError": False},
-            {"content": [{"type": "text", "text": IN_CONTENT}], "isError": False},
-        ),
-        ({"result": {"message": TEXT, "n": [1]}}, {"result": {"message": IN_CONTENT, "n": [1]}}),
-        ({"lines": TEXT.splitlines()[:3]}, {"lines": TEXT.splitlines()[:3]}),
-        ({"output": "line 1"}, {"output": "line 1"}),
-        ({"output": "x" * 500}, {"output": "x" * 500}),
-        (7, 7),
-        ([TEXT, 1], [IN_CONTENT, 1]),
-    ],
-)
-def test_raw_output_does_not_carry_again_what_content_has(raw: Any, expected: Any) -> None:
-    fields = {"content": (TextContent(TEXT),), "raw_output": raw}
-    plan = bound_report(fields, ROOMY)
-    assert plan.fields["raw_output"] == expected
-    assert fields["raw_output"] is raw
-    assert plan.cuts == ()
-    again = bound_report(plan.fields, ROOMY)
-    assert again.fields is plan.fields
-    if raw == expected:
-        assert plan.fields is fields
-
-
-def test_what_content_contains_counts_under_the_keys_of_printed_text_only() -> None:
-    out, err = "o" * 80, "e" * 80
-    content = (TextContent(f"```console\n{out}\n{err}\n```"),)
-    raw = {"stdout": out, "stderr": err, "path": out}
-    assert without_repeats(raw, content) == {
-        "stdout": IN_CONTENT,
-        "stderr": IN_CONTENT,
-        "path": out,
-    }
-
-
-def test_data_and_texts_of_other_items_are_not_repeated_either() -> None:
-    content = (
-        ToolCallContent.image(PNG, "image/png"),
-        ToolCallContent.diff("/a", "old\n" * 50, "new\n" * 50),
-        ToolCallContent.resource("file:///x", "resource\n" * 20),
-        TextContent("a" * 100),
-        TextContent("b" * 100),
-    )
-    raw = {
-        "data": PNG,
-        "after": "new\n" * 50,
-        "body": "resource\n" * 20,
-        "output": "a" * 100 + "b" * 100,
-        "kept": 1,
-    }
-    assert without_repeats(raw, content) == {
-        **dict.fromkeys(["data", "after", "body", "output"], IN_CONTENT),
-        "kept": 1,
-    }
-
-
-def test_content_that_the_call_has_already_counts_too() -> None:
-    plan = bound_report({"raw_output": {"output": TEXT}}, shown=(TextContent(TEXT),))
-    assert plan.fields == {"raw_output": {"output": IN_CONTENT}}
-
-
-def test_what_is_cut_in_content_is_spilled_once() -> None:
-    plan = bound_report({"content": (TextContent(TEXT),), "raw_output": {"output": TEXT}})
-    assert [cut.field for cut in plan.cuts] == ["content"]
-    assert plan.fields["raw_output"] == {"output": IN_CONTENT}
 
 
 # Cuts, links, notes

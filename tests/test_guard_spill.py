@@ -270,29 +270,26 @@ def in_a_namespace(command: str) -> tuple[str, ...]:
     return ("unshare", "--map-root-user", "--mount", "sh", "-c", f'{command} && exec "$@"', "sh")
 
 
-def can_mount(tmp_path: Path) -> bool:
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
     prefix = in_a_namespace(f"mount -t tmpfs -o size=256k tmpfs {tmp_path}")
-    return subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    return tmp_path
 
 
 @needs("unshare")
-def test_a_full_disk_fails_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    if not can_mount(tmp_path):
-        pytest.skip("no file system can be mounted here")
-    prefix = in_a_namespace(f"mount -t tmpfs -o size=256k tmpfs {tmp_path}")
-    out = in_a_process(WRITE, str(tmp_path / "spill"), prefix=prefix)
+def test_a_full_disk_fails_nothing_and_leaves_nothing_behind(place: Path) -> None:
+    prefix = in_a_namespace(f"mount -t tmpfs -o size=256k tmpfs {place}")
+    out = in_a_process(WRITE, str(place / "spill"), prefix=prefix)
     assert out.startswith("True False 1 1 OSError: [Errno 28] No space left on device")
 
 
 @needs("unshare")
-def test_a_read_only_disk_fails_nothing(tmp_path: Path) -> None:
-    if not can_mount(tmp_path):
-        pytest.skip("no file system can be mounted here")
-    (tmp_path / "spill").mkdir(mode=0o700)
-    prefix = in_a_namespace(
-        f"mount --bind {tmp_path} {tmp_path} && mount -o remount,ro,bind {tmp_path}"
-    )
-    out = in_a_process(WRITE, str(tmp_path / "spill"), prefix=prefix)
+def test_a_read_only_disk_fails_nothing(place: Path) -> None:
+    (place / "spill").mkdir(mode=0o700)
+    prefix = in_a_namespace(f"mount --bind {place} {place} && mount -o remount,ro,bind {place}")
+    out = in_a_process(WRITE, str(place / "spill"), prefix=prefix)
     assert out.startswith("False False 2 0 OSError: [Errno 30] Read-only file system")
 
 
