@@ -124,7 +124,8 @@ def test_ctrl_c_ends_it_quietly_whenever_it_comes() -> None:
             assert child.stderr is not None
             errors = child.stderr.read()
             code = child.wait(timeout=60)
-        assert code in (0, 130, -signal.SIGINT)
+        # 1: it came while Python itself was starting, before a line of ours had run
+        assert code in (0, 1, 130, -signal.SIGINT)
         assert b"callsheet/cli" not in errors
 
 
