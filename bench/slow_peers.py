@@ -1,9 +1,10 @@
 """A tool that works, while its client reads slowly, stops reading, or goes away.
 
 The tool hashes, writes a line after each block, and says now and then how far it is; from the event
-loop's thread and from another. Its own time is taken by the clock on the wall, since waiting is what
-must not happen. The peers take turns in one process per round (`python -m bench.slow_peers`), and
-each round begins with another; a peer is judged against the fast one of the same round.
+loop's thread and from another. Its own time is that on the wall, since waiting is what must not
+happen, less what its thread waited for a CPU that others had. The peers take turns in one process
+per round (`python -m bench.slow_peers`), and each round begins with another; a peer is judged
+against the fast one of the same round.
 
 Then a flood, in a process for each peer, to see what memory does: 100 MB of output to one call, and
 calls of 4 KB, one after the other, until the peer is given up or there are 100 MB of them.
@@ -33,7 +34,7 @@ from . import memory
 from .output import WRITE, pieces
 from .pipes import drain, run_module
 from .table import Claim, Figures, Subject
-from .timing import ratio
+from .timing import queued, ratio
 from .work import SESSION, TEXT
 
 ROUNDS = 7
@@ -77,13 +78,16 @@ def measure() -> Subject:
     kept: Figures = {}
     notes = _notes(steps)
     for (peer, tool), found in sorted(runs.items(), key=lambda item: _order(*item[0])):
-        change = _change(found, runs[FAST, tool], "seconds")
-        cpu_change = _change(found, runs[FAST, tool], "cpu_seconds")
+        fast = runs[FAST, tool]
+        change = _change(found, fast, "seconds")
+        wall_change = _change(found, fast, "wall_seconds")
+        cpu_change = _change(found, fast, "cpu_seconds")
         grown = max(one["mebibytes"] for one in found)
         ended, closed = found[-1]["health"], found[-1]["health_closed"]
         kept[f"{peer}, {tool}"] = {
             "seconds": round(_median(found, "seconds"), 4),
             "change_percent": round(change, 2),
+            "wall_change_percent": round(wall_change, 2),
             "cpu_seconds": round(_median(found, "cpu_seconds"), 4),
             "cpu_change_percent": round(cpu_change, 2),
             "mebibytes": grown,
@@ -95,6 +99,7 @@ def measure() -> Subject:
                 f"{peer}, {tool}",
                 f"{_median(found, 'seconds'):.3f}",
                 f"{change:+.1f} %",
+                f"{wall_change:+.1f} %",
                 f"{cpu_change:+.1f} %",
                 f"{grown:.1f}",
                 _counts(ended),
@@ -114,7 +119,16 @@ def measure() -> Subject:
             f" {found['output_mebibytes']:.1f} MiB, {found['calls']:,} calls by"
             f" {found['calls_mebibytes']:.1f} MiB; then its health is: {_counts(found['health'])}"
         )
-    head = ("peer, tool", "s", "change", "CPU", "MiB", "health when done", "health when closed")
+    head = (
+        "peer, tool",
+        "s",
+        "change",
+        "wall",
+        "CPU",
+        "MiB",
+        "health when done",
+        "health when closed",
+    )
     return Subject("A tool and its peer", head, rows, claims, notes, kept)
 
 
@@ -214,16 +228,17 @@ async def _run(peer: str, tool: str, steps: int) -> Found:
             call.start()
             start, cpu = perf_counter(), process_time()
             if tool == ASYNC:
-                await _hash_async(call, steps)
+                wait = await _hash_async(call, steps)
             else:
-                await asyncio.to_thread(_hash, call, 0, steps, steps)
+                wait = await asyncio.to_thread(_hash, call, 0, steps, steps)
             seconds, cpu_seconds = perf_counter() - start, process_time() - cpu
             call.succeed("hashed")
         health = session.health.counts()
     return {
         "peer": peer,
         "tool": tool,
-        "seconds": seconds,
+        "seconds": seconds - wait,
+        "wall_seconds": seconds,
         "cpu_seconds": cpu_seconds,
         "mebibytes": round(max(0.0, memory.peak() - before), 2),
         "health": health,
@@ -248,19 +263,23 @@ async def _session(peer: str) -> AsyncIterator[Session]:
     await asyncio.wait_for(session.close(), 10)
 
 
-async def _hash_async(call: Call, steps: int) -> None:
+async def _hash_async(call: Call, steps: int) -> float:
+    start = queued()
     for begin in range(0, steps, BREATH):
         _hash(call, begin, min(begin + BREATH, steps), steps)
         await asyncio.sleep(0)
+    return queued() - start
 
 
-def _hash(call: Call, begin: int, end: int, steps: int) -> None:
-    block, digest = _BLOCK, sha256()
+def _hash(call: Call, begin: int, end: int, steps: int) -> float:
+    """Hash, and give the seconds that this waited for a CPU."""
+    start, block, digest = queued(), _BLOCK, sha256()
     for step in range(begin, end):
         digest.update(block)
         call.write(LINE % step)
         if step % TELL == 0:
             call.progress(step, steps)
+    return queued() - start
 
 
 _BLOCK = bytes(BLOCK)

@@ -29,6 +29,7 @@ from . import memory
 from .output import WRITE, pieces, texts
 from .pipes import Counter
 from .reader import Count
+from .timing import queued
 from .work import SESSION
 
 TEXT = "v1 text"
@@ -61,6 +62,8 @@ class Run(Struct):
     written: int
     calls: int
     seconds: list[float]
+    """Time on the wall, less what the writing thread waited for a CPU that others had."""
+
     cpu_seconds: list[float]
     mebibytes: float
     """Growth of memory at its peak, over what was held before the first write."""
@@ -84,10 +87,10 @@ class _Meter:
     def start(self) -> None:
         self._start: tuple[float, float] = (perf_counter(), process_time())
 
-    def stop(self) -> None:
+    def stop(self, wait: float) -> None:
         wall, cpu = self._start
         self.cpu_seconds.append(process_time() - cpu)
-        self.seconds.append(perf_counter() - wall)
+        self.seconds.append(perf_counter() - wall - wait)
 
     def run(self, written: int, count: Count, **more: Any) -> Run:
         grown = max(0.0, memory.peak() - self._before)
@@ -115,41 +118,44 @@ async def stream(mode: str, writer: str, size: int, repeat: int) -> Run:
                     if mode == OWN:
                         call.terminal("client_1")
                     call.start()
-                    await write(call, data, size // WRITE)
+                    wait = await write(call, data, size // WRITE)
                     call.succeed(raw={"exit_code": 0})
                 await session.flush()
-                meter.stop()
+                meter.stop(wait)
             cut = session.health.cut
     return meter.run(size // WRITE * WRITE, counter.count, cut=cut)
 
 
-async def _write_async(call: Call, data: Sequence[bytes], times: int) -> None:
+async def _write_async(call: Call, data: Sequence[bytes], times: int) -> float:
     """Write as an async tool does, which lets others have their turn now and then."""
-    write, endless = call.write, _again(data, times)
+    start, write, endless = queued(), call.write, _again(data, times)
     while some := list(islice(endless, BREATH)):
         for piece in some:
             write(piece)
         await asyncio.sleep(0)
+    return queued() - start
 
 
-async def _write_in_thread(call: Call, data: Sequence[bytes], times: int) -> None:
+async def _write_in_thread(call: Call, data: Sequence[bytes], times: int) -> float:
     """Write as a plain function does, which knows of no event loop."""
 
-    def work() -> None:
-        write = call.write
+    def work() -> float:
+        start, write = queued(), call.write
         for piece in _again(data, times):
             write(piece)
+        return queued() - start
 
-    await asyncio.to_thread(work)
+    return await asyncio.to_thread(work)
 
 
-async def _drip(call: Call, data: Sequence[bytes], times: int) -> None:
+async def _drip(call: Call, data: Sequence[bytes], times: int) -> float:
     """Write a little, and let the clock go on, so that there is time to send each write alone."""
-    clock = call.session.desk.clock
+    start, clock = queued(), call.session.desk.clock
     assert isinstance(clock, FakeClock)
     for piece in _again(data, times):
         call.write(piece)
         await clock.advance(2 * PACE)
+    return queued() - start
 
 
 def _again(data: Sequence[_T], times: int) -> Iterator[_T]:
@@ -168,13 +174,13 @@ async def stream_sdk(size: int, limit: float) -> Run:
         agent = await sdk_python.connect_pipe(os.dup(fd))
         meter = _Meter()
         meter.start()
-        until = perf_counter() + limit
+        until, start = perf_counter() + limit, queued()
         for update in sdk_python.stream(_again(data, size // WRITE)):
             await agent.session_update(SESSION, update)
             times += 1
             if perf_counter() > until:
                 break
-        meter.stop()
+        meter.stop(queued() - start)
         await sdk_python.disconnect(agent)
     stopped = times < size // WRITE + 2
     written = (times - 1) * WRITE if stopped else size // WRITE * WRITE

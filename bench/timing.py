@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
 from typing import NamedTuple, TypeAlias
@@ -40,6 +41,21 @@ def summarise(values: Sequence[float]) -> Sample:
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
     """Give the median of the rounds' own ratios; what slows a whole round cancels out."""
     return median(a / b for a, b in zip(over, under, strict=True))
+
+
+def queued() -> float:
+    """Give the seconds that this thread has waited for a CPU that others had; 0 if that isn't told.
+
+    Where a machine is busy with other things, time on the wall less this is what the work took: it
+    counts what the thread did, and what it waited for of its own.
+    """
+    try:
+        return int(_SCHEDULE.read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+_SCHEDULE = Path("/proc/thread-self/schedstat")
 
 
 def repeat(work: Callable[[], object]) -> Batch:
