@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple, Protocol
@@ -59,32 +59,41 @@ def best() -> str:
 
 
 class Re2Gate:
-    """All patterns in one automaton."""
+    """All patterns in one automaton. A `Set` says whether; a search says where."""
 
     name = "re2"
 
     def __init__(self, triggers: Sequence[Trigger]) -> None:
         re2 = _installed("re2")
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
-        options.never_capture = True
-        options.log_errors = False
-        options.max_mem = 64 << 20
+        self._options = re2.Options()
+        self._options.encoding = re2.Options.Encoding.LATIN1
+        self._options.never_capture = True
+        self._options.log_errors = False
+        self._options.max_mem = 64 << 20
+        self._union = _union(triggers)
+        gate = re2.Set.SearchSet(self._options)
         try:
-            self._search = re2.compile(_union(triggers), options).search
+            gate.Add(self._union)
         except re2.error as error:
             raise InvalidRule(f"the rules don't work in re2: {_text(error)}") from None
+        gate.Compile()
+        self._match = gate.Match
 
     def hits(self, data: bytes) -> Sequence[int]:
         """Search on from each match, one byte further: what overlaps counts too."""
-        match = self._search(data)
-        if match is None:
+        if not self._match(data):
             return ()
         found: list[int] = []
+        match = self._search(data)
         while match is not None:
             found.append(match.start())
             match = self._search(data, found[-1] + 1)
         return found
+
+    @cached_property
+    def _search(self) -> Any:
+        """Made when there is something to find; most processes never need it."""
+        return _installed("re2").compile(self._union, self._options).search
 
 
 class ReGate:

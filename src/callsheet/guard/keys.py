@@ -27,7 +27,9 @@ def family_of(name: str) -> str:
         return ""
     words = [word.lower() for word in _WORDS.findall(name)]
     keys = table().keys
-    if not words or (len(words) > 1 and words[0] in keys.deeds):
+    if not words:
+        return ""
+    if len(words) > 1 and words[0] in keys.deeds and "".join(words) not in _phrases():
         return ""
     end = len(words)
     while end > 1 and words[end - 1] in keys.neutral and not _family(words[:end]):
@@ -70,8 +72,8 @@ def _phrases() -> dict[str, str]:
 
 _PLACEHOLDER = re.compile(
     rb"""(?ix)
-    \$ [({\w] .* | %[(\w] .* | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*  # references, templates
-    | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \[?(?:redacted|hidden|masked|filtered|removed|secret\ removed)\]?  # masked
+    \$ [({\w] .* | %\([\w.]+\)\w | %[sdr] | %\w+% | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*
+    | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \[?(?:redacted|hidden|masked|filtered|removed)\]?
     | null | none | nil | undefined | true | false | yes | no | on | off | nan | n/a | unset | empty
     | bearer | basic | digest | negotiate
     | (?:your|my|the|insert|enter|some)[-_ ].* | example | placeholder | todo

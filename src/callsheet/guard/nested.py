@@ -1,7 +1,7 @@
 """Nested data: which values are betrayed by their names, and how the rest is looked at in one go.
 
-`leaves` is the usual path: all texts joined, to be searched once. `rewrite` is for data in which something was
-found; it makes a copy of what changes and keeps what doesn't.
+`leaves` is the usual path: all texts joined, to be searched once. `rewrite` is for data in which
+something was found; it makes a copy of what changes and keeps what doesn't.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ Redacted: TypeAlias = tuple[JsonValue, int]
 _SHORTEST = 4
 _LONG_NAME = 12
 _NAMING = ("name", "key", "header")
+_NAMING_SET = frozenset(_NAMING)
 _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
 """Under such a name, whatever a list or an object holds is secret."""
 
@@ -30,23 +31,11 @@ def leaves(value: JsonValue) -> str | None:
     waiting: list[JsonValue] = [value]
     while waiting:
         item = waiting.pop()
-        if type(item) is dict:
-            if "value" in item and not _NAMING_SET.isdisjoint(item):
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is dict:
+            if _betrays(item, found, waiting):
                 return None
-            for key, inner in item.items():
-                kind = type(inner)
-                if kind is bool or inner is None or kind is float:
-                    continue
-                if family_of(key):
-                    return None
-                if kind is str:
-                    if len(inner) >= _SHORTEST:
-                        found.append(inner)
-                elif kind is not int:
-                    waiting.append(inner)
-                if len(key) > _LONG_NAME:
-                    found.append(key)
-        elif type(item) is list or type(item) is tuple:
+        elif kind is list or kind is tuple:
             for inner in item:
                 if type(inner) is not str:
                     waiting.append(inner)
@@ -54,12 +43,30 @@ def leaves(value: JsonValue) -> str | None:
                     return None
                 else:
                     found.append(inner)
-        elif type(item) is str:
+        elif kind is str:
             found.append(item)
     return found[0] if len(found) == 1 else "\0".join(found)
 
 
-_NAMING_SET = frozenset(_NAMING)
+def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bool:
+    """Collect an object's texts. Says whether one of its names tells."""
+    if "value" in item and not _NAMING_SET.isdisjoint(item):
+        return True
+    for key, inner in item.items():
+        kind = type(inner)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
+            if family_of(key):
+                return True
+            if len(inner) >= _SHORTEST:
+                found.append(inner)
+        elif inner is not None and kind is not bool and kind is not float:
+            if family_of(key):
+                return True
+            if kind is not int:
+                waiting.append(inner)
+        if len(key) > _LONG_NAME:
+            found.append(key)
+    return False
 
 
 def rewrite(value: JsonValue, on_text: OnText, on_secret: OnSecret) -> Redacted:

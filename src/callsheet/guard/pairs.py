@@ -13,13 +13,25 @@ from typing import NamedTuple
 
 from .keys import family_of, is_mixed, is_placeholder, scheme_length
 
-WORDS = ("pass", "pwd", "secret", "token", "jwt", "authorization", "xauth", "x-auth", "cookie", "credential")
+WORDS = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "jwt",
+    "authorization",
+    "xauth",
+    "x-auth",
+    "cookie",
+    "credential",
+)
 """Each telling name has one of these in it, or one of those in `BEFORE` right before key or pat."""
 
 BEFORE: Mapping[str, tuple[str, ...]] = {
     "key": (
-        "api", "app", "auth", "account", "access", "cryption", "signing", "master", "shared", "subscription",
-        "functions", "service", "role", "license", "deploy", "hmac", "session", "storage", "private", "ssh", "rsa",
+        "api", "app", "auth", "account", "access", "cryption", "signing", "master", "shared",
+        "subscription", "functions", "service", "role", "license", "deploy", "hmac", "session",
+        "storage", "private", "ssh", "rsa",
     ),
     "pat": ("github", "gitlab", "gh", "ext"),
 }  # fmt: skip
@@ -38,9 +50,13 @@ def _either(words: Iterable[str]) -> bytes:
     return b"(?:" + b"|".join(map(_any_case, words)) + b")"
 
 
-_WORD = _either(WORDS)[:-1] + b"".join(
-    b"|" + _either(before) + b"[_. -]?" + _any_case(word) for word, before in BEFORE.items()
-) + b")"
+_WORD = (
+    _either(WORDS)[:-1]
+    + b"".join(
+        b"|" + _either(before) + b"[_. -]?" + _any_case(word) for word, before in BEFORE.items()
+    )
+    + b")"
+)
 
 LITERALS = tuple(word.encode() for word in (*WORDS, *BEFORE))
 """Each telling name has one of these in it, in some case."""
@@ -60,9 +76,10 @@ _JOINT = re.compile(
     + _GAP
     + rb")"
     # A type stands between in code: `password: str = "…"`.
-    + rb"""(?:(?<=:)[ ]?[A-Za-z_][A-Za-z0-9_.\[\]| ]{0,40}?[ ]?=[ ](?=["'bfru]))?"""
+    + rb"""(?:(?<=[: ])[A-Za-z_][A-Za-z0-9_.\[\]|, ]{0,40}?[ ]?=[ ]?(?=[bfru]?\\{0,3}["']))?"""
     + rb"""(?P<quote>(?:[bBfFrRuU]{1,2}(?=["']))?(?P<mark>\\{0,3}["'`]))?"""
 )
+_HEADER = re.compile(rb"(?i)[\"']?(?:(?:proxy-)?authorization|(?:set-)?cookie2?)[\"']?")
 _FLAG = re.compile(
     rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
 )
@@ -89,10 +106,13 @@ class Pair(NamedTuple):
     secret: bool
 
 
-def read(data: bytes, place: int) -> Pair | None:
-    """Read the pair whose telling word, or whose flag, is at this place."""
+def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
+    """Read the pair whose telling word, or whose flag, is at this place.
+
+    A dash inside a word begins no flag, unless what it is `glued` to may turn out to be a secret.
+    """
     if data[place] == 0x2D:  # a dash
-        if place and data[place - 1] in _NAME:
+        if not glued and place and data[place - 1] in _NAME:
             return None
         match = _FLAG.match(data, place)
         family = family_of(match["name"].decode()) if match else ""
@@ -148,7 +168,9 @@ def _assigned_pair(
     data: bytes, match: re.Match[bytes], family: str, name_start: int, name: str
 ) -> Pair | None:
     start, mark = match.end(), match["mark"]
-    if family in ("authorization", "cookie") and match["sign"] == b":":
+    if mark and _closes(data, mark, name_start, match):
+        return None
+    if match["sign"] == b":" and _HEADER.fullmatch(name.encode()):
         return _header_pair(data, start, mark, family, name_start)
     end, closed = _value_end(data, start, mark)
     if mark and closed and not data.startswith(mark, end):  # a quote that ends something else
@@ -165,6 +187,12 @@ def _assigned_pair(
     else:
         secret = _is_secret_word(data, family, name, name_start, match, end)
     return Pair(family, start, end, not closed, secret)
+
+
+def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -> bool:
+    """Whether a quote ends what began before the name, as in `getpass("Password: ")`."""
+    before = data[name_start - 1 : name_start]
+    return before == mark[-1:] and before not in data[name_start : match.start("sign")]
 
 
 def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
@@ -197,6 +225,8 @@ def _header_pair(
         end, closed = _value_end(data, start, closing)
         if mark and closed and not data.startswith(mark, end):
             return None
+        line = _ESCAPED_LINE_END.search(data, start, end)
+        end = line.start() if line else end
     else:
         match = _TO_LINE_END.match(data, start)
         end = match.end() if match else start
@@ -216,8 +246,8 @@ def _header_pair(
 
 
 _COOKIE = re.compile(
-    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)"
-    rb"[^\s=;]+=(?:[^\s;]*[0-9]|[A-Za-z0-9%+/-]{16})"
+    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)[^\s=;]+="
+    rb"[^\s;]*?(?:(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{6}|[0-9]{8}|[A-Za-z0-9%+/-]{16})"
 )
 
 
@@ -226,6 +256,7 @@ def _is_cookie(value: bytes) -> bool:
     return _COOKIE.search(value) is not None
 
 
+_ESCAPED_LINE_END = re.compile(rb"\\[rn]")
 _TO_LINE_END = re.compile(rb"""[^\r\n"'\x1b\0\\]*""")
 
 _PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTALL)
@@ -264,7 +295,7 @@ _CODE = re.compile(
     rb"""[A-Za-z_][\w.]*(?:[(\[{].*|\.)|[(\[{*&!@].*|[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+.*|\d+(?:\.\d+)*""",
     re.DOTALL,
 )
-_NAMELIKE = re.compile(rb"[A-Za-z_]+[0-9]?")
+_NAMELIKE = re.compile(rb"[A-Za-z_]+")
 _CAPITALISED = re.compile(rb"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 
 
@@ -283,15 +314,27 @@ def _is_secret_word(
         return not _CODE.fullmatch(value)
     if _CODE.fullmatch(value) or family == "credential":
         return False
-    ends_line = data[end : end + 1] in (b"", b"\r", b"\n", b"\\")
+    if family == "cookie":
+        return _is_cookie(value)
     if _NAMELIKE.fullmatch(value):
-        return ends_line and tight_line(data, name_start, sign, tight) and not _CAPITALISED.fullmatch(value)
+        return _is_settings_line(data, name_start, match, end) and not _CAPITALISED.fullmatch(value)
+    if value[:4].lower() == name[-8:].lower().encode()[:4]:  # password = passwd2
+        return False
     strong = is_mixed(value) and len(value) >= 6
     return strong if family in ("password", "secret") else strong and len(value) >= 12
 
 
-def tight_line(data: bytes, name_start: int, sign: bytes, tight: bool) -> bool:
+_LINE_START = re.compile(
+    rb"""(?:^|\n|\\n|[;&|$>#+-]|\x1b\[[0-9;]*m|\b(?:export|set|env|local|declare))[ \t"'-]*\Z"""
+)
+
+
+def _is_settings_line(data: bytes, name_start: int, match: re.Match[bytes], end: int) -> bool:
     """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no more."""
-    line = data.rfind(b"\n", 0, name_start) + 1
-    alone = not data[line:name_start].strip(b" \t-\"'")
-    return alone and ((tight and sign == b"=") or (sign == b":" and not tight))
+    if data[end : end + 1] not in (b"", b"\r", b"\n", b"\\", b"\x1b"):
+        return False
+    sign, gap = match["sign"], match["gap"]
+    tight = not gap and data[match.start("sign") - 1] not in b" \t"
+    if not ((tight and sign == b"=") or (sign == b":" and gap)):
+        return False
+    return _LINE_START.search(data, max(0, name_start - 40), name_start) is not None

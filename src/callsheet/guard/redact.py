@@ -1,13 +1,13 @@
 """Takes secrets out of text, nested data and streams. The front door; the work is done beside it.
 
-`rules.py` has the rules, `engines.py` the fast search, `scan.py` the findings, `pairs.py` and `keys.py` telling
-names, `known.py` known values, `marks.py` what stands in a secret's place, `stream.py` streams.
+`rules.py` has the rules, `engines.py` the fast search, `scan.py` the findings, `pairs.py` and `keys.py`
+telling names, `known.py` known values, `marks.py` what stands in a secret's place, `stream.py` streams.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from callsheet.report.values import JsonValue
 
@@ -16,7 +16,8 @@ from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARKS, Marks
 from .nested import leaves, rewrite
 from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
-from .scan import Scanner, Span
+from .scan import Scanner
+from .spans import Span
 from .stream import StreamRedactor
 
 __all__ = [
@@ -28,9 +29,9 @@ __all__ = [
 class Redactor:
     """Finds secrets and puts marks in their place. May be used from any thread.
 
-    `rules` stand in for the shipped ones. `known` are values that are secret wherever they stand, by name if a mapping.
-    `allow` are values that are never secret; `re:` makes an entry a pattern. `engine` is the best that is installed
-    unless said otherwise.
+    `rules` stand in for the shipped ones. `known` are values that are secret wherever they stand, by
+    name if it is a mapping. `allow` are values that are never secret; `re:` makes an entry a pattern.
+    `engine` is the best that is installed, unless said otherwise.
     """
 
     def __init__(
@@ -123,9 +124,9 @@ def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     """Give each value a name that can stand in a mark."""
     if isinstance(known, str):
         raise InvalidRule("known: one text was given; give a mapping, or a list of texts")
-    if not isinstance(known, Mapping):
-        return {f"known{number or ''}": value for number, value in enumerate(known)}
-    return {_name(name): value for name, value in known.items()}
+    if isinstance(known, Mapping):
+        return {_name(name): value for name, value in cast("Mapping[str, str]", known).items()}
+    return {f"known{number or ''}": value for number, value in enumerate(known)}
 
 
 def _name(name: str) -> str:

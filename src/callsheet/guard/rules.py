@@ -71,7 +71,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def table() -> Table:
     """Give the shipped rules."""
-    text = files(__package__).joinpath("rules.toml").read_text(encoding="utf-8")
+    text = files("callsheet.guard").joinpath("rules.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), Table)
 
 
@@ -95,7 +95,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
 
 
 def rules_of(settings: Settings, base: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
-    """Give the rules that hold: the base, a user's own in place of those with the same id, none that is off."""
+    """Give the rules that hold: a user's own replace those with the same id, and none is off."""
     rules = {rule.id: rule for rule in (default_rules() if base is None else base)}
     rules |= {rule.id: rule for rule in settings.rules}
     return tuple(rule for name, rule in rules.items() if name not in settings.off)
@@ -140,7 +140,9 @@ def check(rule: Rule) -> None:
     if _BACKWARD.search(rule.pattern):
         raise InvalidRule(f"{where}: look-around and back-references don't work in every engine")
     if any(letter in "^$" for _, letter in signs(rule.pattern)):
-        raise InvalidRule(f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text")
+        raise InvalidRule(
+            f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text"
+        )
     try:
         found = re.compile(rule.pattern.encode())
     except re.error as error:
@@ -148,7 +150,9 @@ def check(rule: Rule) -> None:
     if found.groups > 1:
         raise InvalidRule(f"{where}: {found.groups} groups; one at most says what is secret")
     if found.match(b""):
-        raise InvalidRule(f"{where}: the pattern matches nothing at all, so it would match everywhere")
+        raise InvalidRule(
+            f"{where}: the pattern matches nothing at all, so it would match everywhere"
+        )
     _check_literals(rule, found)
 
 
@@ -200,4 +204,3 @@ def _filled(match: re.Match[str]) -> str:
 
 def _cycled(letters: str, count: int) -> str:
     return (letters * (count // len(letters) + 1))[:count]
-

@@ -1,7 +1,7 @@
 """Redacts bytes as they come. What may be the beginning of a secret waits for the rest of it.
 
-What is held is only the secret's own first bytes, never the name or the line before it, which stays behind as
-context. So a prompt is passed on at once, and nothing is held at all at the end of most lines.
+What is held is only the secret's own first bytes, never the name or the line before it, which stays
+behind as context. So a prompt is passed on at once, and at the end of most lines nothing is held.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .marks import IDENTITY, Marks
-from .scan import Scanner, Span
+from .scan import Scanner
+from .spans import Span
 
 HOLD = 16 * 1024
 """At most so many bytes are held."""
@@ -52,8 +53,8 @@ class StreamRedactor:
     def flush(self) -> bytes:
         """Give all that is held, for use when the output pauses.
 
-        What is a secret so far is redacted. What may only become one is shown as it is: if it does become one,
-        the part that came before the pause has been seen, and only the rest is redacted.
+        What is a secret so far is redacted. What may only become one is shown as it is: if it does
+        become one, the part before the pause has been seen, and only the rest is redacted.
         """
         return self._pass_on(self._scanner.spans(self._data), len(self._data))
 
