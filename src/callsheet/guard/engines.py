@@ -179,18 +179,22 @@ def _text(error: Exception) -> str:
     return str(error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error)
 
 
-_LARGE = re.compile(rb"(?<!\\)\{(\d+)(,?)(\d*)\}")
+_REPEAT = re.compile(rb"(?<!\\)\{(\d+)(,?)(\d*)\}\??")
 
 _ENOUGH = 20
 
 
 def simpler(pattern: bytes) -> bytes:
-    """Let long repeats be longer than they may: a smaller automaton that matches at least as often."""
+    """Let long repeats be longer than they may, and end them early.
+
+    That makes a smaller automaton, which matches at least as often and reads no further than it must.
+    """
 
     def widen(match: re.Match[bytes]) -> bytes:
-        low = int(match[1])
-        if low > _ENOUGH or (match[2] and match[3] and int(match[3]) > 2 * _ENOUGH):
-            return b"{%d,}" % min(low, _ENOUGH)
+        low, comma, high = int(match[1]), match[2], match[3]
+        endless = comma and not high
+        if low > _ENOUGH or endless or (high and int(high) > 2 * _ENOUGH):
+            return b"{%d,}?" % min(low, _ENOUGH)
         return match[0]
 
-    return _LARGE.sub(widen, pattern)
+    return _REPEAT.sub(widen, pattern)

@@ -76,7 +76,7 @@ _PLACEHOLDER = re.compile(
     | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \[?(?:redacted|hidden|masked|filtered|removed)\]?
     | null | none | nil | undefined | true | false | yes | no | on | off | nan | n/a | unset | empty
     | bearer | basic | digest | negotiate
-    | (?:your|my|the|insert|enter|some)[-_ ].* | example | placeholder | todo
+    | (?:your|insert|enter)[-_ ].* | example | placeholder | todo
     | (?:string|str|bytes|int|float|bool|boolean|number|object|any|text|optional|unknown|required)
     | (?:process\.env|os\.environ|env|secrets|vars|config|settings|self|this|args|options|opts|
         params|props|data|request|req|ctx|user)[.\[(?] .*

@@ -6,6 +6,7 @@ as base64, alone or inside something longer. The environment itself is passed in
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
@@ -114,13 +115,12 @@ def _forms_of(value: str, secret: bytes) -> set[bytes]:
 
 
 def _escaped(value: str) -> Iterable[str]:
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
     try:
         yield from (quote(value, safe=""), quote(value), quote_plus(value))
-        yield msgspec.json.encode(value).decode()[1:-1]
-    except (UnicodeEncodeError, msgspec.EncodeError):
+    except UnicodeEncodeError:  # a lone surrogate: no URL can hold it
         return
-    if not value.isascii():
-        yield "".join(c if c.isascii() else c.encode("unicode_escape").decode() for c in value)
 
 
 def _in_base64(secret: bytes) -> Iterable[bytes]:

@@ -93,7 +93,9 @@ _TO_QUOTE = {
     b"'": re.compile(rb"(?:[^'\\\n]|\\.)*"),
     b"`": re.compile(rb"[^`\n]*"),
 }
-_LINE_END = b"\r\n"
+
+LONGEST = 8192
+"""A longer value is no secret but data. Without a limit, odd texts would take a very long time."""
 
 
 class Pair(NamedTuple):
@@ -198,19 +200,21 @@ def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -
 def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
     """Give the end of a value, and whether it is known to be its end."""
     if not mark:
-        match = _BARE.match(data, start)
+        match = _BARE.match(data, start, start + LONGEST)
         end = match.end() if match else start
-        return end, _HARD_STOP.search(data, start) is not None
+        stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
+        return end, stopped is not None or len(data) > start + LONGEST
     if len(mark) == 1:
-        match = _TO_QUOTE[mark].match(data, start)
+        match = _TO_QUOTE[mark].match(data, start, start + LONGEST)
         end = match.end() if match else start
     else:
-        end = data.find(mark, start)
-        while end > 0 and data[end - 1] == 0x5C and end > start:
-            end = data.find(mark, end + 1)
-        line = data.find(b"\n", start)
+        last = min(len(data), start + LONGEST)
+        end = data.find(mark, start, last)
+        while end > start and data[end - 1] == 0x5C:
+            end = data.find(mark, end + 1, last)
+        line = data.find(b"\n", start, last)
         if end < 0 or 0 <= line < end:
-            end = len(data) if line < 0 else line
+            end = last if line < 0 else line
     closed = end < len(data)
     return end, closed
 
@@ -228,7 +232,7 @@ def _header_pair(
         line = _ESCAPED_LINE_END.search(data, start, end)
         end = line.start() if line else end
     else:
-        match = _TO_LINE_END.match(data, start)
+        match = _TO_LINE_END.match(data, start, start + LONGEST)
         end = match.end() if match else start
         closed = end < len(data)
     value = data[start:end].rstrip()

@@ -198,7 +198,7 @@ def _filled(match: re.Match[str]) -> str:
     if kind not in _FILLS:
         raise InvalidRule(f"an example says {match[0]!r}; use one of {', '.join(_FILLS)}")
     if kind == "b64lines":
-        return "\n".join(_cycled(_FILLS[kind], 40) for _ in range(count))
+        return "\n".join(_cycled(_FILLS[kind], 32) for _ in range(count))
     return _cycled(_FILLS[kind], count)
 
 

@@ -21,6 +21,7 @@ from .spans import Span, beside_marks, mapped, merged, with_marks
 _TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
 
 _PREFIX = 64
+_LONG = 1024
 
 OPENER = 16
 """So many bytes of a known value are looked for to notice its beginning in a stream."""
@@ -75,8 +76,11 @@ class Scanner:
         if not hits:
             return []
         found: list[Span] = []
+        read_to = 0
         for place in hits:
             self._look(data, place, found)
+            if place >= read_to:
+                read_to = self._read_pair(data, place, found)
         found = merged(data, found)
         return beside_marks(data, found) if found and has_marks(data) else found
 
@@ -88,12 +92,18 @@ class Scanner:
                 self._add(found, data, Span(place, place + len(form), name, 0, secret))
                 break
         for rule in rules:
-            span = rule.find(data, place)
+            span = rule.find(data, place) if rule.starts(data, place) else None
             if span is not None:
                 self._add(found, data, Span(*span, rule.rule.id, 1))
+
+    def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
+        """Add the value beside a telling name. Gives the place up to which there is nothing more to read."""
         pair = pairs.read(data, place)
-        if pair is not None and pair.secret:
+        if pair is None:
+            return 0
+        if pair.secret:
             self._add(found, data, Span(pair.start, pair.end, pair.family, 2))
+        return pair.end if pair.end - pair.start > _LONG else 0
 
     def _candidates(self, byte: int) -> tuple[list[Shape], list[bytes]]:
         """Give the rules and known values that may begin with this byte, for any case."""

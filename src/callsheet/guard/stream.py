@@ -41,6 +41,8 @@ class StreamRedactor:
         """Take the next bytes; give those that can be passed on."""
         data = self._data = self._data + chunk
         hold = self._scanner.undecided(data, _context_start(data, len(data)))
+        if hold <= self._done and self.held <= HOLD:
+            return b""
         spans = self._scanner.spans(data)
         for span in reversed(spans):
             if span.start < hold < span.end:
@@ -56,6 +58,8 @@ class StreamRedactor:
         What is a secret so far is redacted. What may only become one is shown as it is: if it does
         become one, the part before the pause has been seen, and only the rest is redacted.
         """
+        if not self.held:
+            return b""
         return self._pass_on(self._scanner.spans(self._data), len(self._data))
 
     def finish(self) -> bytes:
