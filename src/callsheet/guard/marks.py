@@ -22,6 +22,12 @@ MARK = re.compile(rb"\[redacted:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?:#(?:\d{1,9}|mo
 
 _OPENING = b"[redacted:"
 
+MARK_BEGUN = re.compile(
+    b"(?:" + b"|".join(re.escape(_OPENING[:size]) for size in range(1, len(_OPENING))) + b"|"
+    + re.escape(_OPENING) + rb"[A-Za-z0-9_.-]{0,64}(?:#\w{0,9})?)"
+)  # fmt: skip
+"""A mark that is not finished."""
+
 
 class Marks:
     """Gives out marks, and remembers which secret has which."""

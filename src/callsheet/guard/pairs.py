@@ -94,8 +94,9 @@ _TO_QUOTE = {
     b"`": re.compile(rb"[^`\n]*"),
 }
 
-LONGEST = 8192
-"""A longer value is no secret but data. Without a limit, odd texts would take a very long time."""
+LONGEST = 4096
+LONGEST_QUOTED = 65_536
+"""So much of a value is read at once. Without a limit, odd texts would take a very long time."""
 
 
 class Pair(NamedTuple):
@@ -175,7 +176,7 @@ def _assigned_pair(
     if match["sign"] == b":" and _HEADER.fullmatch(name.encode()):
         return _header_pair(data, start, mark, family, name_start)
     end, closed = _value_end(data, start, mark)
-    if mark and closed and not data.startswith(mark, end):  # a quote that ends something else
+    if mark and closed and _is_cut(data, mark, start, end):
         return None
     value = data[start:end]
     if is_placeholder(value):
@@ -197,6 +198,11 @@ def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -
     return before == mark[-1:] and before not in data[name_start : match.start("sign")]
 
 
+def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
+    """Whether a string is not closed on its line, so that its quote was the end of something else."""
+    return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
+
+
 def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
     """Give the end of a value, and whether it is known to be its end."""
     if not mark:
@@ -205,10 +211,10 @@ def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
         stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
         return end, stopped is not None or len(data) > start + LONGEST
     if len(mark) == 1:
-        match = _TO_QUOTE[mark].match(data, start, start + LONGEST)
+        match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
         end = match.end() if match else start
     else:
-        last = min(len(data), start + LONGEST)
+        last = min(len(data), start + LONGEST_QUOTED)
         end = data.find(mark, start, last)
         while end > start and data[end - 1] == 0x5C:
             end = data.find(mark, end + 1, last)
@@ -227,7 +233,7 @@ def _header_pair(
     closing = mark or (around if around in (b'"', b"'") else b"")
     if closing:
         end, closed = _value_end(data, start, closing)
-        if mark and closed and not data.startswith(mark, end):
+        if mark and closed and _is_cut(data, mark, start, end):
             return None
         line = _ESCAPED_LINE_END.search(data, start, end)
         end = line.start() if line else end

@@ -37,9 +37,19 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     mixed: bool = False
     placeholders: bool = False
     ignore_case: bool = False
-    open: Literal["token", "word", "block"] = "token"
+    run: int = 0
+    open: Literal["token", "word", "line", "block"] = "token"
     end: str = ""
     gate: str = ""
+
+
+OPEN: Mapping[str, re.Pattern[bytes]] = {
+    "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
+    "word": re.compile(rb"""[^\s"'<>]*"""),
+    "line": re.compile(rb"[^\r\n]*"),
+    "block": re.compile(rb"""[A-Za-z0-9+/=\s\\%"',>|:;.()\[\x1b-]*"""),
+}
+"""What a secret is made of, by `Rule.open`."""
 
 
 class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,6 +168,10 @@ def check(rule: Rule) -> None:
 
 def _check_literals(rule: Rule, pattern: re.Pattern[bytes]) -> None:
     where = f"rule {rule.id!r}"
+    if rule.open in ("line", "block") and not rule.literals:
+        raise InvalidRule(
+            f"{where}: open={rule.open!r} needs literals, or all of a stream would wait"
+        )
     if not all(rule.literals):
         raise InvalidRule(f"{where}: an empty literal gates nothing; leave literals out instead")
     for example in map(fill, rule.examples):
@@ -167,6 +181,11 @@ def _check_literals(rule: Rule, pattern: re.Pattern[bytes]) -> None:
         begin = match.group().decode(errors="replace")
         if rule.ignore_case:
             begin = begin.lower()
+        if not OPEN[rule.open].fullmatch(match.group(pattern.groups)):
+            raise InvalidRule(
+                f"{where}: {example!r} has characters that open={rule.open!r} has not; "
+                "say open='word', 'line' or 'block'"
+            )
         if rule.literals and not begin.startswith(_lower(rule)):
             raise InvalidRule(f"{where}: {begin[:40]!r} begins with none of its literals")
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
-from .marks import has_marks
+from .marks import MARK_BEGUN, has_marks
 from .rules import InvalidRule, Rule, check
 from .shapes import Shape
 from .spans import Span, beside_marks, mapped, merged, with_marks
@@ -44,6 +44,7 @@ class Scanner:
         self._at: dict[int, tuple[list[Shape], list[bytes]]] = {}
         self.gate = make_gate(tuple(self._triggers()), engine)
         self._beginnings, self.longest = self._partial_literals()
+        self._wordy = [rule for rule in self._rules if not rule.literals]
         self._blocks = [rule for rule in self._rules if rule.rule.open == "block"]
 
     def _triggers(self) -> list[Trigger]:
@@ -147,10 +148,10 @@ class Scanner:
         fast = self.gate.name != "re" and find_spec("re2")
         return make_gate(tuple(triggers), "re2" if fast else "re")
 
-    def undecided(self, data: bytes, start: int) -> int:
-        """Give the place from which on nothing can be said yet: all of `data`, if its end is harmless.
+    def undecided(self, data: bytes, start: int) -> tuple[int, Shape | None]:
+        """Give the place from which on nothing can be said yet, and the block that has begun there.
 
-        `start` is where the last unfinished line begins.
+        `start` is where the last unfinished line begins. If the end is harmless, the place is the end.
         """
         hold = len(data)
         word = len(data.rstrip(_TOKEN_LETTERS))
@@ -158,14 +159,23 @@ class Scanner:
             for place in self._token_openers.hits(data[word:]):
                 hold = min(hold, self._token_begun(data, word + place))
         for place in self._openers.hits(data[start:]):
+            if start + place >= hold:
+                break
             hold = min(hold, self._begun(data, start + place))
+        if self._wordy:
+            hold = min(hold, *(_run_start(data, rule) for rule in self._wordy))
+        hold = min(hold, self._known_begun(data), self._partial(data))
+        return self._block_begun(data, hold)
+
+    def _block_begun(self, data: bytes, hold: int) -> tuple[int, Shape | None]:
+        block: Shape | None = None
         for rule in self._blocks:
             for literal in rule.literals:
                 place = data.rfind(literal)
-                if place >= 0:
-                    begun = rule.begun(data, place)
-                    hold = hold if begun is None else min(hold, begun)
-        return min(hold, self._known_begun(data), self._partial(data))
+                begun = rule.begun(data, place) if place >= 0 else None
+                if begun is not None and begun < hold:
+                    hold, block = begun, rule
+        return hold, block
 
     def _token_begun(self, data: bytes, place: int) -> int:
         """Hold what begins like a token and goes on to the end."""
@@ -190,6 +200,9 @@ class Scanner:
         """Known values may have any characters, line ends too, so they are looked for by themselves."""
         if not self._known:
             return len(data)
+        place = data.rfind(b"[", max(0, len(data) - 84))
+        if place >= 0 and MARK_BEGUN.fullmatch(data, place):  # in a mark, nothing is a secret
+            return place
         start = max(0, len(data) - len(self._by_length[0]))
         for place in self._known_openers.hits(data[start:]):
             rest = data[start + place :]
@@ -227,10 +240,15 @@ _PAIRS = (Trigger(pairs.ASSIGNED, pairs.LITERALS), Trigger(pairs.FLAGGED, pairs.
 
 
 def _openers(rule: Shape) -> list[Trigger]:
-    if not rule.literals:
-        return [_trigger(rule)]
     form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
     return [Trigger(form % re.escape(lit), (lit.lower(),)) for lit in rule.literals]
+
+
+def _run_start(data: bytes, rule: Shape) -> int:
+    """Find where a rule without literals may have begun: anywhere in the last word."""
+    if rule.rule.open == "token":
+        return len(data.rstrip(_TOKEN_LETTERS))
+    return max(data.rfind(stop) for stop in (b" ", b"\n", b"\t", b"\r", b'"', b"'", b"<", b">")) + 1
 
 
 def _glued(data: bytes, place: int) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import cached_property
 
 from .keys import is_mixed, is_placeholder
-from .rules import Rule, group_start
+from .rules import OPEN, Rule, group_start
 
 # A word may begin after these, though they end in a letter or digit: `\n` and `\u003d` of JSON,
 # `%3D` of URLs, and the colours of a terminal.
@@ -19,12 +18,6 @@ _LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
     )
 ) + b")"  # fmt: skip
 _RIGHT = rb"(?![A-Za-z0-9])"
-
-_OPEN: Mapping[str, re.Pattern[bytes]] = {
-    "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
-    "word": re.compile(rb"""[^\s"'<>]*"""),
-    "block": re.compile(rb"""[A-Za-z0-9+/=\s\\%"',>|:;.()\[\x1b-]*"""),
-}
 
 
 class Shape:
@@ -50,12 +43,23 @@ class Shape:
         if match is None:
             return None
         start, end = match.span(1 if self.has_group else 0)
-        secret = data[start:end]
-        if (self.rule.mixed and not is_mixed(secret)) or (
-            self.rule.placeholders and is_placeholder(secret)
-        ):
-            return None
-        return (start, end)
+        return (start, end) if self._holds(data[start:end]) else None
+
+    def _holds(self, secret: bytes) -> bool:
+        rule = self.rule
+        if rule.mixed and not is_mixed(secret):
+            return False
+        if rule.run and not re.search(rb"[A-Za-z0-9+/]{%d}" % rule.run, secret):
+            return False
+        return not (rule.placeholders and is_placeholder(secret))
+
+    def goes_on(self, data: bytes, size: int) -> bool:
+        """Whether an unfinished one is still so after the last `size` bytes."""
+        end = self.rule.end.encode()
+        if end and data.find(end, max(0, len(data) - size - len(end))) >= 0:
+            return False
+        match = OPEN[self.rule.open].match(data, len(data) - size)
+        return match is not None and match.end() == len(data)
 
     def begun(self, data: bytes, place: int) -> int | None:
         """Give where the secret begins if it may go on beyond the end of the data."""
@@ -64,7 +68,7 @@ class Shape:
             if match is None:
                 return None
             place = match.end()
-        match = _OPEN[self.rule.open].match(data, place)
+        match = OPEN[self.rule.open].match(data, place)
         if match is None or match.end() < len(data) or place == len(data):
             return None
         if self.rule.end:

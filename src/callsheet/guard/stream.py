@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from .marks import IDENTITY, Marks
 from .scan import Scanner
+from .shapes import Shape
 from .spans import Span
 
 HOLD = 16 * 1024
@@ -29,6 +30,7 @@ class StreamRedactor:
         self._marks = marks
         self._data = b""
         self._done = 0  # so much of the data was passed on, and is only context
+        self._block: Shape | None = None  # a block of lines that has begun and waits for its end
         self.count: int = 0
         """How many secrets were redacted so far."""
 
@@ -40,7 +42,10 @@ class StreamRedactor:
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give those that can be passed on."""
         data = self._data = self._data + chunk
-        hold = self._scanner.undecided(data, _context_start(data, len(data)))
+        if self._block and self.held <= HOLD and self._block.goes_on(data, len(chunk)):
+            return b""
+        start = _context_start(data, len(data), CONTEXT + HOLD)
+        hold, self._block = self._scanner.undecided(data, start)
         if hold <= self._done and self.held <= HOLD:
             return b""
         spans = self._scanner.spans(data)
@@ -58,6 +63,7 @@ class StreamRedactor:
         What is a secret so far is redacted. What may only become one is shown as it is: if it does
         become one, the part before the pause has been seen, and only the rest is redacted.
         """
+        self._block = None
         if not self.held:
             return b""
         return self._pass_on(self._scanner.spans(self._data), len(self._data))
@@ -90,12 +96,12 @@ class StreamRedactor:
                 place = span.end
                 self.count += 1
         parts.append(data[place:hold])
-        start = _context_start(data, hold)
+        start = _context_start(data, hold, CONTEXT)
         self._data, self._done = data[start:], hold - start
         return b"".join(parts)
 
 
-def _context_start(data: bytes, end: int) -> int:
+def _context_start(data: bytes, end: int, longest: int) -> int:
     """Find where to look back to: whole lines, if they are not too long."""
     line = data.rfind(b"\n", 0, max(0, end - _BACK)) + 1
-    return max(line, end - CONTEXT)
+    return max(line, end - longest)
