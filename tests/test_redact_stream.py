@@ -13,9 +13,10 @@ from callsheet.guard.redact import Marks, Redactor
 from callsheet.guard.rules import fill
 from callsheet.guard.stream import CONTEXT, HOLD
 
-from .test_redact import KNOWING, texts
+from .test_redact import KNOWING, fragments, texts
 
 ALL = Redactor()
+spaced = st.lists(fragments, max_size=8).map(" \n ".join)
 TOKEN = fill("ghp_{alnum:36}").encode()
 
 
@@ -31,11 +32,23 @@ def fed(redactor: Redactor, chunks: list[bytes]) -> tuple[bytes, int]:
     return out, stream.count
 
 
-@given(texts, st.lists(st.integers(0, 10_000), max_size=6))
+@given(spaced, st.lists(st.integers(0, 10_000), max_size=6))
 def test_a_stream_gives_what_the_whole_text_gives(text: str, cuts: list[int]) -> None:
     data = text.encode("utf-8", "surrogatepass")
     clean, count = KNOWING.text(text)
     assert fed(KNOWING, pieces_of(data, cuts)) == (clean.encode("utf-8", "surrogatepass"), count)
+
+
+@given(texts, st.lists(st.integers(0, 10_000), max_size=6))
+def test_a_stream_loses_nothing_and_shows_no_key_whatever_it_is_glued_to(
+    text: str, cuts: list[int]
+) -> None:
+    data = f"{text} {TOKEN.decode()} {text}".encode("utf-8", "surrogatepass")
+    out, count = fed(KNOWING, pieces_of(data, cuts))
+    assert TOKEN not in out
+    assert count >= 1
+    if text.isalpha():
+        assert out.startswith(text.encode())
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))

@@ -63,6 +63,18 @@ def has_marks(data: bytes) -> bool:
     return _OPENING in data
 
 
+def mark_around(data: bytes, place: int) -> int:
+    """Give where the mark around this place begins, or the place itself, so that no mark is cut."""
+    start = data.rfind(_OPENING, max(0, place - 84), place + len(_OPENING))
+    mark = MARK.match(data, start) if start >= 0 else None
+    return start if mark and mark.end() > place > start else place
+
+
+def alike(data: bytes) -> bytes:
+    """Give the data with all marks alike, so that no judgement depends on the number in one."""
+    return MARK.sub(b"[redacted:x]", data) if _OPENING in data else data
+
+
 def only_marks(secret: bytes) -> bool:
     """Whether nothing secret is left: there are marks, and around them at most what joins words."""
     return _OPENING in secret and not MARK.sub(b"", secret).strip(b" \t,;:=&/.\"'")

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from .keys import family_of, is_mixed, is_placeholder, scheme_length
+from .marks import alike
 
 WORDS = (
     "pass",
@@ -79,12 +80,13 @@ _JOINT = re.compile(
     + rb"""(?:(?<=[: ])[A-Za-z_][A-Za-z0-9_.\[\]|, ]{0,40}?[ ]?=[ ]?(?=[bfru]?\\{0,3}["']))?"""
     + rb"""(?P<quote>(?:[bBfFrRuU]{1,2}(?=["']))?(?P<mark>\\{0,3}["'`]))?"""
 )
-_HEADER = re.compile(rb"(?i)[\"']?(?:(?:proxy-)?authorization|(?:set-)?cookie2?)[\"']?")
+_HEADER = re.compile(rb"(?i)\A[\"']?(?:(?:proxy-)?authorization|(?:set-)?cookie2?)[\"']?\Z")
+_LIKE_HEADER = re.compile(rb"(?i)(?:authorization|cookie2?)[\"']?\Z")
 _FLAG = re.compile(
     rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
 )
 _BARE = re.compile(
-    rb"""(?:[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
+    rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
     rb"""[,;&|)\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;)\]}<>\\\x1b\0]|\Z))*"""
 )
 _HARD_STOP = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
@@ -129,7 +131,11 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
     name = data[start : match.start("sign")].rstrip(b" \t").rstrip(b"]\"'`\\").decode("latin-1")
     name = name.partition("\x1b")[0]
     family = family_of(name.strip("\"'`\\"))
-    return _assigned_pair(data, match, family, start, name) if family else None
+    if not family:
+        return None
+    if match["sign"] == b":" and (_HEADER if not glued else _LIKE_HEADER).search(name.encode()):
+        return _header_pair(data, match, family, start)
+    return _assigned_pair(data, match, family, start, name)
 
 
 def _name_start(data: bytes, place: int) -> int:
@@ -151,7 +157,7 @@ def _name_start(data: bytes, place: int) -> int:
 def _flag_pair(data: bytes, match: re.Match[bytes], family: str) -> Pair | None:
     start = match.end()
     end, closed = _value_end(data, start, match["mark"])
-    value = data[start:end]
+    value = alike(data[start:end])
     secret = bool(value) and not is_placeholder(value)
     if secret and not match["mark"]:
         name = match["name"].upper().replace(b"-", b"_")
@@ -173,12 +179,10 @@ def _assigned_pair(
     start, mark = match.end(), match["mark"]
     if mark and _closes(data, mark, name_start, match):
         return None
-    if match["sign"] == b":" and _HEADER.fullmatch(name.encode()):
-        return _header_pair(data, start, mark, family, name_start)
     end, closed = _value_end(data, start, mark)
     if mark and closed and _is_cut(data, mark, start, end):
         return None
-    value = data[start:end]
+    value = alike(data[start:end])
     if is_placeholder(value):
         return Pair(family, start, end, not closed, False)
     if family == "authorization":
@@ -225,10 +229,11 @@ def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
     return end, closed
 
 
-def _header_pair(
-    data: bytes, start: int, mark: bytes | None, family: str, name_start: int
-) -> Pair | None:
+def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: int) -> Pair | None:
     """Read a header: up to the end of its line, or of the quotes around it or its value."""
+    start, mark = match.end(), match["mark"]
+    if mark and _closes(data, mark, name_start, match):
+        return None
     around = data[name_start - 1 : name_start]
     closing = mark or (around if around in (b'"', b"'") else b"")
     if closing:
@@ -238,10 +243,11 @@ def _header_pair(
         line = _ESCAPED_LINE_END.search(data, start, end)
         end = line.start() if line else end
     else:
-        match = _TO_LINE_END.match(data, start, start + LONGEST)
-        end = match.end() if match else start
+        rest = _TO_LINE_END.match(data, start, start + LONGEST)
+        end = rest.end() if rest else start
         closed = end < len(data)
-    value = data[start:end].rstrip()
+    shown = data[start:end].rstrip()
+    value = alike(shown)
     if is_placeholder(value):
         return Pair(family, start, end, not closed, False)
     scheme = scheme_length(value) if family == "authorization" else 0
@@ -252,7 +258,7 @@ def _header_pair(
         secret = bool(rest) and not is_placeholder(rest)
     else:
         secret = b" " not in value and (mark is not None or is_mixed(value))
-    return Pair(family, start + scheme, start + len(value), not closed, secret)
+    return Pair(family, start + scheme, start + len(shown), not closed, secret)
 
 
 _COOKIE = re.compile(
@@ -313,7 +319,7 @@ def _is_secret_word(
     data: bytes, family: str, name: str, name_start: int, match: re.Match[bytes], end: int
 ) -> bool:
     """Judge what stands beside a telling name without quotes: it may as well be code."""
-    value, before = data[match.end() : end], data[name_start - 1 : name_start]
+    value, before = alike(data[match.end() : end]), data[name_start - 1 : name_start]
     sign, tight = match["sign"], not match["gap"] and data[match.start("sign") - 1] not in b" \t"
     if value.isdigit():
         return family == "password" and len(value) >= 4 and (tight or sign == b":")

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
-from .marks import MARK_BEGUN, has_marks
+from .marks import MARK_BEGUN, has_marks, mark_around
 from .rules import InvalidRule, Rule, check
 from .shapes import Shape
 from .spans import Span, beside_marks, mapped, merged, with_marks
@@ -165,7 +165,8 @@ class Scanner:
         if self._wordy:
             hold = min(hold, *(_run_start(data, rule) for rule in self._wordy))
         hold = min(hold, self._known_begun(data), self._partial(data))
-        return self._block_begun(data, hold)
+        hold, block = self._block_begun(data, hold)
+        return mark_around(data, hold), block
 
     def _block_begun(self, data: bytes, hold: int) -> tuple[int, Shape | None]:
         block: Shape | None = None

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 
 from .keys import is_mixed, is_placeholder
+from .marks import alike
 from .rules import OPEN, Rule, group_start
 
 # A word may begin after these, though they end in a letter or digit: `\n` and `\u003d` of JSON,
@@ -43,7 +44,7 @@ class Shape:
         if match is None:
             return None
         start, end = match.span(1 if self.has_group else 0)
-        return (start, end) if self._holds(data[start:end]) else None
+        return (start, end) if self._holds(alike(data[start:end])) else None
 
     def _holds(self, secret: bytes) -> bool:
         rule = self.rule
