@@ -43,9 +43,10 @@ def test_a_stream_gives_what_the_whole_text_gives(text: str, cuts: list[int]) ->
 def test_a_stream_loses_nothing_and_shows_no_key_whatever_it_is_glued_to(
     text: str, cuts: list[int]
 ) -> None:
-    data = f"{text} {TOKEN.decode()} {text}".encode("utf-8", "surrogatepass")
+    token = fill("ghp_{hex:36}")  # none of the fragments
+    data = f"{text} {token} {text}".encode("utf-8", "surrogatepass")
     out, count = fed(KNOWING, pieces_of(data, cuts))
-    assert TOKEN not in out
+    assert token.encode() not in out
     assert count >= 1
     if text.isalpha():
         assert out.startswith(text.encode())

@@ -16,7 +16,7 @@ from .engines import Gate, Trigger, make_gate, simpler
 from .marks import MARK_BEGUN, has_marks, mark_around
 from .rules import InvalidRule, Rule, check
 from .shapes import Shape
-from .spans import Span, beside_marks, mapped, merged, with_marks
+from .spans import Span, beside_marks, by_lines, mapped, merged, stands_alone, with_marks
 
 _TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
 
@@ -56,17 +56,21 @@ class Scanner:
     def spans(self, data: bytes) -> Sequence[Span]:
         """Give all secrets in order, none touching another.
 
-        With secrets gone, others may stand out: a key that was glued to a password, say. So it is
-        looked again until nothing more is found, and redacting twice changes nothing.
+        With secrets gone, others may stand out: a key that was glued to a password, say. So their lines
+        are looked at again until nothing more is found, and redacting twice changes nothing.
         """
-        spans = self._find(data)
-        if not spans:
-            return ()
+        found: list[Span] = []
+        for start, end, spans in by_lines(data, self._find(data)):
+            inside = [span.moved(-start) for span in spans]
+            found += [span.moved(start) for span in self._settled(data[start:end], inside)]
+        return found
+
+    def _settled(self, data: bytes, spans: list[Span]) -> list[Span]:
+        if len(spans) == 1 and stands_alone(data, spans[0]):
+            return spans
         while True:
             text, marks = with_marks(data, spans)
             more = self._find(text)
-            if not more:
-                return spans
             grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
             if grown == spans:
                 return spans

@@ -19,6 +19,38 @@ class Span(NamedTuple):
     """Of two for the same place, the lower counts: known values, then patterns, then telling names."""
     secret: bytes = b""
 
+    def moved(self, by: int) -> Span:
+        """Give the same, so much further on."""
+        return self._replace(start=self.start + by, end=self.end + by)
+
+
+def by_lines(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span]]]:
+    """Give the whole lines that spans stand in, where they begin and end, and the spans in each."""
+    found: list[tuple[int, int, list[Span]]] = []
+    start, end = 0, -1
+    inside: list[Span] = []
+    for span in spans:
+        if span.start > end:
+            start, inside = data.rfind(b"\n", 0, span.start) + 1, []
+        inside.append(span)
+        if span.end > end:
+            end = data.find(b"\n", span.end)
+            end = len(data) if end < 0 else end
+        if len(inside) > 1:
+            found.pop()
+        found.append((start, end, inside))
+    return found
+
+
+def stands_alone(data: bytes, span: Span) -> bool:
+    """Whether nothing is glued to it, so that nothing new can stand out once it is gone."""
+    before, after = data[span.start - 1 : span.start], data[span.end : span.end + 1]
+    return before in _BEFORE and after in _AFTER
+
+
+_BEFORE = frozenset((b"", b" ", b"\t", b"=", b'"', b"'"))
+_AFTER = frozenset((b"", b" ", b"\t", b"\r", b'"', b"'"))
+
 
 def merged(data: bytes, found: list[Span]) -> list[Span]:
     """Join what overlaps, the wider span's rule first."""
