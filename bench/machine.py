@@ -9,7 +9,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 import callsheet
 
-_PEERS = ("msgspec", "agent-client-protocol", "pydantic")
+_PEERS = (
+    "msgspec", "agent-client-protocol", "pydantic", "google-re2", "hyperscan", "detect-secrets",
+)  # fmt: skip
 
 
 def facts() -> dict[str, str | int | None]:

@@ -1,0 +1,356 @@
+"""A telling name and its value, in running text: `KEY=value`, JSON, YAML, headers, URLs, command lines.
+
+`read` is given a place where a telling word stands. It reads the whole name around it, what joins it
+with a value, and the value; then it judges whether that is a secret or just code. It is used for
+whole texts and for streams: a pair whose value may go on beyond the end is `open`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from .keys import family_of, is_mixed, is_placeholder, scheme_length
+from .marks import alike
+
+WORDS = (
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "jwt",
+    "authorization",
+    "xauth",
+    "x-auth",
+    "cookie",
+    "credential",
+)
+"""Each telling name has one of these in it, or one of those in `BEFORE` right before key or pat."""
+
+BEFORE: Mapping[str, tuple[str, ...]] = {
+    "key": (
+        "api", "app", "auth", "account", "access", "cryption", "signing", "master", "shared",
+        "subscription", "functions", "service", "role", "license", "deploy", "hmac", "session",
+        "storage", "private", "ssh", "rsa",
+    ),
+    "pat": ("github", "gitlab", "gh", "ext"),
+}  # fmt: skip
+
+_GAP = rb"(?:[ \t]|\x1b\[[0-9;]*m)*"
+
+_NAME = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+
+
+def _any_case(word: str) -> bytes:
+    letters = (f"[{c.lower()}{c.upper()}]" if c.isalpha() else re.escape(c) for c in word)
+    return "".join(letters).encode()
+
+
+def _either(words: Iterable[str]) -> bytes:
+    return b"(?:" + b"|".join(map(_any_case, words)) + b")"
+
+
+_WORD = (
+    _either(WORDS)[:-1]
+    + b"".join(
+        b"|" + _either(before) + b"[_. -]?" + _any_case(word) for word, before in BEFORE.items()
+    )
+    + b")"
+)
+
+LITERALS = tuple(word.encode() for word in (*WORDS, *BEFORE))
+"""Each telling name has one of these in it, in some case."""
+
+ASSIGNED = (
+    _WORD + rb"""[A-Za-z0-9_.-]{0,40}(?:\\{0,3}["'`])?\]?[ \t\x1b\[0-9;m]{0,24}(?:[=:]|%3[AaDd])"""
+)
+"""Where an assignment may be. It begins with the telling word."""
+
+FLAGGED = rb"-[A-Za-z0-9-]{0,40}" + _WORD + rb"""[A-Za-z0-9-]{0,20}[ \t]"""
+"""Where a flag with a value after a space may be. It begins with a dash."""
+
+_JOINT = re.compile(
+    rb"""[A-Za-z0-9_.-]{0,64}(?:\\{0,3}["'`])?\]?"""
+    + _GAP
+    + rb"(?P<sign>=>|:=|=(?![=~])|:(?![:=])|%3[AaDd])(?P<gap>"
+    + _GAP
+    + rb")"
+    # A type stands between in code: `password: str = "…"`.
+    + rb"""(?:(?<=[: ])[A-Za-z_][A-Za-z0-9_.\[\]|, ]{0,40}?[ ]?=[ ]?(?=[bfru]?\\{0,3}["']))?"""
+    + rb"""(?P<quote>(?:[bBfFrRuU]{1,2}(?=["']))?(?P<mark>\\{0,3}["'`]))?"""
+)
+_HEADER = re.compile(rb"(?i)\A[\"']?(?:(?:proxy-)?authorization|(?:set-)?cookie2?)[\"']?\Z")
+_LIKE_HEADER = re.compile(rb"(?i)(?:authorization|cookie2?)[\"']?\Z")
+_FLAG = re.compile(
+    rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
+)
+_BARE = re.compile(
+    rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
+    rb"""[,;&|)\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;)\]}<>\\\x1b\0]|\Z))*"""
+)
+_HARD_STOP = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
+_TO_QUOTE = {
+    b'"': re.compile(rb'(?:[^"\\\n]|\\.)*'),
+    b"'": re.compile(rb"(?:[^'\\\n]|\\.)*"),
+    b"`": re.compile(rb"[^`\n]*"),
+}
+
+LONGEST = 4096
+LONGEST_QUOTED = 65_536
+"""So much of a value is read at once. Without a limit, odd texts would take a very long time."""
+
+
+class Pair(NamedTuple):
+    """A name's family, where its value stands, and whether it may go on beyond the end of the data."""
+
+    family: str
+    start: int
+    end: int
+    open: bool
+    secret: bool
+
+
+def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
+    """Read the pair whose telling word, or whose flag, is at this place.
+
+    A dash inside a word begins no flag, unless what it is `glued` to may turn out to be a secret.
+    """
+    if data[place] == 0x2D:  # a dash
+        if not glued and place and data[place - 1] in _NAME:
+            return None
+        match = _FLAG.match(data, place)
+        family = family_of(match["name"].decode()) if match else ""
+        return _flag_pair(data, match, family) if match and family else None
+    match = _JOINT.match(data, place)
+    if match is None:
+        return None
+    start = _name_start(data, place)
+    if data.endswith(b"[redacted:", 0, start):
+        return None
+    name = data[start : match.start("sign")].rstrip(b" \t").rstrip(b"]\"'`\\").decode("latin-1")
+    name = name.partition("\x1b")[0]
+    family = family_of(name.strip("\"'`\\"))
+    if not family:
+        return None
+    if match["sign"] == b":" and (_HEADER if not glued else _LIKE_HEADER).search(name.encode()):
+        return _header_pair(data, match, family, start)
+    return _assigned_pair(data, match, family, start, name)
+
+
+def _name_start(data: bytes, place: int) -> int:
+    """Find where the name begins, past what only looks like a part of it (`\\n`, `%20`, `[32m`)."""
+    start, low = place, max(0, place - 64)
+    while start > low and data[start - 1] in _NAME:
+        start -= 1
+    before = data[start - 1 : start]
+    if before == b"\\" and start < place:
+        return start + 1
+    if before == b"%" and start + 2 <= place:
+        return start + 2
+    if before in (b"[", b";"):
+        colour = re.compile(rb"[0-9]*m").match(data, start, place)
+        return colour.end() if colour else start
+    return start
+
+
+def _flag_pair(data: bytes, match: re.Match[bytes], family: str) -> Pair | None:
+    start = match.end()
+    end, closed = _value_end(data, start, match["mark"])
+    value = alike(data[start:end])
+    secret = bool(value) and not is_placeholder(value)
+    if secret and not match["mark"]:
+        name = match["name"].upper().replace(b"-", b"_")
+        prose = value.lower() in _PROSE or value.startswith(b"-") or name.endswith(value.upper())
+        secret = not prose and not value.endswith((b".", b":"))
+    return Pair(family, start, end, not closed, secret)
+
+
+_PROSE = frozenset(
+    b"a an and are as at be but by can comes does for from has if in instead into is it may must not of on "
+    b"option options or should than that the then this to was when where which will with you your flag "
+    b"flags argument arguments value values parameter".split()
+)
+
+
+def _assigned_pair(
+    data: bytes, match: re.Match[bytes], family: str, name_start: int, name: str
+) -> Pair | None:
+    start, mark = match.end(), match["mark"]
+    if mark and _closes(data, mark, name_start, match):
+        return None
+    end, closed = _value_end(data, start, mark)
+    if mark and closed and _is_cut(data, mark, start, end):
+        return None
+    value = alike(data[start:end])
+    if is_placeholder(value):
+        return Pair(family, start, end, not closed, False)
+    if family == "authorization":
+        start += scheme_length(value)
+    if mark:
+        secret = _is_secret_string(family, value, match) and not (
+            b"=" in match["sign"] and _is_dummy(data, name, name_start, match, value)
+        )
+    else:
+        secret = _is_secret_word(data, family, name, name_start, match, end)
+    return Pair(family, start, end, not closed, secret)
+
+
+def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -> bool:
+    """Whether a quote ends what began before the name, as in `getpass("Password: ")`."""
+    before = data[name_start - 1 : name_start]
+    return before == mark[-1:] and before not in data[name_start : match.start("sign")]
+
+
+def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
+    """Whether a string is not closed on its line, so that its quote was the end of something else."""
+    return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
+
+
+def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
+    """Give the end of a value, and whether it is known to be its end."""
+    if not mark:
+        match = _BARE.match(data, start, start + LONGEST)
+        end = match.end() if match else start
+        stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
+        return end, stopped is not None or len(data) > start + LONGEST
+    if len(mark) == 1:
+        match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
+        end = match.end() if match else start
+    else:
+        last = min(len(data), start + LONGEST_QUOTED)
+        end = data.find(mark, start, last)
+        while end > start and data[end - 1] == 0x5C:
+            end = data.find(mark, end + 1, last)
+        line = data.find(b"\n", start, last)
+        if end < 0 or 0 <= line < end:
+            end = last if line < 0 else line
+    closed = end < len(data)
+    return end, closed
+
+
+def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: int) -> Pair | None:
+    """Read a header: up to the end of its line, or of the quotes around it or its value."""
+    start, mark = match.end(), match["mark"]
+    if mark and _closes(data, mark, name_start, match):
+        return None
+    around = data[name_start - 1 : name_start]
+    closing = mark or (around if around in (b'"', b"'") else b"")
+    if closing:
+        end, closed = _value_end(data, start, closing)
+        if mark and closed and _is_cut(data, mark, start, end):
+            return None
+        line = _ESCAPED_LINE_END.search(data, start, end)
+        end = line.start() if line else end
+    else:
+        rest = _TO_LINE_END.match(data, start, start + LONGEST)
+        end = rest.end() if rest else start
+        closed = end < len(data)
+    shown = data[start:end].rstrip()
+    value = alike(shown)
+    if is_placeholder(value):
+        return Pair(family, start, end, not closed, False)
+    scheme = scheme_length(value) if family == "authorization" else 0
+    rest = value[scheme:]
+    if family == "cookie":
+        secret = _is_cookie(value)
+    elif scheme:
+        secret = bool(rest) and not is_placeholder(rest)
+    else:
+        secret = b" " not in value and (mark is not None or is_mixed(value))
+    return Pair(family, start + scheme, start + len(shown), not closed, secret)
+
+
+_COOKIE = re.compile(
+    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)[^\s=;]+="
+    rb"[^\s;]*?(?:(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{6}|[0-9]{8}|[A-Za-z0-9%+/-]{16})"
+)
+
+
+def _is_cookie(value: bytes) -> bool:
+    """Whether a cookie could name a session; `theme=dark` could not."""
+    return _COOKIE.search(value) is not None
+
+
+_ESCAPED_LINE_END = re.compile(rb"\\[rn]")
+_TO_LINE_END = re.compile(rb"""[^\r\n"'\x1b\0\\]*""")
+
+_PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTALL)
+
+
+def _is_secret_string(family: str, value: bytes, match: re.Match[bytes]) -> bool:
+    """Judge what stands in quotes beside a telling name."""
+    if family == "password" and value[:1] in b"/~":
+        return len(value) < 8 or is_mixed(value)
+    if _PROMPT.fullmatch(value):
+        return False
+    if family in ("password", "secret", "private-key"):
+        return b" " not in value or match["sign"] == b":"
+    if family == "cookie":
+        return _is_cookie(value)
+    if b" " in value:
+        return False
+    if value.isalpha() or value.replace(b"_", b"").replace(b"-", b"").isalpha():
+        return len(value) >= 16 and b"_" not in value and b"-" not in value
+    return len(value) >= 6 and (is_mixed(value) or len(value) >= 12)
+
+
+def _is_dummy(
+    data: bytes, name: str, name_start: int, match: re.Match[bytes], value: bytes
+) -> bool:
+    """Whether code only says what a password would be: `password="pass"`, `user, password = "a", "b"`."""
+    if match["gap"] and data[:name_start].rstrip().endswith(b","):
+        return True
+    if name.lower().endswith("pwd") and value.isalpha():  # more often a directory
+        return True
+    word = re.split(r"[^a-z]", name.lower())[-1]
+    return len(value) < 3 or word.startswith(value.decode("latin-1").lower())
+
+
+_CODE = re.compile(
+    rb"""[A-Za-z_][\w.]*(?:[(\[{].*|\.)|[(\[{*&!@].*|[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+.*|\d+(?:\.\d+)*""",
+    re.DOTALL,
+)
+_NAMELIKE = re.compile(rb"[A-Za-z_]+")
+_CAPITALISED = re.compile(rb"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
+
+
+def _is_secret_word(
+    data: bytes, family: str, name: str, name_start: int, match: re.Match[bytes], end: int
+) -> bool:
+    """Judge what stands beside a telling name without quotes: it may as well be code."""
+    value, before = alike(data[match.end() : end]), data[name_start - 1 : name_start]
+    sign, tight = match["sign"], not match["gap"] and data[match.start("sign") - 1] not in b" \t"
+    if value.isdigit():
+        return family == "password" and len(value) >= 4 and (tight or sign == b":")
+    query = sign != b":" and tight and before in (b"?", b"&", b"#")
+    if query or name.startswith("-") or sign.startswith(b"%"):
+        return True
+    if tight and sign == b"=" and not any(c.islower() for c in name):
+        return not _CODE.fullmatch(value)
+    if _CODE.fullmatch(value) or family == "credential":
+        return False
+    if family == "cookie":
+        return _is_cookie(value)
+    if _NAMELIKE.fullmatch(value):
+        return _is_settings_line(data, name_start, match, end) and not _CAPITALISED.fullmatch(value)
+    if value[:4].lower() == name[-8:].lower().encode()[:4]:  # password = passwd2
+        return False
+    strong = is_mixed(value) and len(value) >= 6
+    return strong if family in ("password", "secret") else strong and len(value) >= 12
+
+
+_LINE_START = re.compile(
+    rb"""(?:^|\n|\\n|[;&|$>#+-]|\x1b\[[0-9;]*m|\b(?:export|set|env|local|declare))[ \t"'-]*\Z"""
+)
+
+
+def _is_settings_line(data: bytes, name_start: int, match: re.Match[bytes], end: int) -> bool:
+    """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no more."""
+    if data[end : end + 1] not in (b"", b"\r", b"\n", b"\\", b"\x1b"):
+        return False
+    sign, gap = match["sign"], match["gap"]
+    tight = not gap and data[match.start("sign") - 1] not in b" \t"
+    if not ((tight and sign == b"=") or (sign == b":" and gap)):
+        return False
+    return _LINE_START.search(data, max(0, name_start - 40), name_start) is not None

@@ -1,0 +1,134 @@
+"""Takes secrets out of text, nested data and streams. The front door; the work is done beside it.
+
+`rules.py` has the rules, `engines.py` the fast search, `scan.py` the findings, `pairs.py` and `keys.py`
+telling names, `known.py` known values, `marks.py` what stands in a secret's place, `stream.py` streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from callsheet.report.values import JsonValue
+
+from .keys import family_of
+from .known import forms, secrets_of, secrets_of_mcp
+from .marks import MARKS, Marks
+from .nested import leaves, rewrite
+from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
+from .scan import Scanner
+from .spans import Span
+from .stream import StreamRedactor
+
+__all__ = [
+    "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules", "family_of",
+    "read_settings", "secrets_of", "secrets_of_mcp",
+]  # fmt: skip
+
+
+class Redactor:
+    """Finds secrets and puts marks in their place. May be used from any thread.
+
+    `rules` stand in for the shipped ones. `known` are values that are secret wherever they stand, by
+    name if it is a mapping. `allow` are values that are never secret; `re:` makes an entry a pattern.
+    `engine` is the best that is installed, unless said otherwise.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule] | None = None,
+        known: Mapping[str, str] | Iterable[str] = (),
+        allow: Iterable[str] = (),
+        engine: str | None = None,
+        marks: Marks = MARKS,
+    ) -> None:
+        for rule in rules or ():
+            check(rule)
+        self._rules = default_rules() if rules is None else tuple(rules)
+        self._known: dict[str, str] = {}
+        self._allow = tuple(allow)
+        self._engine = engine
+        self._marks = marks
+        self._scanner = self._compile(_named(known))
+        self._clean: str | None = None
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: Mapping[str, Any],
+        known: Mapping[str, str] | Iterable[str] = (),
+        engine: str | None = None,
+    ) -> Redactor:
+        """Make one from `[tool.callsheet.redact]` of a parsed `pyproject.toml`, or a file like it."""
+        found = read_settings(settings)
+        return cls(rules_of(found), known, found.allow, engine)
+
+    @property
+    def engine(self) -> str:
+        """The engine in use."""
+        return self._scanner.gate.name
+
+    def register(self, known: Mapping[str, str] | Iterable[str]) -> None:
+        """Add known values. Streams that are open already don't learn of them."""
+        self._scanner = self._compile(_named(known))
+        self._clean = None
+
+    def text(self, text: str) -> tuple[str, int]:
+        """Give the text without its secrets, and how many there were. Clean text comes back as it is."""
+        if text is self._clean:  # content and raw output are often one and the same
+            return text, 0
+        data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
+        spans = self._scanner.spans(data)
+        if not spans:
+            self._clean = text
+            return text, 0
+        return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
+
+    def value(self, value: JsonValue) -> tuple[JsonValue, int]:
+        """Give JSON data without its secrets, and how many there were. Clean data comes back as it is."""
+        if type(value) is str:
+            return self.text(value)
+        joined = leaves(value)
+        if joined is not None and (not joined or self.text(joined)[0] is joined):
+            return value, 0
+        return rewrite(value, self.text, self._mark)
+
+    def stream(self) -> StreamRedactor:
+        """Begin a stream of bytes."""
+        return StreamRedactor(self._scanner, self._marks)
+
+    def _compile(self, known: Mapping[str, str]) -> Scanner:
+        self._known |= known
+        return Scanner(self._rules, forms(self._known), self._allow, self._engine)
+
+    def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
+        parts: list[bytes] = []
+        place = 0
+        for span in spans:
+            parts += (data[place : span.start], self._marks.mark(span.rule, span.secret))
+            place = span.end
+        return b"".join([*parts, data[place:]])
+
+    def _mark(self, family: str, secret: str) -> str | None:
+        """Give the mark of a value that its name betrays, unless it is allowed."""
+        data = secret.encode("utf-8", "surrogatepass")
+        if self._scanner.allows(data):
+            return None
+        spans = self._scanner.spans(data)
+        whole = len(spans) == 1 and spans[0].end - spans[0].start == len(data)
+        rule, secret_bytes = (spans[0].rule, spans[0].secret) if whole else (family, data)
+        return self._marks.mark(rule, secret_bytes).decode()
+
+
+def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    """Give each value a name that can stand in a mark."""
+    if isinstance(known, str):
+        raise InvalidRule("known: one text was given; give a mapping, or a list of texts")
+    if isinstance(known, Mapping):
+        return {_name(name): value for name, value in cast("Mapping[str, str]", known).items()}
+    return {f"known{number or ''}": value for number, value in enumerate(known)}
+
+
+def _name(name: str) -> str:
+    cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in name)[:64]
+    return cleaned if ID.fullmatch(cleaned) else "known"

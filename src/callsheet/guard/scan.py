@@ -1,0 +1,285 @@
+"""Finds the secrets in bytes: the gate says where to look, the rules say what is there.
+
+Three kinds of finding: a known value, a rule's pattern, the value beside a telling name. `spans` judges a
+whole text. `undecided` says from where on a text that goes on can't be judged yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib.util import find_spec
+
+from . import pairs
+from .engines import Gate, Trigger, make_gate, simpler
+from .marks import MARK_BEGUN, has_marks, mark_around
+from .rules import InvalidRule, Rule, check
+from .shapes import Shape
+from .spans import Span, beside_marks, by_lines, mapped, merged, stands_alone, with_marks
+
+_TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
+
+_PREFIX = 64
+_LONG = 1024
+
+OPENER = 16
+"""So many bytes of a known value are looked for to notice its beginning in a stream."""
+
+
+class Scanner:
+    """All rules and known values, compiled together."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        known: Mapping[bytes, tuple[str, bytes]],
+        allow: Iterable[str],
+        engine: str | None,
+    ) -> None:
+        self._rules = [Shape(rule) for rule in rules]
+        self._known = known
+        self._by_length = sorted(known, key=len, reverse=True)
+        self._allowed, self._allow = _allow_list(allow)
+        self._at: dict[int, tuple[list[Shape], list[bytes]]] = {}
+        self.gate = make_gate(tuple(self._triggers()), engine)
+        self._beginnings, self.longest = self._partial_literals()
+        self._wordy = [rule for rule in self._rules if not rule.literals]
+        self._blocks = [rule for rule in self._rules if rule.rule.open == "block"]
+
+    def _triggers(self) -> list[Trigger]:
+        known = [_known_trigger(form, _PREFIX) for form in self._known]
+        return [*(_trigger(rule) for rule in self._rules), *_PAIRS, *known]
+
+    # --- one whole text
+
+    def spans(self, data: bytes) -> Sequence[Span]:
+        """Give all secrets in order, none touching another.
+
+        With secrets gone, others may stand out: a key that was glued to a password, say. So their lines
+        are looked at again until nothing more is found, and redacting twice changes nothing.
+        """
+        found: list[Span] = []
+        for start, end, spans in by_lines(data, self._find(data)):
+            inside = [span.moved(-start) for span in spans]
+            found += [span.moved(start) for span in self._settled(data[start:end], inside)]
+        return found
+
+    def _settled(self, data: bytes, spans: list[Span]) -> list[Span]:
+        if len(spans) == 1 and stands_alone(data, spans[0]):
+            return spans
+        while True:
+            text, marks = with_marks(data, spans)
+            more = self._find(text)
+            grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
+            if grown == spans:
+                return spans
+            spans = grown
+
+    def _find(self, data: bytes) -> list[Span]:
+        hits = self.gate.hits(data)
+        if not hits:
+            return []
+        found: list[Span] = []
+        read_to = 0
+        for place in hits:
+            self._look(data, place, found)
+            if place >= read_to:
+                read_to = self._read_pair(data, place, found)
+        found = merged(data, found)
+        return beside_marks(data, found) if found and has_marks(data) else found
+
+    def _look(self, data: bytes, place: int, found: list[Span]) -> None:
+        rules, known = self._candidates(data[place])
+        for form in known:
+            if data.startswith(form, place):
+                name, secret = self._known[form]
+                self._add(found, data, Span(place, place + len(form), name, 0, secret))
+                break
+        for rule in rules:
+            span = rule.find(data, place) if rule.starts(data, place) else None
+            if span is not None:
+                self._add(found, data, Span(*span, rule.rule.id, 1))
+
+    def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
+        """Add the value beside a telling name. Gives the place up to which there is nothing more to read."""
+        pair = pairs.read(data, place)
+        if pair is None:
+            return 0
+        if pair.secret:
+            self._add(found, data, Span(pair.start, pair.end, pair.family, 2))
+        return pair.end if pair.end - pair.start > _LONG else 0
+
+    def _candidates(self, byte: int) -> tuple[list[Shape], list[bytes]]:
+        """Give the rules and known values that may begin with this byte, for any case."""
+        found = self._at.get(byte)
+        if found is None:
+            first = bytes([byte]).lower()
+            rules = [
+                rule
+                for rule in self._rules
+                if not rule.literals or any(lit[:1].lower() == first for lit in rule.literals)
+            ]
+            known = [form for form in self._by_length if form[0] == byte]
+            found = self._at[byte] = (rules, known)
+        return found
+
+    def _add(self, found: list[Span], data: bytes, span: Span) -> None:
+        shown = data[span.start : span.end]
+        if not self.allows(shown):
+            found.append(span if span.secret else span._replace(secret=shown))
+
+    def allows(self, secret: bytes) -> bool:
+        """Whether the user said that this is no secret."""
+        return secret in self._allowed or bool(self._allow and self._allow.fullmatch(secret))
+
+    # --- a text that goes on
+
+    @cached_property
+    def _openers(self) -> Gate:
+        return self._gate(self._opening_triggers(tokens=False))
+
+    @cached_property
+    def _token_openers(self) -> Gate:
+        return self._gate(self._opening_triggers(tokens=True))
+
+    @cached_property
+    def _known_openers(self) -> Gate:
+        return self._gate([_known_trigger(form, OPENER) for form in self._known])
+
+    def _gate(self, triggers: Iterable[Trigger]) -> Gate:
+        """Make a gate that has much to find, so one that says where at once."""
+        fast = self.gate.name != "re" and find_spec("re2")
+        return make_gate(tuple(triggers), "re2" if fast else "re")
+
+    def undecided(self, data: bytes, start: int) -> tuple[int, Shape | None]:
+        """Give the place from which on nothing can be said yet, and the block that has begun there.
+
+        `start` is where the last unfinished line begins. If the end is harmless, the place is the end.
+        """
+        hold = len(data)
+        word = len(data.rstrip(_TOKEN_LETTERS))
+        if word < hold:
+            for place in self._token_openers.hits(data[word:]):
+                hold = min(hold, self._token_begun(data, word + place))
+        for place in self._openers.hits(data[start:]):
+            if start + place >= hold:
+                break
+            hold = min(hold, self._begun(data, start + place))
+        if self._wordy:
+            hold = min(hold, *(_run_start(data, rule) for rule in self._wordy))
+        hold = min(hold, self._known_begun(data), self._partial(data))
+        hold, block = self._block_begun(data, hold)
+        return mark_around(data, hold), block
+
+    def _block_begun(self, data: bytes, hold: int) -> tuple[int, Shape | None]:
+        block: Shape | None = None
+        for rule in self._blocks:
+            for literal in rule.literals:
+                place = data.rfind(literal)
+                begun = rule.begun(data, place) if place >= 0 else None
+                if begun is not None and begun < hold:
+                    hold, block = begun, rule
+        return hold, block
+
+    def _token_begun(self, data: bytes, place: int) -> int:
+        """Hold what begins like a token and goes on to the end."""
+        for rule in self._candidates(data[place])[0]:
+            if rule.is_token and rule.starts(data, place):
+                return place
+        return len(data)
+
+    def _begun(self, data: bytes, place: int) -> int:
+        """Hold what stands after a name, or after a rule's first part."""
+        hold = len(data)
+        for rule in self._candidates(data[place])[0]:
+            if not rule.is_token and rule.starts(data, place):
+                begun = rule.begun(data, place)
+                hold = hold if begun is None else min(hold, begun)
+        pair = pairs.read(data, place, glued=True)
+        if pair is not None and pair.open and pair.start < hold:
+            hold = pair.start
+        return hold
+
+    def _known_begun(self, data: bytes) -> int:
+        """Known values may have any characters, line ends too, so they are looked for by themselves."""
+        if not self._known:
+            return len(data)
+        place = data.rfind(b"[", max(0, len(data) - 84))
+        if place >= 0 and MARK_BEGUN.fullmatch(data, place):  # in a mark, nothing is a secret
+            return place
+        start = max(0, len(data) - len(self._by_length[0]))
+        for place in self._known_openers.hits(data[start:]):
+            rest = data[start + place :]
+            if any(form.startswith(rest) for form in self._candidates(rest[0])[1]):
+                return _glued(data, start + place)
+        return len(data)
+
+    def _partial(self, data: bytes) -> int:
+        """Find the longest end of the data that begins a literal."""
+        tail = data[-self.longest :].lower()
+        for size in range(len(tail)):
+            if tail[size:] in self._beginnings:
+                place = len(data) - len(tail) + size
+                return _glued(data, place) if tail[size:].strip(_TOKEN_LETTERS) else place
+        return len(data)
+
+    def _partial_literals(self) -> tuple[frozenset[bytes], int]:
+        literals = {
+            lit.lower() for rule in self._rules if not rule.has_group for lit in rule.literals
+        }
+        literals |= {form[:OPENER].lower() for form in self._known}
+        found = {lit[:size] for lit in literals for size in range(1, len(lit))}
+        return frozenset(found), max(map(len, found), default=1)
+
+    def _opening_triggers(self, *, tokens: bool) -> list[Trigger]:
+        """Look for literals; and for telling names with what joins them to a value."""
+        found = [] if tokens else list(_PAIRS)
+        for rule in self._rules:
+            if rule.is_token == tokens:
+                found += _openers(rule)
+        return found
+
+
+_PAIRS = (Trigger(pairs.ASSIGNED, pairs.LITERALS), Trigger(pairs.FLAGGED, pairs.LITERALS))
+
+
+def _openers(rule: Shape) -> list[Trigger]:
+    form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
+    return [Trigger(form % re.escape(lit), (lit.lower(),)) for lit in rule.literals]
+
+
+def _run_start(data: bytes, rule: Shape) -> int:
+    """Find where a rule without literals may have begun: anywhere in the last word."""
+    if rule.rule.open == "token":
+        return len(data.rstrip(_TOKEN_LETTERS))
+    return max(data.rfind(stop) for stop in (b" ", b"\n", b"\t", b"\r", b'"', b"'", b"<", b">")) + 1
+
+
+def _glued(data: bytes, place: int) -> int:
+    """Go back over what is glued to a known value: it may stand out once that is gone."""
+    return len(data[:place].rstrip(_TOKEN_LETTERS))
+
+
+def _known_trigger(form: bytes, size: int) -> Trigger:
+    return Trigger(re.escape(form[:size]), (form[:size].lower(),))
+
+
+def _trigger(rule: Shape) -> Trigger:
+    pattern = simpler((rule.rule.gate or rule.rule.pattern).encode())
+    return Trigger(pattern, tuple(literal.lower() for literal in rule.literals))
+
+
+def _allow_list(allow: Iterable[str]) -> tuple[frozenset[bytes], re.Pattern[bytes] | None]:
+    """Take values as they are; after `re:`, a pattern that a value must match as a whole."""
+    values: set[bytes] = set()
+    patterns: list[bytes] = []
+    for entry in allow:
+        if entry.startswith("re:"):
+            check(Rule("allow", entry[3:]))
+            patterns.append(b"(?:" + entry[3:].encode() + b")")
+        elif entry:
+            values.add(entry.encode("utf-8", "surrogatepass"))
+        else:
+            raise InvalidRule("allow: an empty entry allows nothing; leave it out")
+    return frozenset(values), re.compile(b"|".join(patterns)) if patterns else None

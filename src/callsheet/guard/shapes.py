@@ -1,0 +1,102 @@
+"""A rule, ready to be tried: what must stand around it, and when an unfinished one may still go on."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from .keys import is_mixed, is_placeholder
+from .marks import alike
+from .rules import OPEN, Rule, group_start
+
+# A word may begin after these, though they end in a letter or digit: `\n` and `\u003d` of JSON,
+# `%3D` of URLs, and the colours of a terminal.
+_LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
+    rb"(?<=%s)" % end
+    for end in (
+        rb"\\[nrtbf]", rb"\\u[0-9a-fA-F]{4}", rb"%[0-9a-fA-F]{2}", rb"\\x[0-9a-fA-F]{2}",
+        rb"[;\[]m", rb"[;\[][0-9]m", rb"[;\[][0-9]{2}m", rb"[;\[][0-9]{3}m",
+    )
+) + b")"  # fmt: skip
+_RIGHT = rb"(?![A-Za-z0-9])"
+
+
+class Shape:
+    """A rule, ready to be tried at a place."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self._group = group_start(rule.pattern)
+        self.has_group: bool = self._group >= 0
+        self.is_token: bool = not self.has_group and rule.open == "token"
+        self.literals = tuple(literal.encode() for literal in rule.literals)
+
+    @cached_property
+    def pattern(self) -> re.Pattern[bytes]:
+        """The whole, with what must be around it. Made when first needed: `re` compiles slowly."""
+        left = _LEFT if self.rule.left else b""
+        right = _RIGHT if self.rule.right else b""
+        return re.compile(left + b"(?:" + self.rule.pattern.encode() + b")" + right)
+
+    def find(self, data: bytes, place: int) -> tuple[int, int] | None:
+        """Give the secret's span if the rule holds at this place."""
+        match = self.pattern.match(data, place)
+        if match is None:
+            return None
+        start, end = match.span(1 if self.has_group else 0)
+        return (start, end) if self._holds(alike(data[start:end])) else None
+
+    def _holds(self, secret: bytes) -> bool:
+        rule = self.rule
+        if rule.mixed and not is_mixed(secret):
+            return False
+        if rule.run and not re.search(rb"[A-Za-z0-9+/]{%d}" % rule.run, secret):
+            return False
+        return not (rule.placeholders and is_placeholder(secret))
+
+    def goes_on(self, data: bytes, size: int) -> bool:
+        """Whether an unfinished one is still so after the last `size` bytes."""
+        end = self.rule.end.encode()
+        if end and data.find(end, max(0, len(data) - size - len(end))) >= 0:
+            return False
+        match = OPEN[self.rule.open].match(data, len(data) - size)
+        return match is not None and match.end() == len(data)
+
+    def begun(self, data: bytes, place: int) -> int | None:
+        """Give where the secret begins if it may go on beyond the end of the data."""
+        if self.has_group:
+            match = self.before.match(data, place)
+            if match is None:
+                return None
+            place = match.end()
+        match = OPEN[self.rule.open].match(data, place)
+        if match is None or match.end() < len(data) or place == len(data):
+            return None
+        if self.rule.end:
+            found = self.find(data, place)
+            if found and data.endswith(self.rule.end.encode(), found[0], found[1]):
+                return None
+        return place
+
+    @cached_property
+    def before(self) -> re.Pattern[bytes]:
+        """What stands before the secret."""
+        return re.compile(_balanced(self.rule.pattern[: self._group]).encode())
+
+    def starts(self, data: bytes, place: int) -> bool:
+        """Whether one of the rule's literals stands at this place."""
+        if not self.literals:
+            return True
+        if self.rule.ignore_case:
+            longest = max(map(len, self.literals))
+            return data[place : place + longest].lower().startswith(self.literals)
+        return data.startswith(self.literals, place)
+
+
+def _balanced(pattern: str) -> str:
+    """Close the groups that a cut left open."""
+    try:
+        re.compile(pattern)
+    except re.error:
+        return _balanced(pattern + ")")
+    return pattern
