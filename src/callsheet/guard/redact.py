@@ -26,6 +26,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+_REMEMBERED = 65_536
+"""A longer text is not kept alive only to know it again."""
+
+
 class Redactor:
     """Finds secrets and puts marks in their place. May be used from any thread.
 
@@ -80,7 +84,7 @@ class Redactor:
         data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
         spans = self._scanner.spans(data)
         if not spans:
-            self._clean = text
+            self._clean = text if len(text) <= _REMEMBERED else None
             return text, 0
         return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
 

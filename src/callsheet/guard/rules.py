@@ -201,6 +201,7 @@ _FILLS: Mapping[str, str] = {
     "upper": "FAKE7DUMMY3SAMPLE5NEVER2REAL4MADE6UP",
     "hex": "fa4e0dead1beef2fa5e3c0de4fade5",
     "digit": "1029384756",
+    "space": " ",
     "bech": "FAKE7DUMMY3SAMPLE5NEVER2REAL4MADE6UP".translate({66: None, 73: None, 79: None}),
     "b64lines": "Fake7Dummy3Sample9Never1Real2Made5Up4+/",
 }
