@@ -40,6 +40,15 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture(autouse=True, scope="session")
+def spills_go_to_a_directory_of_their_own(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def every_message_is_valid() -> Iterator[None]:
     """Check whatever an encoder gives, in every test, against the official schema of its version."""
     with pytest.MonkeyPatch.context() as patch:

@@ -86,7 +86,8 @@ def test_a_terminal_travels_in_the_metadata_of_its_call() -> None:
 
 def test_output_that_came_before_its_call_is_not_lost() -> None:
     sent = say(v2_to_v1(terminals="meta"), chunk(b"early"), upsert(title="x", content=[TERMINAL]))
-    assert sent[0]["_meta"]["terminal_output"]["data"] == "early"
+    assert "terminal_info" in sent[0]["_meta"]
+    assert sent[1]["_meta"]["terminal_output"]["data"] == "early"
 
 
 def test_nothing_is_sent_for_a_terminal_after_its_call_ended_in_v1() -> None:
@@ -263,7 +264,7 @@ def test_a_growing_list_of_content_costs_linear_bytes_in_v1(first: dict[str, Any
     say(bridge, upsert(title="x", status="in_progress", **first))
     spent = sum(len(str(update)) for _ in range(2000) for update in say(bridge, added))
     (end,) = say(bridge, upsert(status="completed"))
-    assert len(end["content"]) == 2000 + len(first.get("content", []))
+    assert len(end["content"]) == 2000, "a terminal that put out nothing is not shown"
     assert spent + len(str(end)) < 5 * 2000 * len(str(item))
 
 
@@ -299,8 +300,12 @@ def test_a_call_announced_at_its_end_brings_all_its_terminals() -> None:
         say(bridge, {**chunk(name.encode()), "terminalId": name})
     shown = [{"type": "terminal", "terminalId": name} for name in ("t1", "t2", "t3")]
     sent = say(bridge, upsert(title="x", content=shown, status="failed"))
-    assert [u["_meta"]["terminal_output"]["data"] for u in sent] == ["t1", "t2", "t3"]
     assert [u.get("status") for u in sent] == ["in_progress", None, "failed"]
+    assert sent[0]["_meta"]["terminal_info"] == {"terminal_id": "t1"}
+    assert sent[1]["_meta"]["terminal_output"]["data"] == "t1"
+    first, *others = sent[0]["content"]  # a client learns of one terminal from an announcement
+    assert first == {"type": "terminal", "terminalId": "t1"}
+    assert [item["content"]["text"] for item in others] == ["```\nt2\n```", "```\nt3\n```"]
 
 
 def test_news_of_a_terminal_come_before_the_end_of_its_call() -> None:

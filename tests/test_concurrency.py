@@ -44,7 +44,9 @@ async def from_asyncio(session: Session) -> None:
     together = asyncio.Barrier(CALLS)
 
     async def work(number: int) -> None:
-        async with session.call("work", {"n": number}, alias=f"model_{number}") as call:
+        async with session.call(
+            "work", {"n": number}, kind="execute", alias=f"model_{number}"
+        ) as call:
             await together.wait()
             for step in range(UPDATES):
                 change(call, number, step)
@@ -61,7 +63,7 @@ async def from_threads(session: Session) -> None:
 
     def work(first: int) -> None:
         calls = {
-            n: session.call("work", {"n": n}, alias=f"model_{n}").__enter__()
+            n: session.call("work", {"n": n}, kind="execute", alias=f"model_{n}").__enter__()
             for n in range(first, CALLS, 8)
         }
         together.wait()

@@ -14,6 +14,7 @@ import pytest
 
 from callsheet import Peer, PipeSink, Session, ToolCallReport
 from callsheet.runtime import backlog
+from callsheet.runtime.guard import GuardSettings
 from callsheet.testing import (
     DyingPeer,
     FakeClock,
@@ -355,7 +356,8 @@ async def test_consumers_of_reports_get_reports() -> None:
 
 async def test_a_frame_over_the_budget_still_tells_the_status() -> None:
     recorder = Recorder()
-    async with Session(sinks=[recorder]) as session:
+    no_limits = GuardSettings(limits=None)
+    async with Session(sinks=[recorder], guard=no_limits) as session:
         async with session.call("x", {}) as call:
             call.succeed("z" * 9_000_000, raw={"more": "y" * 9_000_000})
     assert_every_call_ended(recorder)

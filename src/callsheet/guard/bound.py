@@ -152,8 +152,10 @@ def _last_places(
 
 
 def _place_size(place: ToolCallLocation) -> int:
-    if place.meta is None and place.extra is None:
-        return len(place.path) * WIDEST + 40
+    """Give about how many bytes a place takes, quickly: paths are nearly always as long as they look."""
+    path = place.path
+    if place.meta is None and place.extra is None and len(path) < 64:
+        return len(path) * WIDEST + 40
     return size_of(place)
 
 

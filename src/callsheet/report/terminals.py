@@ -28,7 +28,7 @@ class TerminalState:
     """
 
     __slots__ = (
-        "__weakref__", "_keep", "_kept", "command", "cwd", "epoch", "exit_status", "extra", "head",
+        "__weakref__", "_kept", "command", "cwd", "epoch", "exit_status", "extra", "head", "keep",
         "meta", "newlines", "shown_as", "terminal_id", "total",
     )  # fmt: skip
 
@@ -44,13 +44,13 @@ class TerminalState:
         self.newlines: int = 0
         self.epoch: int = epoch
         self.head: bytes = b""
-        self._keep: int = keep
+        self.keep: int = keep
         self._kept: bytearray = bytearray()
 
     @property
     def output(self) -> bytes:
         """The output, or as much of its end as is kept for sure."""
-        return self.tail(self._keep)
+        return self.tail(self.keep)
 
     def tail(self, size: int) -> bytes:
         """Give the last bytes of the output, as far as they are kept."""
@@ -102,8 +102,8 @@ class TerminalState:
         """Take in more output, as bytes."""
         # Cut first, then append: what came last can be had whole, however large it is.
         kept = self._kept
-        if len(kept) > 2 * self._keep:
-            del kept[: -self._keep]
+        if len(kept) > 2 * self.keep:
+            del kept[: -self.keep]
         if self.total < KEEP_HEAD:
             self.head += data[: KEEP_HEAD - self.total]
         self.total += len(data)

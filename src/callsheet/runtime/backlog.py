@@ -11,105 +11,106 @@ its terminal, which keeps so much of it.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager
 from typing import Any
 
-from msgspec import json
-
-from callsheet.report.content import TextContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
+from callsheet.report.status import ToolCallStatus
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.jsonrpc import FrameTooLarge
-from callsheet.wire.messages import Update, as_dict
+from callsheet.wire.messages import ToolCall, ToolCallUpdate, Update, as_dict, stub
 from callsheet.wire.peer import Peer
-from callsheet.wire.view import TerminalOf, V1TextView, View, view_for
-from callsheet.wire.words import Words
+from callsheet.wire.view import V1TextView, View, view_for
 
-from .faults import Faults
+from .desk import Desk
+from .output import Output
+from .weight import slim, weight_of
 
 BATCH = 256 * 1024
 """Bytes of lines that are made at once."""
 
-NEAR = 256
+NEAR = 64
 """Changes that may wait without being weighed."""
 
 MAX_WEIGHT = 64 * 1024 * 1024
 """Bytes of changes that may wait for a consumer; one that is farther behind is given up."""
 
-_LEAVE_OUT = ("", "rawOutput", "content", "rawInput", "locations", "_meta", "title")
+_LEAVE_OUT = ("", "rawOutput", "content", "rawInput", "locations", "_meta")
 
 
 class Backlog:
     """What waits for one consumer."""
 
-    def __init__(
-        self,
-        session_id: str,
-        peer: Peer | None,
-        terminal_of: TerminalOf,
-        words: Words,
-        lock: AbstractContextManager[Any],
-        faults: Faults,
-    ) -> None:
-        self.view: View = view_for(peer or Peer(progress="meta"), terminal_of, words)
+    def __init__(self, desk: Desk, peer: Peer | None) -> None:
+        self.view: View = view_for(peer or Peer(progress="meta"), desk.terminals.get, desk.words)
         # A text shows the beginning and the end of the output; the others want every byte.
-        self.wants_all: bool = peer is not None and not isinstance(self.view, V1TextView)
+        self.wants_all: bool = peer is not None and type(self.view) is not V1TextView
         self.lines: deque[Any] = deque()
-        self.outputs: dict[str, TerminalState] = {}
+        self.outputs: dict[str, Output] = {}
         self.is_soft: bool = False
         self.weight: int = 0
         self.put_count: int = 0
         self.taken_count: int = 0
+        self._desk: Desk = desk
         self._peer: Peer | None = peer
-        self._lock: AbstractContextManager[Any] = lock
-        self._faults: Faults = faults
-        self._frames: UpdateFrames = UpdateFrames(session_id)
+        self._frames: UpdateFrames = UpdateFrames(desk.session_id)
         # Status changes under numbers, other changes under the ids of their calls.
         self._queue: dict[int | str, ToolCallReport] = {}
+        self._weights: dict[int | str, int] = {}
         self._number: int = 0
-        self._due: dict[str, TerminalState] = {}
-        self._states: dict[str, TerminalState] = {}
+        self._due: dict[str, Output] = {}
+        self._written: dict[str, Output] = {}
         self._todo: deque[ToolCallReport] = deque()
 
     # Filling it
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
         """Let the consumer see this state. `moved` says that the call's status has changed."""
-        queue = self._queue
+        queue, key = self._queue, report.tool_call_id
         self.put_count += 1
+        if queue and queue.pop(key, None) is not None and self._weights:
+            self.weight -= self._weights.pop(key, 0)
         if moved:
-            if queue:
-                queue.pop(report.tool_call_id, None)  # it has all that this had
             queue[self._number] = report
+            if len(queue) > NEAR:
+                self._weigh(self._number, report)
             self._number += 1
         else:
-            queue.pop(report.tool_call_id, None)
-            queue[report.tool_call_id] = report
+            queue[key] = report
             self.is_soft = True
-        if len(queue) > NEAR:
-            self._weigh(report)
+            if len(queue) > NEAR:
+                self._weigh(key, report)
 
-    def output(self, tool_call_id: str, state: TerminalState) -> bool:
+    def _weigh(self, key: int | str, report: ToolCallReport) -> None:
+        if self.weight > MAX_WEIGHT:
+            self._queue[key] = report = slim(report)
+            self._desk.faults.tally(cut=1)
+        self._weights[key] = weight = weight_of(report)
+        self.weight += weight
+
+    def output(self, output: Output) -> bool:
         """Let the consumer see a call's new output. Gives whether it had none to see before."""
-        if tool_call_id in self.outputs:
+        key = output.call_id
+        if key in self.outputs:
             return False
-        self._states[tool_call_id] = self.outputs[tool_call_id] = state
+        self._written[key] = self.outputs[key] = output
         self.put_count += 1
         return True
 
-    def clear(self) -> None:
-        """Let go of everything."""
-        for waiting in (self._queue, self.outputs, self._due, self._states, self._todo, self.lines):
+    def clear(self) -> int:
+        """Let go of everything. Gives how many changes and lines that was."""
+        count = len(self._queue) + len(self._todo) + len(self.lines)
+        for waiting in (
+            self._queue,
+            self.outputs,
+            self._due,
+            self._written,
+            self._todo,
+            self.lines,
+        ):
             waiting.clear()
-
-    def _weigh(self, report: ToolCallReport) -> None:
-        texts = [item.text for item in report.content if type(item) is TextContent]
-        self.weight += 1024 + sum(map(len, texts))
-        for value in (report.raw_input, report.raw_output):
-            if value:
-                self.weight += len(json.encode(value))
+        self._weights.clear()
+        self.weight = 0
+        return count
 
     # Emptying it
 
@@ -122,47 +123,63 @@ class Backlog:
         """Whether there is anything that could become lines."""
         return bool(self._queue or self._todo or self.outputs)
 
-    def fill(self, outputs: bool) -> None:
+    def fill(self, outputs: bool, now: float) -> None:
         """Make the next lines; of live output too, if `outputs` says that it is time."""
         todo, lines, size = self._todo, self.lines, 0
         if not todo:
-            with self._lock:  # what comes from now on waits for the next turn
+            with self._desk.lock:  # what comes from now on waits for the next turn
                 self.taken_count = self.put_count
                 todo.extend(self._queue.values())
                 self._queue.clear()
+                self._weights.clear()
                 self.weight, self.is_soft = 0, False
                 if outputs:  # together, so that a call is always told before its output
                     self._due, self.outputs = self.outputs, self._due
-        line, call, plain = self._frames.line, self.view.call, self._peer and not self._states
+        line, call, plain = self._frames.line, self.view.call, self._peer and not self._written
         while todo and size < BATCH:
             report = todo.popleft()
-            for update in call(report) if plain else self._updates(report):
+            try:
+                updates = call(report) if plain else self._updates(report, now)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be told
+                updates = self._least(report, exc)
+            for update in updates:
                 try:
                     made = line(update)
-                except CallsheetError:
+                except Exception:  # noqa: BLE001
                     made = self._small_line(update)
                 lines.append(made)
                 size += len(made)
         if self._due and not todo:
-            self._fill_outputs()
+            self._fill_outputs(now)
 
-    def _fill_outputs(self) -> None:
-        for state in self._due.values():
-            if self._peer is not None:
-                with self._lock:
-                    updates = self.view.terminal(state)
-                self.lines.extend(map(self._small_line, updates))
+    def insist(self) -> None:
+        """Make lines of what the view held back, if it can be paid for at all."""
+        with self._desk.lock:
+            updates = self.view.insist()
+        self.lines.extend(map(self._small_line, updates))
+
+    def _fill_outputs(self, now: float) -> None:
+        for output in self._due.values():
+            with self._desk.lock:
+                if output.settle(now):
+                    self.outputs[output.call_id] = output  # ask again: it holds something back
+                updates = self.view.terminal(output.state) if self._peer else ()
+            self.lines.extend(map(self._small_line, updates))
         self._due.clear()
         self._say_left_out()
 
-    def _updates(self, report: ToolCallReport) -> list[Any]:
+    def _updates(self, report: ToolCallReport, now: float) -> list[Any]:
         """Give the updates for a call that may have live output."""
-        with self._lock:
+        key = report.tool_call_id
+        with self._desk.lock:
+            output = self._written.get(key)
+            if output is not None and key in self._due:
+                output.settle(now)
             updates = self.view.call(report) if self._peer else self._kept(report)
-            self.outputs.pop(report.tool_call_id, None)
-            self._due.pop(report.tool_call_id, None)
+            self._due.pop(key, None)
             if report.status.is_final:
-                self._states.pop(report.tool_call_id, None)
+                self._written.pop(key, None)
+                self.outputs.pop(key, None)
         self._say_left_out()
         return updates
 
@@ -171,6 +188,19 @@ class Backlog:
         self.lines.append(self.view.shown(report) if report.status.is_final else report)
         return []
 
+    def _least(self, report: ToolCallReport, exc: Exception) -> list[Update]:
+        """Tell at least where a call is, of which no update could be made."""
+        self._desk.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
+        whole = ToolCall if report.status is ToolCallStatus.PENDING else ToolCallUpdate
+        if self._peer is not None and self._peer.version == 2:
+            whole = ToolCallUpdate
+        status = report.status.value
+        if self._peer is not None and self._peer.version == 1:
+            status = "failed" if status == "cancelled" else status.replace("paused", "in_progress")
+        if whole is ToolCall:
+            return [stub(ToolCall(report.tool_call_id, "…", "other", status))]
+        return [stub(ToolCallUpdate(report.tool_call_id, status))]
+
     def _small_line(self, update: Update) -> bytes:
         """Give the line of an update, with as much of it as fits."""
         raw: dict[str, Any] = {}
@@ -178,14 +208,15 @@ class Backlog:
             raw.pop(key, None)
             try:
                 return self._frames.line(raw or update)
-            except FrameTooLarge as exc:
+            except Exception as exc:  # noqa: BLE001
                 if not raw:
-                    raw = dict(as_dict(update))
-                    self._faults.count(f"call {raw.get('toolCallId')}: {exc}", cut=1)
-        return self._frames.line(raw)
+                    self._desk.faults.count(f"an update could not be sent whole: {exc}", cut=1)
+                    raw = dict(as_dict(update)) if isinstance(exc, CallsheetError) else stub(update)
+        return self._frames.line(stub(update))
 
     def _say_left_out(self) -> None:
         view = self.view
         if view.left_out:
-            self._faults.count(f"{view.left_out} bytes of output came too fast for a peer", cut=1)
+            count = f"{view.left_out} bytes of output came too fast for a peer"
+            self._desk.faults.count(count, cut=1)
             view.left_out = 0

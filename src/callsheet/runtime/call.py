@@ -8,22 +8,26 @@ once, and never raise because of what is reported (unless the session is strict)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callsheet.report.content import ContentLike, DiffContent, TextContent, ToolCallContent
+from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
 from callsheet.report.events import ExitStatus
+from callsheet.report.fields import SETTLE
+from callsheet.report.ids import check_id
 from callsheet.report.report import ToolCallReport
-from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire.permission import PermissionOption
 
-from . import permission, usage
-from .clock import to_rfc3339
+from . import permission
 from .desk import Desk, Opening
+from .endings import Ending, ending_of
 from .errors import PermissionDenied
-from .output import Output
+from .output import KEEP, Output
+from .safely import Misuse, safely
+from .stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from .session import Session
@@ -32,23 +36,19 @@ _PENDING = ToolCallStatus.PENDING
 _IN_PROGRESS = ToolCallStatus.IN_PROGRESS
 _PAUSED = ToolCallStatus.PAUSED
 _COMPLETED = ToolCallStatus.COMPLETED
-_FAILED = ToolCallStatus.FAILED
-_CANCELLED = ToolCallStatus.CANCELLED
-
-LONGEST_MESSAGE = 300
-"""Characters of an exception's message that are reported."""
-
 
 MOST_LOCATIONS = 16
 """Places that a call shows at most. Each opens a file in some editors."""
+
+_Made = tuple[dict[str, Any], JsonObject]
 
 
 class Call:
     """One tool call of a session. Made by `Session.call`."""
 
     __slots__ = (
-        "_desk", "_opening", "_output", "_report", "_seconds", "_started", "_timeout", "_usage",
-        "_used", "id", "session",
+        "_desk", "_exit", "_opening", "_output", "_report", "_seconds", "_timeout", "_watch", "id",
+        "session",
     )  # fmt: skip
 
     def __init__(self, session: Session, opening: Opening, timeout: float | None) -> None:
@@ -58,9 +58,8 @@ class Call:
         self._opening: Opening | None = opening
         self._report: ToolCallReport | None = None
         self._output: Output | None = None
-        self._started: float | None = None
-        self._usage: usage.Sample | None = None
-        self._used: dict[str, int] | None = None
+        self._exit: ExitStatus | None = None
+        self._watch: Stopwatch = Stopwatch(session.desk.clock)
         self._seconds: float | None = timeout
         self._timeout: asyncio.Timeout | None = None
 
@@ -76,9 +75,8 @@ class Call:
         """Announce the call."""
         opening, self._opening = self._opening, None
         if opening is None:
-            raise RuntimeError(f"{self!r} was entered before; a call is announced once")
-        self._report = report = self.session.announce(self, opening)
-        self.id = report.tool_call_id
+            raise Misuse(f"{self!r} was entered before; a call is announced once")
+        self.session.announce(self, opening)
         return self
 
     def __exit__(
@@ -88,15 +86,20 @@ class Call:
         trace: TracebackType | None,
     ) -> None:
         """End the call, if it has not ended."""
-        report = self._report
-        if report is not None and not report.status.is_final:
-            self._leave(exc)
+        if self._report is not None and not self._report.status.is_final:
+            timed_out = self._seconds if self._timeout and self._timeout.expired() else None
+            self._leave(ending_of(exc, self._desk.phrase, timed_out))
 
     async def __aenter__(self) -> Self:
         """Announce the call."""
+        self.__enter__()
         if self._seconds is not None:
-            self._timeout = await asyncio.timeout(self._seconds).__aenter__()
-        return self.__enter__()
+            try:
+                self._timeout = await asyncio.timeout(self._seconds).__aenter__()
+            except BaseException as exc:
+                self.__exit__(type(exc), exc, None)
+                raise
+        return self
 
     async def __aexit__(
         self,
@@ -116,24 +119,16 @@ class Call:
         finally:
             self.__exit__(type(exc) if exc else None, exc, trace)
 
-    def _leave(self, exc: BaseException | None) -> None:
-        """End the call by how its scope was left."""
-        phrase = self._desk.phrase
-        if exc is None:
-            self._end(_FAILED, Reason.ABANDONED, phrase("abandoned"))
-        elif isinstance(exc, PermissionDenied):
-            self._end(_FAILED, Reason.DENIED, str(exc))
-        elif isinstance(exc, TimeoutError):
-            after = self._seconds
-            bare = after is None
-            text = phrase("timed_out_bare") if bare else phrase("timed_out", seconds=after)
-            self._end(_FAILED, Reason.TIMEOUT, text)
-        elif isinstance(exc, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)):
-            self._end(_CANCELLED, Reason.CANCELLED, phrase("cancelled"))
-        elif isinstance(exc, SystemExit):
-            self._end(_FAILED, Reason.ABANDONED, phrase("interrupted"))
-        else:
-            self._end(_FAILED, Reason.EXCEPTION, short_message(exc))
+    def opened(self, report: ToolCallReport, output: Output | None) -> None:
+        """Hear, under the desk's lock, that the call is announced."""
+        self._report, self.id, self._output = report, report.tool_call_id, output
+
+    def tell(self, outbox: Any) -> None:
+        """Tell a consumer that comes late, under the desk's lock."""
+        if self._report is not None and not self._report.status.is_final:
+            if self._output is not None:
+                outbox.output(self._output, False)
+            outbox.put(self._report, True)
 
     # What is known of it
 
@@ -141,8 +136,8 @@ class Call:
     def report(self) -> ToolCallReport:
         """The report as it is now. It never changes; ask again for the next."""
         if self._report is None:
-            raise RuntimeError(
-                "the call is not announced yet; enter it first: async with session.call(…) as call"
+            raise Misuse(
+                "the call is not announced yet; enter it first: async with session.call(…)"
             )
         return self._report
 
@@ -158,24 +153,34 @@ class Call:
 
     # Changes
 
+    @safely
     def update(self, **fields: JsonValue) -> None:
-        """Set fields of the report: title, kind, content, locations, raw_input, raw_output; patch `meta`."""
-        meta = fields.pop("meta", None)
-        self._change(fields, meta=meta)
+        """Set fields of the report: title, kind, content, locations, raw_input, raw_output; patch `meta`.
 
+        A `status` moves the call; a final one ends it.
+        """
+        status = fields.pop("status", None)
+        meta = fields.pop("meta", None)
+        if fields or meta:
+            self._apply(lambda report: self._guarded(fields, report), meta)
+        if status is not None:
+            self._move(to_status(status))
+
+    @safely
     def start(self) -> None:
         """The tool runs now: `in_progress`."""
         with self._desk.lock:
             report = self.report
             if report.status is not _IN_PROGRESS:
-                self._report = self._start(report)
+                self._report = self._started(report)
 
+    @safely
     def pause(self) -> None:
         """The tool waits for something: `paused` (v1 clients see it go on)."""
         with self._desk.lock:
             report = self.report
             if report.status is _PENDING:
-                report = self._start(report)
+                report = self._started(report)
             self._report = self._desk.change(report, {"status": _PAUSED})
 
     def resume(self) -> None:
@@ -184,122 +189,122 @@ class Call:
 
     def title(self, text: str) -> None:
         """Say anew, in a line, what is being done."""
-        self._change({"title": text})
+        self.update(title=text)
 
+    @safely
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None
     ) -> None:
         """Say how far the work is. Peers see it in the title, in the content, or in `_meta`."""
-        progress = {"done": done, "total": total, "message": message}
-        self._change({}, {"progress": {k: v for k, v in progress.items() if v is not None}})
+        said = {"done": done, "total": total, "message": message}
+        self._note("progress", {key: value for key, value in said.items() if value is not None})
 
+    @safely
+    def custom(self, **fields: JsonValue) -> None:
+        """Add fields of your own to `_meta.callsheet.custom`."""
+        known = self.report.notes.get("custom")
+        self._note("custom", {**(known if is_object(known) else {}), **fields})
+
+    @safely
     def show(self, *items: ContentLike) -> None:
         """Add to what the call shows: text, images, links, or whatever `ToolCallContent` makes."""
-        with self._desk.lock:
-            report = self.report
-            content = self._desk.fit("content", [*report.content, *items], report.content)
-            self._report = self._desk.change(report, {"content": content})
+        new, found = self._desk.guard.items(items)
+        self._apply(
+            lambda report: self._bounded({"content": (*report.content, *new)}, report, found)
+        )
 
+    @safely
     def locate(self, path: Any, line: int | None = None) -> None:
         """Say where the work is now. Relative paths are meant from the session's directory."""
-        with self._desk.lock:
-            report, place = self.report, self._desk.place(path, line)
-            if place is not None:
-                others = [other for other in report.locations if other.path != place.path]
-                places = (*others, place)[-MOST_LOCATIONS:]
-                self._report = self._desk.change(report, {"locations": places})
+        place = self._desk.place(path, line)
+        if place is not None:
 
+            def make(report: ToolCallReport) -> _Made:
+                others = [other for other in report.locations if other.path != place.path]
+                return {"locations": (*others, place)[-MOST_LOCATIONS:]}, {}
+
+            self._apply(make)
+
+    @safely
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
         """Show a change of a file, and that the work is there. For a new file, `old` is None."""
-        with self._desk.lock:
-            report, place = self.report, self._desk.place(path, None)
-            if place is None:
-                return
-            shown = self._desk.faults.attempt(lambda: ToolCallContent.diff(place.path, old, new))
-            if shown is None:
-                return
+        place = self._desk.place(path, None)
+        if place is None:
+            return
+        (shown,), found = self._desk.guard.items([ToolCallContent.diff(place.path, old, new)])
+
+        def make(report: ToolCallReport) -> _Made:
             others = [item for item in report.content if not _is_about(item, place.path)]
             fields: dict[str, Any] = {"content": (*others, shown)}
             if all(other.path != place.path for other in report.locations):
-                fields["locations"] = (*report.locations, place)
-            self._report = self._desk.change(report, fields)
+                fields["locations"] = (*report.locations, place)[-MOST_LOCATIONS:]
+            return self._bounded(fields, report, found)
 
-    def custom(self, **fields: JsonValue) -> None:
-        """Add fields of your own to `_meta.callsheet.custom`."""
-        with self._desk.lock:
-            report = self.report
-            known = report.notes.get("custom")
-            custom = {**(known if is_object(known) else {}), **fields}
-            self._report = self._desk.change(report, {}, {"custom": custom})
+        self._apply(make)
 
+    @safely
     def usage(self, *, cpu_ms: float | None = None, max_rss_kb: int | None = None) -> None:
         """Say what the call used, where you know it better than can be measured from outside."""
-        used = {"cpuMs": None if cpu_ms is None else round(cpu_ms), "maxRssKb": max_rss_kb}
-        self._used = {**(self._used or {}), **{k: v for k, v in used.items() if v is not None}}
-
-    def _change(
-        self,
-        fields: dict[str, Any],
-        notes: JsonObject | None = None,
-        meta: JsonObject | None = None,
-    ) -> None:
-        with self._desk.lock:
-            self._report = self._desk.change(self.report, fields, notes, meta)
+        self._watch.say(cpu_ms, max_rss_kb)
 
     # Live output
 
+    @safely
     def write(self, data: bytes | bytearray | memoryview | str) -> None:
         """Add live output. A character may be split over two writes."""
         if type(data) is not bytes:
-            data = data.encode(errors="replace") if isinstance(data, str) else bytes(data)
+            data = _to_bytes(data)
         desk = self._desk
-        with desk.lock:
-            report, output = self.report, self._output
-            if report.status.is_final:
-                desk.faults.late(f"output of call {self.id}")
-                return
-            if output is None:
-                output = self._open_output(report)
-            much = output.write(data)
-            desk.output(self.id, output.state, much)
-        if much:
-            desk.keep_up()
+        for begin in range(0, len(data), KEEP) if len(data) > KEEP else (0,):
+            with desk.lock:
+                report, output = self.report, self._output
+                if report.status.is_final:
+                    desk.faults.late(f"output of call {self.id}")
+                    return
+                if output is None:
+                    output = self._open_output(report)
+                much = output.write(data if len(data) <= KEEP else data[begin : begin + KEEP])
+                desk.output(output, much=much)
+            if much:
+                desk.keep_up(output)
 
+    @safely
     def terminal(self, terminal_id: str) -> None:
         """The client's own terminal `terminal_id` shows the output of this call.
 
         The client is shown that terminal; other consumers get what is written to the call.
         """
+        checked = check_id(terminal_id, "terminal id")
         with self._desk.lock:
             report = self.report
-            if not report.status.is_final:
-                output = self._output or self._open_output(report)
-                output.state.shown_as = terminal_id
-                self._report = self._desk.change(self.report, {})
+            if report.status.is_final:
+                self._desk.faults.late(f"terminal of call {self.id}")
+                return
+            output = self._output or self._open_output(report)
+            output.state.shown_as = checked
+            self._report = self._desk.change(self.report, {})
 
+    @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:
         """Say how the command ended whose output was written."""
-        with self._desk.lock:
-            if self._output is not None:
-                status = self._desk.faults.attempt(
-                    lambda: ExitStatus(exit_code=code, signal=signal)
-                )
-                self._output.state.exit_status = status
+        self._exit = ExitStatus(exit_code=code, signal=signal)
 
     def _open_output(self, report: ToolCallReport) -> Output:
-        output = self._output = Output(self._desk, report)
-        self._desk.output(self.id, output.state, False)
+        output = self._output = Output(self._desk, self.id, report)
+        self._desk.output(output, much=False)
         self._report = self._desk.change(report, {"content": (*report.content, output.item)})
         return output
 
     # Ends
 
+    @safely
     def succeed(
         self, output: ContentLike | Sequence[ContentLike] | None = None, *, raw: JsonValue = None
     ) -> None:
         """The tool is done: `completed`. `output` is for people, `raw` for machines."""
-        self._end(_COMPLETED, None, output, raw)
+        self._end(Ending(_COMPLETED, None, output), raw)
 
+    @safely
     def fail(
         self,
         message: ContentLike | Sequence[ContentLike] | None = None,
@@ -308,71 +313,150 @@ class Call:
         raw: JsonValue = None,
     ) -> None:
         """The tool has failed: `failed`, with a reason."""
-        self._end(_FAILED, reason, message, raw)
+        self._end(Ending(ToolCallStatus.FAILED, reason, message), raw)
 
+    @safely
     def cancel(self, message: str | None = None) -> None:
         """The call is no longer wanted: `cancelled`."""
-        self._end(_CANCELLED, Reason.CANCELLED, message or self._desk.phrase("cancelled"))
+        text = message or self._desk.phrase("cancelled")
+        self._end(Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, text))
 
-    def _end(
-        self,
-        status: ToolCallStatus,
-        reason: Reason | str | None,
-        output: ContentLike | Sequence[ContentLike] | None = None,
-        raw: JsonValue = None,
-    ) -> None:
+    def _leave(self, ending: Ending) -> None:
+        """End the call, and let nothing get in the way: an exception may be on its way already."""
+        try:
+            self._end(ending)
+        except Exception as exc:  # noqa: BLE001
+            self._desk.faults.count(str(exc), degraded=1, failed=1)
+            self._end(ending._replace(output=None))
+
+    def _end(self, ending: Ending, raw: JsonValue = None) -> None:
         desk = self._desk
-        with desk.lock:
-            report = self.report
-            if report.status.is_final:
-                desk.faults.late(f"call {self.id} {status.value}")
-                return
-            if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
-                report = self._start(report)
-            fields: dict[str, Any] = {"status": status}
-            if output is not None:
-                fields["content"] = self._content_with(report, output)
-            if raw is not None:
-                fields["raw_output"] = desk.fit("raw_output", raw, None)
-            notes = self._end_notes()
-            if reason is not None:
-                notes["reason"] = desk.reason(reason, status)
-            if self._output is not None:
-                self._output.close(raw)
-                self._output = None
-            self._report = desk.move(report, fields, notes)
+        if self.report.status.is_final:
+            desk.faults.late(f"call {self.id} {ending.status.value}")
+            return
+        found, items = 0, ()
+        if ending.output is not None:
+            items, found = self._items(ending.output)
+        if raw is not None:
+            raw, more = desk.guard.value(raw)
+            raw, found = SETTLE["raw_output"](raw), found + more
+        self._optimistically(
+            lambda report: self._last_fields(report, items, raw, found),
+            lambda report, made: self._finish(report, ending, raw, made),
+        )
         self.session.ended(self)
 
-    # Helpers, called under the desk's lock
+    def _items(self, output: Any) -> tuple[tuple[ToolCallContent, ...], int]:
+        try:
+            return self._desk.guard.items(output)
+        except Exception as exc:  # noqa: BLE001 - without its words, a call still ends
+            self._desk.faults.degraded(exc)
+            return (), 0
 
-    def _start(self, report: ToolCallReport) -> ToolCallReport:
-        notes, clock = None, self._desk.clock
-        if self._started is None and not report.status.is_final:
-            self._started = now = clock.monotonic()
-            self._usage = usage.sample(now)
-            notes = {"startedAt": to_rfc3339(clock.time_ns())}
-        return self._desk.move(report, {"status": _IN_PROGRESS}, notes)
+    def _last_fields(
+        self, report: ToolCallReport, items: Sequence[ToolCallContent], raw: JsonValue, found: int
+    ) -> _Made:
+        output, content = self._output, report.content
+        if output is not None:
+            with self._desk.lock:
+                output.settle(float("inf"))
+                if not output.state.total and output.state.shown_as is None:
+                    content = tuple([item for item in content if item != output.item])
+                elif len(items) == 1 and output.is_just(items[0]):
+                    items = ()
+        fields: dict[str, Any] = {}
+        if items or content is not report.content:
+            fields["content"] = (*content, *items)
+        if raw is not None:
+            fields["raw_output"] = raw
+        return self._bounded(fields, report, found)
 
-    def _end_notes(self) -> JsonObject:
-        clock = self._desk.clock
-        notes: JsonObject = {"endedAt": to_rfc3339(clock.time_ns())}
-        if self._started is not None and self._usage is not None:
-            now = clock.monotonic()
-            notes["durationMs"] = round((now - self._started) * 1000, 3)
-            notes["usage"] = usage.between(self._usage, usage.sample(now))
-            if self._used:
-                notes["usage"] = {**notes["usage"], **self._used}
-        return notes
+    def _finish(
+        self, report: ToolCallReport, ending: Ending, raw: JsonValue, made: _Made
+    ) -> ToolCallReport:
+        desk, status, (fields, notes) = self._desk, ending.status, made
+        if report.status.is_final:
+            desk.faults.late(f"call {self.id} {status.value}")
+            return report
+        if report.status is _PAUSED or (report.status is _PENDING and status is _COMPLETED):
+            report = self._started(report, since=self._watch.made)
+        if self._output is not None:
+            self._output.state.exit_status = self._exit
+            desk.guard.notes(notes, report, self._output.close(raw) + notes.get("redactions", 0))
+            self._output = None
+        notes |= self._watch.end()
+        if ending.reason is not None:
+            notes["reason"] = desk.reason(ending.reason, status)
+        fields["status"] = status
+        return desk.amend(report, fields, notes)
 
-    def _content_with(self, report: ToolCallReport, output: Any) -> Any:
-        """Add the result to the content, unless it is just what was written live."""
-        if type(output) is str and output.isascii() and not report.content:
-            return (TextContent(output),)
-        many = isinstance(output, (list, tuple))
-        items: list[Any] = list(output) if many else [output]  # pyright: ignore[reportUnknownArgumentType]
-        if self._output is not None and len(items) == 1 and self._output.is_just(items[0]):
-            return report.content
-        return self._desk.fit("content", [*report.content, *items], report.content)
+    # How changes are made
+
+    def _move(self, status: ToolCallStatus) -> None:
+        if status is _IN_PROGRESS:
+            self.start()
+        elif status is _PAUSED:
+            self.pause()
+        elif status.is_final:
+            reason = None if status is _COMPLETED else Reason.TOOL_ERROR
+            cancelled = status is ToolCallStatus.CANCELLED
+            self._end(Ending(status, Reason.CANCELLED if cancelled else reason, None))
+
+    def _started(self, report: ToolCallReport, since: float | None = None) -> ToolCallReport:
+        notes = None if report.status.is_final else self._watch.start(since)
+        return self._desk.amend(report, {"status": _IN_PROGRESS}, notes)
+
+    def _note(self, key: str, value: JsonValue) -> None:
+        safe, found = self._desk.guard.value(value)
+        self._apply(lambda report: ({}, self._desk.guard.notes({key: safe}, report, found)))
+
+    def _guarded(self, fields: dict[str, Any], report: ToolCallReport) -> _Made:
+        """Give fields that a user sets, made safe; those that can't be are left out."""
+        desk, good, found = self._desk, dict[str, Any](), 0
+        for name, value in fields.items():
+            more = 0
+            if name in ("raw_input", "raw_output"):
+                value, more = desk.guard.value(value)  # noqa: PLW2901
+            elif name == "content":
+                value, more = self._items(value)  # noqa: PLW2901
+            elif name in ("title", "name"):
+                value, more = desk.guard.text(value)  # noqa: PLW2901
+            if name in SETTLE:
+                kept = desk.fit(name, value, getattr(report, name))
+                good[name], found = kept, found + more
+            else:
+                desk.faults.degraded(ValueError(f"a report has no field {name!r} to set"))
+        return self._bounded(good, report, found)
+
+    def _bounded(self, fields: dict[str, Any], report: ToolCallReport, found: int) -> _Made:
+        notes = self._desk.guard.notes({}, report, found)
+        return self._desk.guard.bounded(fields, report, notes) if fields else fields, notes
+
+    def _apply(
+        self, make: Callable[[ToolCallReport], _Made], meta: JsonObject | None = None
+    ) -> None:
+        if meta:
+            meta = self._desk.guard.value(meta)[0]
+        self._optimistically(
+            make, lambda report, made: self._desk.change(report, made[0], made[1] or None, meta)
+        )
+
+    def _optimistically(
+        self,
+        make: Callable[[ToolCallReport], _Made],
+        commit: Callable[[ToolCallReport, _Made], ToolCallReport],
+    ) -> None:
+        """Make a change without the lock, which may take time, and commit it if nothing came between."""
+        for _ in range(3):
+            report = self.report
+            made = make(report)
+            with self._desk.lock:
+                if self._report is report:
+                    self._report = commit(report, made)
+                    return
+        with self._desk.lock:
+            report = self.report
+            self._report = commit(report, make(report))
 
     # Asking, and calls of its own
 
@@ -398,15 +482,12 @@ class Call:
         return self.session.call(name, input, parent=self, **options)
 
 
-def short_message(exc: BaseException) -> str:
-    """Give an exception in a line, without its traceback."""
-    try:
-        text = str(exc)
-    except Exception:  # noqa: BLE001 - it is somebody else's exception
-        text = ""
-    line = text.strip().split("\n", 1)[0].rstrip()
-    message = f"{type(exc).__name__}: {line}" if line else type(exc).__name__
-    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
+def _to_bytes(data: object) -> bytes:
+    if isinstance(data, str):
+        return data.encode(errors="replace")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
+    raise TypeError(f"output: expected bytes or text, got {type(data).__name__}")
 
 
 def _is_about(item: object, path: str) -> bool:

@@ -1,7 +1,7 @@
-"""The desk of a session: change, then tell.
+"""The desk of a session: guard, describe, change, tell.
 
-One lock is held around both, so what each consumer is told has one order, and calls may be changed
-from any thread. Under it nothing waits and nothing is encoded.
+One lock is held around changing and telling, so what each consumer is told has one order, and calls
+may be changed from any thread. Under it nothing waits; what takes time is done before.
 
 Reporting never breaks a tool: what can't be reported as it is given is left out, and counted.
 """
@@ -9,17 +9,19 @@ Reporting never breaks a tool: what can't be reported as it is given is left out
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import PurePath
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from callsheet.describe import Describer, Description
+from callsheet.describe import Describer
 from callsheet.report.errors import CallsheetError, LateUpdate, ReportError
 from callsheet.report.fields import SETTLE, check_reason, settle_meta, settle_notes
 from callsheet.report.ids import check_id
+from callsheet.report.kinds import ToolKind
 from callsheet.report.ledger import Ledger
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
@@ -30,14 +32,15 @@ from callsheet.wire.words import Words
 
 from .clock import Clock
 from .faults import Faults
+from .guard import Guard
 from .ids import new_call_id
-from .words import Spoken
+from .output import LAGGING, Output
 
 if TYPE_CHECKING:
     from .call import Call
     from .outbox import Outbox
 
-Opening: TypeAlias = tuple[str, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
+Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""
 
 _JUDGES: dict[str, Callable[[Any], Any]] = {
@@ -53,46 +56,128 @@ class Desk:
     """Where a session's calls are changed, and everybody is told."""
 
     def __init__(
-        self, session_id: str, cwd: str, describer: Describer, clock: Clock, faults: Faults
+        self,
+        session_id: str,
+        cwd: str,
+        describer: Describer,
+        words: Words,
+        guard: Guard,
+        clock: Clock,
+        faults: Faults,
     ) -> None:
         self.session_id: str = session_id
         self.cwd: str = cwd
         self.describer: Describer = describer
-        self.words: Words = Spoken(describer)
+        self.words: Words = words
+        self.guard: Guard = guard
         self.clock: Clock = clock
         self.faults: Faults = faults
-        self.lock: Lock = Lock()
+        # Re-entrant, because a signal's handler or a finaliser may report in the midst of a report.
+        self.lock: RLock = RLock()
         self.thread: int = 0
+        self.is_closed: bool = False
         self.is_behind: bool = False
         self.ledger: Ledger = Ledger(session_id, new_call_id)
         self.outboxes: tuple[Outbox, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.calls: dict[str, Call] = {}
 
-    # Changes; the lock is held by the caller unless it says otherwise
+    # Announcing
 
-    def open(self, call: Call, opening: Opening) -> ToolCallReport:
+    def open(self, call: Call, opening: Opening) -> None:
         """Announce a call. Takes the lock itself."""
-        name, raw_input, title, kind, locations, links = opening
-        if kind is not None:
-            kind = self.fit("kind", kind, None)
-        found = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
+        try:
+            fields = self._described(opening)
+        except Exception as exc:  # noqa: BLE001 - whatever is wrong with a call, it is announced
+            self.faults.degraded(exc)
+            fields = dict[str, Any](name=str(opening[0]), title=self.phrase("unknown_tool"))
+        output = self._output_for(fields)
         with self.lock:
             try:
-                report = self.ledger.open(
-                    name,
-                    title=found.title,
-                    kind=found.kind,
-                    raw_input=raw_input,
-                    locations=found.locations,
-                    **links,
-                )
-            except CallsheetError as exc:
-                if self.faults.strict:
-                    raise
-                report = self._open_anyway(opening, found, exc)
+                report = self.ledger.open(**fields)
+            except Exception as exc:  # noqa: BLE001
+                report = self._open_anyway(fields, exc)
+            call.opened(report, output)
+            if self.is_closed:
+                self.faults.count(f"call {report.name!r}: the session is closed", dropped=1)
+                return
             self.calls[report.tool_call_id] = call
-            return self._tell(report, True)
+            if output is not None:
+                output.call_id = report.tool_call_id
+                self.output(output, much=False)
+            self._tell(report, True)
+
+    def _described(self, opening: Opening) -> dict[str, Any]:
+        """Give what is announced: guarded, described, bounded."""
+        name, raw_input, title, kind, locations, links = opening
+        guard, found = self.guard, 0
+        if raw_input is not None:
+            raw_input, found = guard.value(raw_input)
+        if kind is not None:
+            kind = self.fit("kind", kind, None)
+        if title is not None:
+            title = guard.clean(title)
+        seen = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
+        fields: dict[str, Any] = {
+            "name": name,
+            "title": seen.title,
+            "kind": seen.kind,
+            "locations": seen.locations,
+            "raw_input": raw_input,
+        }
+        notes: JsonObject = {}
+        if links:
+            fields |= links
+            if "notes" in links:
+                notes, more = guard.value(links["notes"])
+                found += more
+            if "meta" in links:
+                fields["meta"], more = guard.value(links["meta"])
+                found += more
+        guard.notes(notes, None, found)
+        fields = guard.bounded(fields, None, notes)
+        if notes:
+            fields["notes"] = notes
+        return fields
+
+    def _output_for(self, fields: dict[str, Any]) -> Output | None:
+        """Give a terminal to a command that is announced to a client which must know it from the start."""
+        if fields.get("kind") is not ToolKind.EXECUTE:
+            return None
+        for outbox in self.outboxes:
+            peer = outbox.sink.peer
+            if peer is not None and peer.version == 1 and peer.terminals == "meta":
+                output = Output(self, "", None)
+                output.about(fields.get("raw_input"))
+                fields["content"] = (output.item,)
+                return output
+        return None
+
+    def _open_anyway(self, fields: dict[str, Any], exc: Exception) -> ToolCallReport:
+        """Announce a call without what can't be reported of it."""
+        if self.faults.strict:
+            raise exc
+        good: dict[str, Any] = {}
+        for name, value in fields.items():
+            try:
+                good[name] = self._judge(name, value)
+            except Exception as fault:  # noqa: BLE001
+                exc = fault
+        self.faults.degraded(exc)
+        try:
+            return self.ledger.open(**good)
+        except Exception:  # noqa: BLE001 - each was good, but not together
+            return self.ledger.open(title=fields["title"])
+
+    def _judge(self, name: str, value: Any) -> Any:
+        """Give back what may be said of a new call, or raise."""
+        if name == "parent":
+            return self.ledger[value].tool_call_id
+        if name == "depends_on":
+            return [key for key in value if key in self.ledger]
+        return _JUDGES[name](value)
+
+    # Changing; the lock is held by the caller
 
     def change(
         self,
@@ -112,51 +197,29 @@ class Desk:
             changed = self._change_anyway(report, fields, notes, meta)
         return self._tell(changed, changed.status is not report.status)
 
-    def move(
+    def amend(
         self, report: ToolCallReport, fields: dict[str, Any], notes: JsonObject | None
     ) -> ToolCallReport:
-        """Move a call to another status by settled values, and tell everybody."""
+        """Change a call by settled values, and tell everybody."""
         try:
             changed = self.ledger.amend(report, fields, notes)
         except LateUpdate as exc:
             self.faults.late(str(exc))
             return report
-        return self._tell(changed, True)
+        except CallsheetError as exc:
+            self.faults.degraded(exc)
+            return report
+        return self._tell(changed, changed.status is not report.status)
 
-    def output(self, tool_call_id: str, state: TerminalState, much: bool) -> None:
+    def output(self, output: Output, *, much: bool) -> None:
         """Tell everybody that a call has new output."""
         for outbox in self.outboxes:
-            outbox.output(tool_call_id, state, much)
+            outbox.output(output, much)
 
     def _tell(self, report: ToolCallReport, moved: bool) -> ToolCallReport:
         for outbox in self.outboxes:
             outbox.put(report, moved)
         return report
-
-    def _open_anyway(
-        self, opening: Opening, found: Description, exc: CallsheetError
-    ) -> ToolCallReport:
-        """Announce a call without what can't be reported of it."""
-        good: dict[str, Any] = {
-            "title": found.title,
-            "kind": found.kind,
-            "locations": found.locations,
-        }
-        for name, value in {"name": opening[0], "raw_input": opening[1], **opening[-1]}.items():
-            try:
-                good[name] = self._judge(name, value)
-            except CallsheetError as fault:
-                exc = fault
-        self.faults.degraded(exc)
-        return self.ledger.open(**good)
-
-    def _judge(self, name: str, value: Any) -> Any:
-        """Give back what may be said of a new call, or raise."""
-        if name == "parent":
-            return self.ledger[value].tool_call_id
-        if name == "depends_on":
-            return [key for key in value if key in self.ledger]
-        return _JUDGES[name](value)
 
     def _change_anyway(
         self,
@@ -165,23 +228,32 @@ class Desk:
         notes: JsonObject | None,
         meta: JsonObject | None,
     ) -> ToolCallReport:
-        """Change what can be changed, field by field, and the status last."""
+        """Change what can be changed, field by field."""
         key = report.tool_call_id
-        steps: list[dict[str, Any]] = [{n: value} for n, value in fields.items() if n != "status"]
-        steps += [{"meta": meta}, {"status": fields.get("status"), "notes": notes}]
+        steps: list[dict[str, Any]] = [{name: value} for name, value in fields.items()]
+        steps.append({"meta": meta})
         for step in steps:
             with suppress(CallsheetError):
                 report = self.ledger.update(key, **step)
+        for name, note in (notes or {}).items():
+            with suppress(CallsheetError):
+                report = self.ledger.update(key, notes={name: note})
         return report
 
     # Without the lock
 
-    def keep_up(self) -> None:
-        """Send now, if the event loop is held up by the very one who has so much to say."""
+    def keep_up(self, output: Output | None = None) -> None:
+        """Let everything be sent, if whoever has so much to say holds up the event loop."""
         if get_ident() == self.thread:
             everything, self.is_behind = self.is_behind, False
             for outbox in self.outboxes:
                 outbox.drain_hard(everything=everything)
+        elif (
+            output is not None
+            and output.unsent >= LAGGING
+            and any(outbox.wants_more for outbox in self.outboxes)
+        ):
+            time.sleep(0.0005)  # only the interpreter's lock keeps the loop from its turn
 
     def new_terminal(self, keep: int) -> TerminalState:
         """Make a terminal for a call's live output. It is known while somebody holds it."""
@@ -191,11 +263,10 @@ class Desk:
 
     def place(self, path: Any, line: int | None) -> ToolCallLocation | None:
         """Give a location; a relative path is meant from the session's directory."""
-
         if isinstance(path, str):
-            path = os.path.join(self.cwd, path)  # noqa: PTH118
+            path = os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118
         elif isinstance(path, PurePath):
-            path = str(self.cwd / path)
+            path = os.path.normpath(self.cwd / path)
         return self.faults.attempt(lambda: ToolCallLocation(path, line))
 
     def fit(self, field: str, value: Any, otherwise: Any) -> Any:
@@ -222,6 +293,9 @@ class Desk:
 
     def after_fork(self) -> None:
         """Begin with locks that nobody holds, and nobody to tell."""
-        self.lock = Lock()
+        self.lock = RLock()
+        self.is_closed = True
         self.faults.after_fork()
+        for outbox in self.outboxes:
+            outbox.forget()
         self.outboxes = ()

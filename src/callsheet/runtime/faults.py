@@ -32,6 +32,12 @@ class Faults:
             if "failed" in counts or "dead" in counts:
                 self.of_consumers = message
 
+    def tally(self, **counts: int) -> None:
+        """Count what was done on purpose, which is no fault."""
+        with self._lock:
+            for name, count in counts.items():
+                setattr(self.health, name, getattr(self.health, name) + count)
+
     def degraded(self, exc: Exception) -> None:
         """Count something that could not be reported as it was; in strict mode, raise it."""
         if self.strict:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
@@ -44,7 +45,8 @@ def forget(session: Open) -> None:
 def _end() -> None:
     until = monotonic() + PATIENCE
     for session in list(_open.values()):
-        session.end_now(until)
+        with suppress(Exception):  # one must not keep the others from their end
+            session.end_now(until)
     _open.clear()
 
 

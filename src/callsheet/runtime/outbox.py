@@ -13,7 +13,7 @@ Rules
    `dead_after` seconds, or falls too far behind, is given up. The tool never waits.
 
 Threads: `put` and `output` are called under the desk's lock, by any thread. All else happens on the
-thread of the event loop.
+thread of the event loop, or, when that has ended, at the end of the process.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import get_ident
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
 
 from .backlog import MAX_WEIGHT, Backlog
 from .clock import Clock, Timer
+from .output import Output
 from .sinks import Sink
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes, and of live output."""
+
+QUIET = 0.16
+"""Seconds after which a view is asked again for what it held back."""
 
 LATE = 1.0
 """Seconds after which a delivery counts as late."""
@@ -49,37 +53,31 @@ RETRY_MOST = 2.0
 _GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
 
 
+class TookNothing(Exception):
+    """A sink returned without having taken anything."""
+
+
 class Outbox:
     """What one consumer is still to be sent, and the sending."""
 
-    def __init__(self, session: Session, sink: Sink) -> None:
-        assert session.loop is not None  # an outbox is made for a session that is open
+    def __init__(self, session: Session, sink: Sink, loop: asyncio.AbstractEventLoop) -> None:
         desk = session.desk
         self.sink: Sink = sink
         self.is_dead: bool = False
-        self.backlog: Backlog = Backlog(
-            session.session_id,
-            sink.peer,
-            desk.terminals.get,
-            desk.words,
-            desk.lock,
-            session.faults,
-        )
+        self.backlog: Backlog = Backlog(desk, sink.peer)
         self._session: Session = session
-        self._loop: asyncio.AbstractEventLoop = session.loop
+        self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = desk.thread
         self._clock: Clock = desk.clock
         # Whether the loop will run it: as soon as it can, or at its pace.
         self._called: bool = False
         self._paced: bool = False
         self._next: float = 0.0
-        self._timer: Timer | None = None
         self._forced: bool = False
         # Whether a send is under way, or will be tried again.
         self._busy: bool = False
         self._task: asyncio.Future[None] | None = None
-        self._since: float = 0.0
-        self._watch: Timer | None = None
+        self._timers: dict[str, Timer] = {}
         self._failing_since: float | None = None
         self._retry: float = RETRY
         self._delivered: int = 0
@@ -106,11 +104,11 @@ class Outbox:
             else:
                 self._session.desk.is_behind = True  # not the consumer: the loop doesn't turn
 
-    def output(self, tool_call_id: str, state: TerminalState, much: bool) -> None:
+    def output(self, output: Output, much: bool) -> None:
         """Let the consumer see new output of a call. `much` says that there is enough to send."""
         if self.is_dead:
             return
-        if self.backlog.output(tool_call_id, state) and not (self._called or self._paced):
+        if self.backlog.output(output) and not (self._called or self._paced):
             self._paced = True
             self._soon(self._run_paced)
         if much and self.backlog.wants_all:
@@ -119,6 +117,11 @@ class Outbox:
                 self._called = True
                 self._soon(self._run)
 
+    @property
+    def wants_more(self) -> bool:
+        """Whether it would take live output now, if it had a turn."""
+        return self.backlog.wants_all and not self._busy and not self.is_dead
+
     def _soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: what waits is sent when the process ends
             if get_ident() == self._thread:
@@ -126,30 +129,43 @@ class Outbox:
             else:
                 self._loop.call_soon_threadsafe(callback)
 
+    def _later(self, what: str, seconds: float, callback: Callable[[], None]) -> None:
+        """Call back after some time, unless that is to happen already."""
+        if what not in self._timers and not self._loop.is_closed():
+
+            def fire() -> None:
+                self._timers.pop(what, None)
+                if not self.is_dead:
+                    callback()
+
+            self._timers[what] = self._clock.call_later(self._loop, seconds, fire)
+
+    def _not_any_more(self, *names: str) -> None:
+        for name in names or tuple(self._timers):
+            timer = self._timers.pop(name, None)
+            if timer is not None:
+                timer.cancel()
+
     # Emptying it, on the loop's thread
 
     def _run(self) -> None:
         self._called = self._paced = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._timers:
+            self._not_any_more("pace")
         if not self.is_dead and not self._busy:
             self._drain()
 
     def _run_paced(self) -> None:
         wait = self._next - self._clock.monotonic()
         if wait > 0:
-            self._set_timer(wait)
+            self._later("pace", wait, self._run)
         else:
             self._run()
 
-    def _set_timer(self, wait: float) -> None:
-        if self._timer is None:
-            self._timer = self._clock.call_later(self._loop, wait, self._run)
-
     def drain_hard(self, *, everything: bool = False) -> None:
         """Send what waits without regard to pace; for what comes faster than the loop turns."""
-        if (everything or self.backlog.wants_all) and not self._busy and not self.is_dead:
+        wanted = everything or self.backlog.wants_all
+        if wanted and not self._busy and not self.is_dead and self._loop.is_running():
             self._forced = True
             self._drain()
 
@@ -162,35 +178,51 @@ class Outbox:
             while lines or backlog.has_more() or self._flushes:
                 if not lines and not self._fill():
                     break
+                before = len(lines)
                 waiting = send(lines)
-                if waiting is not None:
+                if waiting is not None and hasattr(waiting, "__await__"):
                     self._wait(waiting)
                     return
-                self._sent()
-        except Exception as exc:  # noqa: BLE001 - whatever a consumer raises, the tool goes on
+                if len(lines) == before:
+                    raise TookNothing("its send() took nothing and gave nothing to await")  # noqa: TRY301
+                if not lines:
+                    self._sent()
+        except BaseException as exc:  # whatever a consumer raises, the tool goes on
             self._failed(exc)
+            if isinstance(exc, (KeyboardInterrupt, SystemExit)):
+                raise
             return
         self._busy = False
+        if backlog.view.held:
+            self._later("held", QUIET, self._insist)
 
     def _fill(self) -> bool:
         """Make the next lines. Gives whether there are any."""
-        backlog = self.backlog
-        backlog.fill((bool(backlog.outputs) or backlog.is_soft) and self._is_time())
+        backlog, now, due = self.backlog, 0.0, False
+        if backlog.is_done and (backlog.outputs or backlog.is_soft):
+            now = self._clock.monotonic()
+            due = self._is_time(now)
+        backlog.fill(due, now)
         if backlog.is_done and not backlog.lines:
             self._sent()
         return bool(backlog.lines)
 
-    def _is_time(self) -> bool:
+    def _is_time(self, now: float) -> bool:
         """Whether it is time for live output. If not, it will be."""
-        now = self._clock.monotonic()
         if now < self._next and not self._forced:
             if self.backlog.outputs:
                 self._paced = True
-                self._set_timer(self._next - now)
+                self._later("pace", self._next - now, self._run)
             return False
         self._forced = False
         self._next = now + PACE
         return True
+
+    def _insist(self) -> None:
+        """Ask the view again for what it held back: nothing new has come for a while."""
+        if not self._busy:
+            self.backlog.insist()
+            self._drain()
 
     def _sent(self) -> None:
         """Note that the sink has taken the lines."""
@@ -210,41 +242,39 @@ class Outbox:
     # Waiting, failing, giving up
 
     def _wait(self, waiting: Awaitable[None]) -> None:
-        self._since = self._clock.monotonic()
         self._task = task = asyncio.ensure_future(waiting, loop=self._loop)
         task.add_done_callback(self._waited)
+        self._later("late", LATE, self._is_late)
         self._watch_over()
 
     def _waited(self, task: asyncio.Future[None]) -> None:
         self._task = None
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
+        self._not_any_more("late", "watch")
+        cancelled = task.cancelled()
+        exc = asyncio.CancelledError() if cancelled else task.exception()
         if self.is_dead:
             return
-        exc = asyncio.CancelledError() if task.cancelled() else task.exception()
         if exc is not None:
             self._failed(exc)
             return
-        if self._clock.monotonic() - self._since > LATE:
-            self._session.faults.count("a consumer was slow to take what it was sent", late=1)
-        self._sent()
+        if not self.backlog.lines:
+            self._sent()
         self._drain()
+
+    def _is_late(self) -> None:
+        self._session.faults.count("a consumer is slow to take what it is sent", late=1)
 
     def _watch_over(self) -> None:
         """Give the consumer up unless it takes something in time."""
         before, patience = self._progress(), self._session.dead_after
 
         def look() -> None:
-            self._watch = None
-            if self.is_dead or self._task is None:
-                return
-            if self._progress() == before:
+            if self._task is not None and self._progress() == before:
                 self.die(f"it took nothing for {patience:g} seconds")
-            else:
+            elif self._task is not None:
                 self._watch_over()
 
-        self._watch = self._clock.call_later(self._loop, patience, look)
+        self._later("watch", patience, look)
 
     def _progress(self) -> tuple[int, int]:
         taken: int = getattr(self.sink, "taken", 0)
@@ -261,35 +291,34 @@ class Outbox:
         if gone or now - self._failing_since >= self._session.dead_after:
             self.die(what)
             return
-        self._clock.call_later(self._loop, self._retry, self._try_again)
+        self._later("retry", self._retry, self._drain)
         self._retry = min(2 * self._retry, RETRY_MOST)
-
-    def _try_again(self) -> None:
-        if not self.is_dead:
-            self._drain()
 
     def die(self, why: str) -> None:
         """Give the consumer up: let go of what waits for it, and of whoever waits for that."""
+        waited = self.forget()
+        if waited:
+            self._session.faults.tally(dropped=waited)
+        self._session.lost(self, why)
+
+    def forget(self) -> int:
+        """Send nothing more. Gives how many changes and lines were waiting."""
         self.is_dead = True
         self._busy = False
         with self._session.desk.lock:
-            self.backlog.clear()
-        for timer in (self._timer, self._watch):
-            if timer is not None:
-                timer.cancel()
+            waited = self.backlog.clear()
+        self._not_any_more()
         if self._task is not None:
             self._task.cancel()
         for _, future in self._flushes:
-            if not future.done():
+            if not future.done() and not self._loop.is_closed():
                 future.set_result(None)
         self._flushes.clear()
-        self._session.lost(self, why)
+        return waited
 
     def close(self) -> None:
-        """Let the sink go."""
-        for timer in (self._timer, self._watch):
-            if timer is not None:
-                timer.cancel()
+        """Let the sink go. What still waits is not sent."""
+        self.forget()
         with suppress(Exception):
             self.sink.close()
 
@@ -297,10 +326,12 @@ class Outbox:
 
     def flush(self) -> asyncio.Future[None] | None:
         """Send all that was said so far. Gives a future where that takes time."""
-        if self.is_dead:
-            return None
+        if self.is_dead or (self._task is not None and _is_current(self._task)):
+            return None  # one who is being served can't wait for being served
         if not self._busy:
             self._forced = bool(self.backlog.outputs)
+            if self.backlog.view.held:
+                self.backlog.insist()
             self._drain()
             if not self._busy:
                 return None
@@ -312,26 +343,39 @@ class Outbox:
 
     def send_now(self, until: float) -> None:
         """Send what waits without an event loop, until a monotonic time; for the end of a process."""
-        backlog, sink = self.backlog, self.sink
-        send = getattr(sink, "send_now", None)
+        lines, sink = self.backlog.lines, self.sink
+        send: Any = getattr(sink, "send_now", None)
         try:
-            while not self.is_dead and (backlog.lines or self._fill_now()):
+            while not self.is_dead and (lines or self._fill_now()):
+                before = len(lines)
                 if send is not None:
-                    send(backlog.lines, until)
+                    send(lines, until)
                 else:
-                    _close(sink.send(backlog.lines))
-        except Exception as exc:  # noqa: BLE001 - nothing may disturb the end of a process
+                    _await_now(sink.send(lines), until)
+                if len(lines) == before or monotonic() > until:
+                    break
+        except BaseException as exc:  # noqa: BLE001 - nothing may disturb the end of a process
             self._session.faults.count(f"a consumer failed: {type(exc).__name__}: {exc}", failed=1)
-            self.is_dead = True
+        self.is_dead = True
 
     def _fill_now(self) -> bool:
-        self.backlog.fill(outputs=True)
+        self.backlog.fill(outputs=True, now=float("inf"))
         return bool(self.backlog.lines)
 
 
-def _close(waiting: Awaitable[None] | None) -> None:
-    """Refuse to wait for a consumer when there is no event loop to wait on."""
-    if waiting is not None:
-        if hasattr(waiting, "close"):
-            waiting.close()  # pyright: ignore
-        raise TimeoutError("an async consumer can't be served without its event loop")
+def _is_current(task: asyncio.Future[None]) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:
+        return False
+
+
+def _await_now(waiting: Any, until: float) -> None:
+    """Wait for an async consumer on a loop of its own: its old one has ended."""
+    if waiting is not None and hasattr(waiting, "__await__"):
+
+        async def wait() -> None:
+            await asyncio.wait_for(waiting, max(0.01, until - monotonic()))
+
+        with asyncio.Runner() as runner:
+            runner.run(wait())

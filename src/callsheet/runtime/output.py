@@ -1,9 +1,15 @@
-"""Live output of one call, kept as a terminal: its beginning, its end, and a count of it all."""
+"""Live output of one call, kept as a terminal: its beginning, its end, and a count of it all.
+
+Secrets are taken out before anybody sees it. So what was written waits here until there is enough
+of it to look through, or a consumer is about to be sent some; and what may be the beginning of a
+secret waits for the rest, until the output pauses.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from callsheet.guard.redact import StreamRedactor
 from callsheet.report.content import TerminalContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.report import ToolCallReport
@@ -16,21 +22,42 @@ if TYPE_CHECKING:
 KEEP = 1 << 16
 """Bytes of output that are kept at least, for consumers that are slow."""
 
+KEEP_MORE = 1 << 20
+"""Bytes that are kept while few calls write, for consumers that are only a little late."""
+
+FEW = 16
 MUCH = 1 << 14
 """Bytes of new output that are sent without waiting for the next turn of the pace."""
+
+QUIET = 0.1
+"""Seconds without output after which what may be the beginning of a secret is shown."""
+
+LAGGING = 1 << 18
+"""Bytes that a thread may write before it lets the event loop have a turn."""
 
 
 class Output:
     """What a call has written so far. All methods are called under the desk's lock."""
 
-    __slots__ = ("_fresh", "state")
+    __slots__ = ("_desk", "_fresh", "_last", "_pending", "_stream", "call_id", "state", "unsent")
 
-    def __init__(self, desk: Desk, report: ToolCallReport) -> None:
+    def __init__(self, desk: Desk, call_id: str, report: ToolCallReport | None) -> None:
+        self.call_id: str = call_id
         self.state: TerminalState = desk.new_terminal(KEEP)
+        self.unsent: int = 0
+        self._desk: Desk = desk
+        self._stream: StreamRedactor | None = desk.guard.stream()
+        self._pending: bytearray = bytearray()
         self._fresh: int = 0
-        command = report.raw_input.get("command") if is_object(report.raw_input) else None
-        self.state.command = command if isinstance(command, str) else None
+        self._last: float = 0.0
         self.state.cwd = desk.cwd
+        if report is not None:
+            self.about(report.raw_input)
+
+    def about(self, raw_input: JsonValue) -> None:
+        """Note the command whose output this is."""
+        command = raw_input.get("command") if is_object(raw_input) else None
+        self.state.command = command if isinstance(command, str) else None
 
     @property
     def item(self) -> TerminalContent:
@@ -39,23 +66,45 @@ class Output:
 
     def write(self, data: bytes) -> bool:
         """Take in more. Gives whether there is now enough that is new to be sent at once."""
-        if len(data) <= KEEP:
-            self.state.write(data)
+        if self._stream is None:
+            self._keep(data)
         else:
-            for begin in range(0, len(data), KEEP):
-                self.state.write(data[begin : begin + KEEP])
+            self._last = self._desk.clock.monotonic()
+            self._pending += data
+            if len(self._pending) >= MUCH:
+                self._look_through(self._stream)
+        self.unsent += len(data)
         self._fresh += len(data)
         if self._fresh < MUCH:
             return False
         self._fresh = 0
         return True
 
-    def close(self, raw: JsonValue) -> None:
-        """Note that the command has ended, with the exit code that the result tells."""
+    def settle(self, now: float) -> bool:
+        """Let what was written be seen. Gives whether something is still held back."""
+        self.unsent = 0
+        stream = self._stream
+        if stream is None:
+            return False
+        if self._pending:
+            self._look_through(stream)
+        if stream.held and now - self._last >= QUIET:
+            self._keep(stream.flush())
+            self._desk.output(self, much=False)
+        return bool(stream.held)
+
+    def close(self, raw: JsonValue) -> int:
+        """Note that the command has ended. Gives how many secrets were in its output."""
+        stream, found = self._stream, 0
+        if stream is not None:
+            self._look_through(stream)
+            self._keep(stream.finish())
+            self._stream, found = None, stream.count
         if self.state.exit_status is None:
             code = raw.get("exit_code") if is_object(raw) else None
             fits = type(code) is int and abs(code) < 2**63
             self.state.exit_status = ExitStatus(exit_code=code if fits else None)
+        return found
 
     def is_just(self, item: object) -> bool:
         """Whether an item of content says just what was written, and nothing more."""
@@ -63,3 +112,11 @@ class Output:
         if not isinstance(text, str) or self.state.total > KEEP:
             return False
         return self.state.output.decode(errors="replace").strip() == text.strip()
+
+    def _look_through(self, stream: StreamRedactor) -> None:
+        data, self._pending = bytes(self._pending), bytearray()
+        self._keep(stream.feed(data))
+
+    def _keep(self, data: bytes) -> None:
+        self.state.keep = KEEP_MORE if len(self._desk.terminals) <= FEW else KEEP
+        self.state.write(data)

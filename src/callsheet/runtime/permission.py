@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire import v1, v2
 from callsheet.wire.permission import PermissionOption
 
+from .endings import short_message
 from .errors import PermissionDenied
 
 if TYPE_CHECKING:
@@ -34,14 +35,15 @@ class Question(Struct, frozen=True):
         return wire.encode_permission(self.session_id, self.report, self.options)
 
 
-OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue]]
-"""Asks somebody. Gives the id of the option that was chosen, or ACP's whole answer."""
+OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
+"""Asks somebody, mostly async. Gives the id of the option that was chosen, or ACP's whole answer."""
 
 
 async def ask(call: Call, options: Sequence[PermissionOption] | None) -> PermissionOption:
     """Ask, and give the option by which it was allowed; else raise `PermissionDenied`."""
     session, phrase = call.session, call.session.desk.phrase
-    if session.on_permission is None:
+    ask_client = session.on_permission
+    if ask_client is None:
         raise PermissionDenied(phrase("nobody_to_ask"))
     if options is None:
         options = [PermissionOption(kind, phrase(kind), kind) for kind in KINDS]
@@ -50,8 +52,16 @@ async def ask(call: Call, options: Sequence[PermissionOption] | None) -> Permiss
         question.params()  # what can't be shown whole is not asked
     except CallsheetError as exc:
         raise PermissionDenied(f"Permission can't be asked: {exc}") from exc
-    await session.flush()  # the client knows the call before it is asked about it
-    return _chosen(await session.on_permission(question), question.options, phrase)
+    await session.flush_client()  # it knows the call before it is asked about it
+    try:
+        answer: Any = ask_client(question)
+        if hasattr(answer, "__await__"):
+            answer = await answer
+    except Exception as exc:
+        raise PermissionDenied(f"{phrase('nobody_to_ask')} ({short_message(exc)})") from exc
+    if call.has_ended:
+        raise PermissionDenied(phrase("undecided"), cancelled=True)
+    return _chosen(answer, question.options, phrase)
 
 
 def _chosen(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from threading import get_ident
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
 from callsheet.describe import Describer, pick_locale
+from callsheet.report.errors import InvalidValue
 from callsheet.report.kinds import Kind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
@@ -25,14 +28,19 @@ from .clock import Clock, SystemClock
 from .desk import Desk, Opening
 from .errors import ConsumerLost, SessionClosed
 from .faults import Faults
+from .guard import Guard, GuardSettings
 from .health import Health
 from .ids import new_call_id
 from .outbox import Outbox
 from .permission import OnPermission
 from .sinks import CallbackSink, OnUpdate, Sink
+from .words import Spoken
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is given up."""
+
+CLOSING = 1.0
+"""Seconds that consumers get where nobody can wait for them."""
 
 
 class Session:
@@ -45,6 +53,7 @@ class Session:
     - `locale` is the language of titles; else it is that of the environment.
     - `on_permission` asks the client; without it, nothing is permitted.
     - `on_lost` hears of a consumer that is given up, after `dead_after` seconds without a sign.
+    - `guard` says how secrets are taken out, what the limits are, and where the rest is kept.
     - `strict` lets faults of reporting raise, for tests.
     """
 
@@ -60,6 +69,7 @@ class Session:
         peer: Peer | None = None,
         on_permission: OnPermission | None = None,
         on_lost: Callable[[Sink, str], None] | None = None,
+        guard: GuardSettings | None = None,
         strict: bool = False,
         dead_after: float = DEAD_AFTER,
         clock: Clock | None = None,
@@ -76,22 +86,30 @@ class Session:
             locale=pick_locale(locale, os.environ),
             roots=additional_directories,
             home=os.path.expanduser("~"),  # noqa: PTH111 - as text
+            redact=lambda text: self.desk.guard.clean(text),  # noqa: PLW0108 - it comes later
         )
+        words = Spoken(describer)
         self.desk: Desk = Desk(
-            self.session_id, self.cwd, describer, clock or SystemClock(), self.faults
+            self.session_id,
+            self.cwd,
+            describer,
+            words,
+            Guard(guard or GuardSettings(), words, self.faults),
+            clock or SystemClock(),
+            self.faults,
         )
         self.loop: asyncio.AbstractEventLoop | None = None
         self._peer: Peer = peer or Peer()
-        self._given: list[Sink | OnUpdate] = [*([on_update] if on_update else []), *sinks]
+        given = [*([on_update] if on_update else []), *sinks]
+        self._given: list[Sink] = [self._sink(sink) for sink in given]
         self._on_lost: Callable[[Sink, str], None] | None = on_lost
         self._batches: dict[str, Batch] = {}
-        self._is_closed: bool = False
 
     # Opening and closing
 
     def open(self) -> Self:
         """Open the session on the running event loop. `async with` does this."""
-        if self._is_closed:
+        if self.desk.is_closed:
             raise SessionClosed(f"session {self.session_id} is closed; make a new one")
         if self.loop is None:
             try:
@@ -104,7 +122,7 @@ class Session:
             self.desk.thread = get_ident()
             lastly.remember(self)
             for sink in self._given:
-                self.attach(sink)
+                self._attach(sink)
         return self
 
     async def __aenter__(self) -> Self:
@@ -121,28 +139,55 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """End every call that is still open, send everything, and let the consumers go."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        """End every call that is still open, send everything, and let the consumers go.
+
+        A consumer that is slow is waited for `dead_after` seconds at most.
+        """
+        with self.desk.lock:
+            if self.desk.is_closed:
+                return
+            self.desk.is_closed = True
         self._end_calls("closed")
-        try:
-            await self.flush()
-        finally:
-            lastly.forget(self)
-            for outbox in self.desk.outboxes:
-                outbox.close()
+        problem = await self._last_flush()
+        lastly.forget(self)
+        outboxes, self.desk.outboxes = self.desk.outboxes, ()
+        for outbox in outboxes:
+            outbox.close()
+        if problem is not None:
+            raise problem
+
+    async def _last_flush(self) -> BaseException | None:
+        """Send everything. If that is cancelled, there is a second, shorter try. Gives what went wrong."""
+        problem: BaseException | None = None
+        for patience in (self.dead_after, CLOSING):
+            try:
+                async with asyncio.timeout(patience):
+                    await self.flush()
+                break
+            except TimeoutError:
+                self.faults.count("a consumer was too slow for the end of the session", late=1)
+                break
+            except BaseException as exc:  # noqa: BLE001 - raised when the session is closed
+                problem = problem or exc
+        return problem
 
     def attach(self, sink: Sink | OnUpdate) -> Sink:
         """Add a consumer. It is told of the calls that live now, and of all that comes."""
-        made: Sink = sink if isinstance(sink, Sink) else CallbackSink(sink, self._peer)
+        made = self._sink(sink)
         self.open()
-        outbox = Outbox(self, made)
+        self._attach(made)
+        return made
+
+    def _sink(self, sink: Sink | OnUpdate) -> Sink:
+        return sink if isinstance(sink, Sink) else CallbackSink(sink, self._peer)
+
+    def _attach(self, sink: Sink) -> None:
+        assert self.loop is not None
+        outbox = Outbox(self, sink, self.loop)
         with self.desk.lock:
             self.desk.outboxes = (*self.desk.outboxes, outbox)
-            for report in self.desk.ledger.live():
-                outbox.put(report, True)
-        return made
+            for call in self.desk.calls.values():
+                call.tell(outbox)
 
     # Calls
 
@@ -169,13 +214,17 @@ class Session:
         uses for it; `parent` and `depends_on` are other calls of this session, or their ids or
         aliases.
         """
+        if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+            self.faults.degraded(InvalidValue(f"timeout {timeout!r}: expected seconds above 0"))
+            timeout = None
         links: dict[str, Any] = {}
         if alias is not None:
             links["alias"] = alias
         if parent is not None:
             links["parent"] = parent.id if isinstance(parent, Call) else parent
         if depends_on:
-            links["depends_on"] = [c.id if isinstance(c, Call) else c for c in depends_on]
+            known = depends_on if isinstance(depends_on, (list, tuple)) else [depends_on]
+            links["depends_on"] = [c.id if isinstance(c, Call) else c for c in known]
         if batch is not None:
             links["batch"] = batch
         if meta:
@@ -210,51 +259,58 @@ class Session:
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a report as the first client is shown it."""
-        for outbox in self.desk.outboxes:
-            if outbox.sink.peer is not None:
-                return outbox.backlog.view.shown(report)
-        return report
+        client = self._client()
+        with self.desk.lock:
+            return report if client is None else client.backlog.view.shown(report)
+
+    def _client(self) -> Outbox | None:
+        return next((box for box in self.desk.outboxes if box.sink.peer is not None), None)
 
     # Barriers
 
     async def flush(self) -> None:
         """Return when everything said so far was handed to every consumer that lives."""
-        loop = self.loop
-        if loop is None:
-            return
-        if asyncio.get_running_loop() is not loop:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.flush(), loop))
-            return
-        for outbox in self.desk.outboxes:
-            waiting = outbox.flush()
-            if waiting is not None:
-                await waiting
+        await self._flush(self.desk.outboxes)
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
             fault, faults.of_consumers = faults.of_consumers, None
             raise ConsumerLost(fault)
 
+    async def flush_client(self) -> None:
+        """Return when everything said so far was handed to the client: the first that takes lines."""
+        client = self._client()
+        if client is not None:
+            await self._flush((client,))
+
+    async def _flush(self, outboxes: Sequence[Outbox]) -> None:
+        loop = self.loop
+        if loop is None:
+            return
+        if not loop.is_running():  # nobody turns it any more
+            self._send_now(monotonic() + CLOSING)
+        elif asyncio.get_running_loop() is not loop:
+            there = asyncio.run_coroutine_threadsafe(self._flush(outboxes), loop)
+            await asyncio.wrap_future(there)
+        else:
+            for waiting in [outbox.flush() for outbox in outboxes]:
+                if waiting is not None:
+                    await waiting
+
     # What calls, outboxes and the end of the process use
 
-    def announce(self, call: Call, opening: Opening) -> ToolCallReport:
+    def announce(self, call: Call, opening: Opening) -> None:
         """Announce a call."""
-        if self.loop is None or self._is_closed:
-            self._announce_late(opening[0])
+        if self.loop is None or (self.desk.is_closed and self.faults.strict):
+            self.open()
         links = opening[-1]
         batch = links.get("batch") if links else None
         if not isinstance(batch, Batch):
-            return self.desk.open(call, opening)
+            self.desk.open(call, opening)
+            return
         batch.join(links)
-        report = self.desk.open(call, opening)
-        self._batches[report.tool_call_id] = batch
+        self.desk.open(call, opening)
+        self._batches[call.id] = batch
         batch.opened()
-        return report
-
-    def _announce_late(self, name: str) -> None:
-        if self._is_closed and not self.faults.strict:
-            self.faults.count(f"call {name!r}: the session is closed", dropped=1)
-        else:
-            self.open()
 
     def ended(self, call: Call) -> None:
         """Hear that a call has ended."""
@@ -283,13 +339,21 @@ class Session:
                 call.fail(self.desk.phrase(why), reason=Reason.ABANDONED)
 
     def end_now(self, until: float) -> None:
-        """End every call and send everything without an event loop, until a monotonic time."""
-        self._is_closed = True
+        """End every call and send everything at the end of the process, until a monotonic time."""
+        loop = self.loop
+        if loop is not None and loop.is_running() and get_ident() != self.desk.thread:
+            closing = asyncio.run_coroutine_threadsafe(self.close(), loop)
+            with suppress(TimeoutError, CancelledError):
+                closing.result(max(0.0, until - monotonic()))
+            return
+        self.desk.is_closed = True
         self._end_calls("interrupted")
+        self._send_now(until)
+
+    def _send_now(self, until: float) -> None:
         for outbox in self.desk.outboxes:
             outbox.send_now(until)
 
     def mute(self) -> None:
         """Say nothing more: this is a forked child, and the pipes belong to its parent."""
-        self._is_closed = True
         self.desk.after_fork()

@@ -1,25 +1,22 @@
 """Where a consumer's news go. A sink takes what it is given in order, and says when it has it.
 
 `send` gets a deque and takes items off its front as they are delivered. It returns None when all
-are, or something to await until then. If it fails, what is left in the deque was not delivered.
+are, or something to await until then. If it fails, what is left in the deque was not delivered, and
+is given again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import select
-import socket
-import stat
-import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from callsheet.report.errors import InvalidValue
 from callsheet.wire.peer import Peer
+
+from .descriptors import NonBlocking
 
 
 @runtime_checkable
@@ -85,100 +82,74 @@ class PipeSink:
     """
 
     def __init__(self, file: int | Any, peer: Peer | None = None) -> None:
-        fd: int = file if isinstance(file, int) else file.fileno()
         self.peer: Peer | None = Peer() if peer is None else peer
         self.taken: int = 0
-        self._socket: socket.socket | None = None
-        self._fd: int = -1
-        if stat.S_ISSOCK(os.fstat(fd).st_mode):
-            self._socket = socket.socket(fileno=os.dup(fd))
-        else:
-            self._fd = _never_blocking(fd)
+        self._file: NonBlocking = NonBlocking(file if isinstance(file, int) else file.fileno())
+        # Bytes of the first items that were begun and are not written yet.
         self._rest: memoryview = memoryview(b"")
+        self._begun: int = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: asyncio.Future[None] | None = None
-
-    def fileno(self) -> int:
-        """Give the descriptor that it writes to: one of its own."""
-        return self._fd if self._socket is None else self._socket.fileno()
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Write the lines, all at once if the pipe has room."""
-        data = items[0] if len(items) == 1 else b"".join(items)
-        written = self._write(data)
-        if written == len(data):
-            items.clear()
+        if self._write_on(items):
             return None
-        self._rest = memoryview(data)[written:]
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
-        loop.add_writer(self.fileno(), self._go_on)
-        return self._until_written(self._waiting, items)
+        loop.add_writer(self._file.fd, self._go_on, items)
+        return self._until_written(self._waiting)
 
     def send_now(self, items: deque[Any], until: float) -> None:
         """Write the lines without an event loop, until a monotonic time; for the end of a process."""
-        rest = self._rest or memoryview(b"".join(items))
-        self._rest = memoryview(b"")
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLOUT)
-        while rest:
-            rest = rest[self._write(rest) :]
-            if rest and not poll.poll(max(0.0, until - monotonic()) * 1000):
+        while not self._write_on(items):
+            if not self._file.wait(until):
                 raise TimeoutError("the pipe is full and nobody reads it")
-        items.clear()
 
     def close(self) -> None:
         """Close our own descriptor. The one that was given stays open."""
+        self._stop_waiting()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.cancel()
-        if self._socket is not None:
-            self._socket.close()
-        elif self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
-    async def _until_written(self, waiting: asyncio.Future[None], items: deque[Any]) -> None:
-        try:
-            await waiting
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                asyncio.get_running_loop().remove_writer(self.fileno())
-        items.clear()
+    def _write_on(self, items: deque[Any]) -> bool:
+        """Write as much as there is room for. Gives whether everything is written.
 
-    def _go_on(self) -> None:
+        A line that was begun is always finished first: to begin it anew would break the stream.
+        """
+        while items:
+            if not self._begun:
+                self._begun = len(items)
+                self._rest = memoryview(items[0] if len(items) == 1 else b"".join(items))
+            written = self._file.write(self._rest)
+            self.taken += written
+            self._rest = self._rest[written:]
+            if self._rest:
+                return False
+            for _ in range(self._begun):
+                items.popleft()
+            self._begun = 0
+        return True
+
+    def _go_on(self, items: deque[Any]) -> None:
         waiting = self._waiting
         if waiting is None or waiting.done():
             return
         try:
-            self._rest = self._rest[self._write(self._rest) :]
+            if self._write_on(items):
+                waiting.set_result(None)
         except OSError as exc:
             waiting.set_exception(exc)
-        else:
-            if not self._rest:
-                waiting.set_result(None)
 
-    def _write(self, data: bytes | memoryview) -> int:
+    async def _until_written(self, waiting: asyncio.Future[None]) -> None:
         try:
-            if self._socket is None:
-                written = os.write(self._fd, data)
-            else:
-                written = self._socket.send(data, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return 0
-        self.taken += written
-        return written
+            await waiting
+        finally:
+            self._stop_waiting()
 
-
-def _never_blocking(fd: int) -> int:
-    """Give a descriptor of our own for the same file that never blocks.
-
-    Not blocking is a property of an open file, shared by all who have it open: a terminal's shell
-    would be surprised. So the file is opened anew where the system can do that.
-    """
-    if stat.S_ISREG(os.fstat(fd).st_mode):
-        return os.dup(fd)
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    own = os.dup(fd)
-    os.set_blocking(own, False)
-    return own
+    def _stop_waiting(self) -> None:
+        if self._loop is not None and not self._loop.is_closed() and self._file.fd >= 0:
+            with contextlib.suppress(OSError, ValueError):
+                self._loop.remove_writer(self._file.fd)
+        self._loop = None

@@ -1,4 +1,4 @@
-"""What a session says by itself, in the user's language, for views that know no languages."""
+"""What a session says by itself, in the user's language, for those who know no languages."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ class Spoken(Words):
     def escaped(self, title: str, kind: Kind) -> str:
         """Give a title for a client that renders it as Markdown."""
         return escape_title(title, kind, "markdown")
+
+    def left_out_phrase(self, key: str, **values: int | str) -> str:
+        """Say what `callsheet.guard` says in place of what it left out."""
+        phrase, count = self._describer.phrase, values.get("count", 0)
+        if key == "link_name":
+            return phrase("whole", field=values["field"]) + f" ({values['bytes']} B)"
+        if key == "data_cut":
+            return f"{values['mime']}: {self.left_out(int(values['bytes']))}"
+        if key in ("text_cut", "lines_cut"):
+            lines = int(values["lines"]) if key == "lines_cut" else None
+            return f"… {self.left_out(int(values['bytes']), lines)} …"
+        if key in ("items_cut", "keys_cut"):
+            return f"… {phrase(key.replace('cut', 'left_out'), count=count)} …"
+        return f"… {phrase(key)} …"

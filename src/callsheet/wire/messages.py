@@ -63,6 +63,25 @@ def as_dict(update: Update) -> JsonObject:
     return cast("JsonObject", to_builtins(update)) if isinstance(update, Struct) else update
 
 
+def stub(update: Update) -> JsonObject:
+    """Give the least that an update can say: which call it is about, and where that is in its life."""
+    raw = (
+        {
+            key: getattr(update, name, None)
+            for name, key in (("tool_call_id", "toolCallId"), ("status", "status"))
+        }
+        if isinstance(update, Struct)
+        else {key: update.get(key) for key in ("toolCallId", "status")}
+    )
+    opens = isinstance(update, ToolCall) or (
+        isinstance(update, dict) and update.get("sessionUpdate") == "tool_call"
+    )
+    least: JsonObject = {"sessionUpdate": "tool_call" if opens else "tool_call_update"}
+    if opens:
+        least["title"] = "…"
+    return least | {key: value for key, value in raw.items() if isinstance(value, str)}
+
+
 def with_meta(update: Update, meta: JsonObject) -> Update:
     """Give an update with more keys in its `_meta`."""
     out = as_dict(update)

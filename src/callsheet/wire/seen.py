@@ -29,10 +29,13 @@ KEEP_TERMINALS = 512
 EARN = 3
 """Bytes that may be sent again for each new byte. The end of a call sends its content once more."""
 
-START_CREDIT = 64 * 1024
+START_CREDIT = 128 * 1024
 """Bytes that may be sent again in any case. They make a slow call's first minutes feel live."""
 
-SHARE = 4
+OVERDRAFT = 128 * 1024
+"""Bytes that may be sent again besides, of what was held back when nothing new comes."""
+
+SHARE = 16
 """A text of a terminal may use this part of the credit, so that there is always some left for the next."""
 
 ENVELOPE = 256
@@ -46,6 +49,10 @@ class SeenCalls:
         self._reports: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
         self._credits: dict[str, Credit] = {}
+        # What was given of the calls that live, before it was put into the peer's terms.
+        self.given: dict[str, ToolCallReport] = {}
+        # The calls of which something was held back.
+        self.held: dict[str, None] = {}
         self.get: Callable[[str], ToolCallReport | None] = self._reports.get
 
     def credit(self, tool_call_id: str) -> Credit:
@@ -60,6 +67,8 @@ class SeenCalls:
         self._reports[report.tool_call_id] = report
         if report.status.is_final:
             self._credits.pop(report.tool_call_id, None)
+            self.given.pop(report.tool_call_id, None)
+            self.held.pop(report.tool_call_id, None)
             self._ended.append(report.tool_call_id)
             if len(self._ended) > KEEP_ENDED:
                 self._reports.pop(self._ended.popleft(), None)
@@ -114,20 +123,17 @@ class SeenTerminal:
         self.facts: JsonObject = {}
         self.meta: JsonObject = EMPTY
         self.decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.holder: ToolCallReport | None = None
+        self.holder: str | None = None
+        self.lives: bool = False
+        self.is_live: bool = False
         self.text: TextContent | None = None
         self.earned: tuple[int, int] = (epoch, 0)
 
-    @property
-    def lives(self) -> bool:
-        """Whether a call that lives shows it."""
-        return self.holder is not None and not self.holder.is_final
-
     def hold(self, report: ToolCallReport) -> None:
-        """Note the call that shows it: the latest that lives, as it was last given."""
-        holder = self.holder
-        if holder is None or holder.tool_call_id == report.tool_call_id or not report.is_final:
-            self.holder = report
+        """Note the call that shows it: the latest that lives."""
+        if self.holder in (None, report.tool_call_id) or not report.status.is_final:
+            self.holder = report.tool_call_id
+            self.lives = not report.status.is_final
 
     def earn(self, state: TerminalState) -> int:
         """Give the credit that new output earns, once."""

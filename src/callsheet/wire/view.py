@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeAlias
 
+from msgspec import json
 from msgspec.structs import replace
 
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
@@ -28,7 +29,15 @@ from . import terminals, v1, v2
 from .messages import Update, with_meta
 from .peer import Peer
 from .plaintext import TEXT_LIMIT, render_text
-from .seen import ENVELOPE, SHARE, SeenCalls, SeenTerminal, SeenTerminals, size_of
+from .seen import (
+    ENVELOPE,
+    OVERDRAFT,
+    SHARE,
+    SeenCalls,
+    SeenTerminal,
+    SeenTerminals,
+    size_of,
+)
 from .shown import shown_to
 from .toolcall import patch_of
 from .words import ENGLISH, Words
@@ -39,7 +48,10 @@ TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
 CHUNK = 32 * 1024
 """Bytes of terminal output in one update at most: some clients die on a line over 64 KB."""
 
-SHORTEST_TEXT = 512
+LIVE_TEXT = 4 * 1024
+"""Bytes of a terminal's text that are shown while it runs; the end shows more."""
+
+SHORTEST_TEXT = 128
 """Bytes of a terminal's text below which showing it is not worth an update."""
 
 
@@ -47,6 +59,15 @@ class View(Protocol):
     """What all views have. `left_out` counts the bytes of output that came too fast for the peer."""
 
     left_out: int
+
+    @property
+    def held(self) -> bool:
+        """Whether something was held back that would have to be sent again too often."""
+        ...
+
+    def insist(self) -> list[Update]:
+        """Give what was held back, as far as it can be paid for by what is kept for this."""
+        ...
 
     def call(self, report: ToolCallReport) -> list[Update]:
         """Give the updates for a call's new state, and for the terminals that it shows."""
@@ -79,6 +100,15 @@ class _View:
         self._terminal_of: TerminalOf = terminal_of
         self._calls: SeenCalls = SeenCalls()
         self._terminals: SeenTerminals = SeenTerminals()
+
+    @property
+    def held(self) -> bool:
+        """Whether something was held back."""
+        return bool(self._calls.held)
+
+    def insist(self) -> list[Update]:
+        """Give what was held back: nothing, where nothing ever is."""
+        return []
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call as this peer can see it."""
@@ -157,55 +187,191 @@ class V2View(_View):
         return chunks
 
 
-class V1TerminalView(_View):
-    """The view of a v1 client that shows live terminals out of `_meta`.
-
-    A terminal's news travel with an update of a call that shows it, so they wait until there is
-    one. A terminal that nobody here knows is the client's own, and needs no news.
-    """
+class V1TextView(_View):
+    """The view of a v1 client that knows no live terminals: their output is shown as text."""
 
     def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state, with the news of its terminals."""
-        seen = self._calls.get(report.tool_call_id)
-        news = self._news_of(report)
-        shown = self.shown(report)
-        if seen is None and report.is_final and len(news) > 1:
-            seen = _as_running(shown)  # each update carries one terminal, and none follows the end
-            opened: list[Update] = [with_meta(v1.announce(seen), news.pop(0))]
-            self._calls.put(seen)
-        else:
-            opened = []
-        updates = _changes(shown, report.content, 0, self._calls)
-        carriers = [_carrier(report.tool_call_id, meta) for meta in news]
-        if not (updates and carriers):
-            return [*opened, *carriers, *updates]
-        if seen is None:
-            return [with_meta(updates[0], news[0]), *carriers[1:]]
-        return [*opened, *carriers[:-1], with_meta(updates[0], news[-1])]
+        """Give the updates for a call's new state, its terminals shown as text."""
+        return self._call(report, overdraft=0)
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
         seen = self._terminals.get(state.terminal_id)
-        holder = seen.holder if seen and seen.lives else None
-        if holder is None:
+        holder = self._holder(seen) if seen else None
+        if holder is None or seen is None or not self._shows(holder, state):
             return []
+        return self.call(holder) if seen.is_stale(state) else []
+
+    def insist(self) -> list[Update]:
+        """Give what was held back, as far as it can be paid for by what is kept for this."""
+        held, given = list(self._calls.held), self._calls.given
+        self._calls.held.clear()
+        updates: list[Update] = []
+        for key in held:
+            if key in given:
+                updates += self._call(given[key], overdraft=OVERDRAFT)
+        return updates
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call with its terminals as text, as far as they were rendered."""
+        report = super().shown(report)
+        for item in report.content:
+            if type(item) is TerminalContent:
+                content = [shown for item in report.content if (shown := self._as_text(item))]
+                return replace(report, content=tuple(content))
+        return report
+
+    def _call(self, report: ToolCallReport, overdraft: int) -> list[Update]:
+        content, size = report.content, 0
+        for item in content:
+            if type(item) is TerminalContent:
+                size = self._render(report, overdraft)
+                break
+        else:
+            if self._as_it_is and "progress" not in report.notes:
+                return self._changes(report, report, 0, overdraft)  # nearly always
+        return self._changes(self.shown(report), report, size, overdraft)
+
+    def _changes(
+        self, shown: ToolCallReport, given: ToolCallReport, texts: int, overdraft: int
+    ) -> list[Update]:
+        """Give v1's updates for a call's new state; what can't be paid for waits.
+
+        `given` is the call before it was put into this peer's terms: what is new there is new,
+        while the texts of terminals, of size `texts`, are mostly the same output again.
+        """
+        calls = self._calls
+        seen = calls.get(shown.tool_call_id)
+        final = shown.status.is_final
+        if seen is None:
+            if not final:
+                calls.given[shown.tool_call_id] = given
+            calls.put(shown)
+            return [v1.announce(shown)]
+        if not final:
+            calls.given[shown.tool_call_id] = given
+            if shown.content is not seen.content:
+                shown = self._affordable(shown, seen, given, texts, overdraft)
+        calls.put(shown)
+        change = v1.update(shown, seen)
+        return [] if change is None else [change]
+
+    def _affordable(
+        self,
+        shown: ToolCallReport,
+        seen: ToolCallReport,
+        given: ToolCallReport,
+        texts: int,
+        overdraft: int,
+    ) -> ToolCallReport:
+        """Give a call with its content, or with what was seen of it if that can't be paid for."""
+        credit = self._calls.credit(shown.tool_call_id)
+        credit.earn(given.content)
+        if shown.content == seen.content:
+            return shown
+        cost = ENVELOPE + credit.size + texts
+        if cost > credit.left + overdraft:
+            self._calls.held[shown.tool_call_id] = None
+            return replace(shown, content=seen.content)
+        credit.left -= cost
+        return shown
+
+    def _render(self, report: ToolCallReport, overdraft: int) -> int:
+        """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
+        credit = self._calls.credit(report.tool_call_id)
+        credit.earn(report.content)
+        size = 0
+        for state in self._terminals_of(report):
+            seen = self._terminals.recall(state)
+            seen.hold(report)
+            if seen.is_live:
+                continue
+            credit.left += seen.earn(state)
+            limit = TEXT_LIMIT
+            if not report.status.is_final:
+                spare = (credit.left + overdraft) // SHARE
+                limit = min(LIVE_TEXT, spare - credit.size - ENVELOPE)
+            if seen.text is None or seen.is_stale(state):
+                if seen.text is None or limit >= SHORTEST_TEXT or report.status.is_final:
+                    seen.text = TextContent(
+                        render_text(state, max(limit, SHORTEST_TEXT), self._words)
+                    )
+                    seen.take(state, terminals.encode_facts(state))
+                else:
+                    self._calls.held[report.tool_call_id] = None
+            size += size_of(seen.text)
+        return size
+
+    def _as_text(self, item: ToolCallContent) -> ToolCallContent | None:
+        """Give an item, a terminal as its text; nothing for one that has put out nothing."""
+        if type(item) is not TerminalContent:
+            return item
+        state, seen = self._terminal_of(item.terminal_id), self._terminals.get(item.terminal_id)
+        if state is None or (seen is not None and seen.is_live):
+            return item
+        if not state.total:
+            return None
+        return (seen and seen.text) or TextContent(render_text(state, words=self._words))
+
+    def _holder(self, seen: SeenTerminal) -> ToolCallReport | None:
+        return self._calls.given.get(seen.holder) if seen.holder is not None else None
+
+    def _shows(self, report: ToolCallReport, state: TerminalState) -> bool:
+        return any(
+            type(item) is TerminalContent and item.terminal_id == state.terminal_id
+            for item in report.content
+        )
+
+
+class V1TerminalView(V1TextView):
+    """The view of a v1 client that shows live terminals out of `_meta`.
+
+    Such clients learn of a terminal from the announcement of the call that shows it, and of its
+    output from later updates. So a terminal that comes later, or a second one, is shown as text. A
+    terminal that nobody here knows is the client's own, and needs no news.
+    """
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, with the news of its terminals."""
+        is_new = self._calls.get(report.tool_call_id) is None
+        states = self._terminals_of(report) if report.content else []
+        if is_new and states:
+            return self._announce(report, states[0])
+        news = [meta for state in states for meta in self._news(state)]
+        updates = super().call(report)
+        carriers = [_carrier(report.tool_call_id, meta) for meta in news]
+        if not (updates and carriers):
+            return [*carriers, *updates]
+        return [*carriers[:-1], with_meta(updates[0], news[-1])]
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        seen = self._terminals.get(state.terminal_id)
+        holder = self._holder(seen) if seen else None
+        if holder is None or seen is None:
+            return []
+        if not seen.is_live:
+            return super().terminal(state)
         return [_carrier(holder.tool_call_id, meta) for meta in self._news(state)]
 
-    def _news_of(self, report: ToolCallReport) -> list[JsonObject]:
-        news: list[JsonObject] = []
-        for state in self._terminals_of(report):
-            news += self._news(state)
-            self._terminals.recall(state).hold(report)
-        return news
+    def _announce(self, report: ToolCallReport, state: TerminalState) -> list[Update]:
+        """Announce a call with its terminal. What that has put out follows, before the call's end."""
+        seen = self._terminals.recall(state)
+        seen.is_live = True
+        info: JsonObject = {"terminal_id": state.terminal_id}
+        if state.cwd is not None:
+            info["cwd"] = seen.facts["cwd"] = state.cwd
+        first = _as_running(report) if report.status.is_final else report
+        (announced,) = super().call(first)
+        news = [_carrier(report.tool_call_id, meta) for meta in self._news(state)]
+        end = super().call(report) if first is not report else []
+        seen.hold(report)
+        return [with_meta(announced, {terminals.INFO: info}), *news, *end]
 
     def _news(self, state: TerminalState) -> list[JsonObject]:
-        is_new = state.terminal_id not in self._terminals
         seen = self._terminals.recall(state)
-        info: JsonObject = {}
-        if is_new:
-            info = {terminals.INFO: {"terminal_id": state.terminal_id}}
-            if state.cwd is not None:
-                info[terminals.INFO]["cwd"] = seen.facts["cwd"] = state.cwd
+        if not seen.is_live:
+            return []
         facts = terminals.encode_v1_facts(state, seen.facts, seen.meta)
         replaced = state.epoch != seen.mark[0]
         if replaced:
@@ -222,102 +388,20 @@ class V1TerminalView(_View):
             for chunk in chunks
         ]
         if not outputs:
-            return [{**info, **facts}] if info or facts else []
-        outputs[0] = {
-            **info,
-            **outputs[0],
-        }  # the terminal is opened before its output, and exits after
-        outputs[-1] = {**outputs[-1], **facts}
+            return [facts] if facts else []
+        outputs[-1] = {**outputs[-1], **facts}  # it exits after its output
         return outputs
-
-
-class V1TextView(_View):
-    """The view of a v1 client that knows no live terminals: their output is shown as text."""
-
-    def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state, its terminals shown as text."""
-        content, size = report.content, 0
-        for item in content:
-            if type(item) is TerminalContent:
-                size = self._render(report)
-                break
-        if not size and self._as_it_is and "progress" not in report.notes:
-            return _changes(report, content, size, self._calls)  # nearly always
-        return _changes(self.shown(report), content, size, self._calls)
-
-    def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call with its terminals as text, as far as they were rendered."""
-        report = super().shown(report)
-        for item in report.content:
-            if type(item) is TerminalContent:
-                return replace(report, content=tuple(map(self._as_text, report.content)))
-        return report
-
-    def terminal(self, state: TerminalState) -> list[Update]:
-        """Give the updates for a terminal's new state."""
-        seen = self._terminals.get(state.terminal_id)
-        holder = seen.holder if seen and seen.lives else None
-        return self.call(holder) if holder and seen and seen.is_stale(state) else []
-
-    def _render(self, report: ToolCallReport) -> int:
-        """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
-        credit = self._calls.credit(report.tool_call_id)
-        credit.earn(report.content)
-        size = 0
-        for state in self._terminals_of(report):
-            seen = self._terminals.recall(state)
-            seen.hold(report)
-            credit.left += seen.earn(state)
-            limit = TEXT_LIMIT
-            if seen.text is not None and not report.is_final:
-                limit = min(limit, credit.left // SHARE - credit.size - ENVELOPE)
-            if seen.text is None or (limit >= SHORTEST_TEXT and seen.is_stale(state)):
-                seen.text = TextContent(render_text(state, limit, self._words))
-                seen.take(state, terminals.encode_facts(state))
-            size += size_of(seen.text)
-        return size
-
-    def _as_text(self, item: ToolCallContent) -> ToolCallContent:
-        if type(item) is not TerminalContent:
-            return item
-        state = self._terminal_of(item.terminal_id)
-        if state is None:
-            return item
-        seen = self._terminals.get(item.terminal_id)
-        return (seen and seen.text) or TextContent(render_text(state, words=self._words))
-
-
-def _changes(
-    shown: ToolCallReport, content: tuple[ToolCallContent, ...], texts: int, calls: SeenCalls
-) -> list[Update]:
-    """Give v1's updates for a call's new state; what can't be paid for waits.
-
-    `content` is what the call shows before it was put into this peer's terms: what is new there is
-    new, while the texts of terminals, of size `texts`, are mostly the same output again.
-    """
-    seen = calls.get(shown.tool_call_id)
-    if seen is None:
-        calls.put(shown)
-        return [v1.announce(shown)]
-    if shown.content is not seen.content and not shown.status.is_final:
-        credit = calls.credit(shown.tool_call_id)
-        credit.earn(content)
-        if shown.content != seen.content:
-            cost = ENVELOPE + credit.size + texts
-            if cost > credit.left:
-                shown = replace(shown, content=seen.content)
-            else:
-                credit.left -= cost
-    calls.put(shown)
-    change = v1.update(shown, seen)
-    return [] if change is None else [change]
 
 
 def _chunks(text: str) -> Iterator[str]:
     """Cut text into pieces that are small enough for a line, also when they are escaped."""
     size = CHUNK // 2
     for begin in range(0, len(text), size):
-        yield text[begin : begin + size]
+        piece = text[begin : begin + size]
+        if piece.isprintable() or len(json.encode(piece)) <= CHUNK + CHUNK // 2:
+            yield piece
+        else:
+            yield from (piece[i : i + size // 8] for i in range(0, len(piece), size // 8))
 
 
 def _as_running(report: ToolCallReport) -> ToolCallReport:

@@ -1,0 +1,56 @@
+"""How a call ends by the way in which its scope is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from callsheet.report.content import ContentLike
+from callsheet.report.status import Reason, ToolCallStatus
+
+from .errors import PermissionDenied
+
+LONGEST_MESSAGE = 300
+"""Characters of an exception's message that are reported."""
+
+_FAILED = ToolCallStatus.FAILED
+
+
+class Ending(NamedTuple):
+    """Status and reason of a call's end, and what it shows besides."""
+
+    status: ToolCallStatus
+    reason: Reason | str | None
+    output: ContentLike | Sequence[ContentLike] | None
+
+
+def ending_of(
+    exc: BaseException | None, phrase: Callable[..., str], timed_out: float | None
+) -> Ending:
+    """Give the ending for what left the scope; `timed_out` are the seconds of the call's own timeout."""
+    if exc is None:
+        return Ending(_FAILED, Reason.ABANDONED, phrase("abandoned"))
+    if timed_out is not None and isinstance(exc, TimeoutError):
+        return Ending(_FAILED, Reason.TIMEOUT, phrase("timed_out", seconds=timed_out))
+    if isinstance(exc, PermissionDenied):
+        return Ending(_FAILED, Reason.DENIED, str(exc))
+    if isinstance(exc, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)):
+        return Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, phrase("cancelled"))
+    if isinstance(exc, SystemExit):
+        return Ending(_FAILED, Reason.ABANDONED, phrase("interrupted"))
+    if isinstance(exc, TimeoutError):
+        text = short_message(exc) if str(exc) else phrase("timed_out_bare")
+        return Ending(_FAILED, Reason.TIMEOUT, text)
+    return Ending(_FAILED, Reason.EXCEPTION, short_message(exc))
+
+
+def short_message(exc: BaseException) -> str:
+    """Give an exception in a line, without its traceback."""
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001 - it is somebody else's exception
+        text = ""
+    line = text.strip().split("\n", 1)[0].rstrip()
+    message = f"{type(exc).__name__}: {line}" if line else type(exc).__name__
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"

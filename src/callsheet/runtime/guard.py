@@ -1,0 +1,190 @@
+"""What a session lets out: values made JSON, secrets taken out, sizes bounded, the rest kept in files.
+
+It runs once, before anything is stored or sent, so that all consumers get the same. What the tool
+and the model get is not altered. The work is done by `callsheet.guard`; this file puts it together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callsheet.guard.bound import SAFE, Limits, bound_report
+from callsheet.guard.jsonsafe import fix_text, jsonsafe
+from callsheet.guard.redact import Redactor, StreamRedactor, secrets_of
+from callsheet.guard.spill import truncated
+from callsheet.report.content import (
+    DiffContent,
+    TerminalContent,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+)
+from callsheet.report.fields import to_items
+from callsheet.report.report import ToolCallReport
+from callsheet.report.values import JsonObject, JsonValue
+
+from .faults import Faults
+from .spill import SpillStore, default_directory
+from .words import Spoken
+
+_WIRE_NAMES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutput"}
+_TEXTS = ("text", "uri", "name", "title", "description", "patch")
+_OBJECTS = ("meta", "extra", "annotations", "outer")
+
+
+class GuardSettings(Struct, frozen=True, kw_only=True):
+    """How a session guards what it lets out.
+
+    `redact` is a `Redactor` of your own, True for the rules that ship, or False. `limits` are bytes
+    for each field, None for no limits. `spill` is where what was cut is kept, True for the user's
+    cache directory, or False.
+    """
+
+    redact: Redactor | bool = True
+    limits: Limits | None = SAFE
+    spill: SpillStore | bool = True
+
+
+class Guard:
+    """Guards the values of one session. Its methods may be called from any thread."""
+
+    def __init__(self, settings: GuardSettings, words: Spoken, faults: Faults) -> None:
+        self._settings: GuardSettings = settings
+        self._words: Spoken = words
+        self._faults: Faults = faults
+        self._redactor: Redactor | None = None
+        self._spills: SpillStore | None = None
+
+    @property
+    def redactor(self) -> Redactor | None:
+        """What takes secrets out, if anything does. The shipped one is made when it is first needed."""
+        if self._redactor is None:
+            given = self._settings.redact
+            if given is True:
+                self._redactor = _shipped(tuple(sorted(secrets_of(os.environ).items())))
+            elif given is not False:
+                self._redactor = given
+        return self._redactor
+
+    # Values
+
+    def value(self, value: Any) -> tuple[JsonValue, int]:
+        """Give any value as safe JSON, and how many secrets were in it."""
+        safe = jsonsafe(value, phrases=self._words.left_out_phrase)
+        redactor = self.redactor
+        return (safe, 0) if redactor is None else redactor.value(safe)
+
+    def text(self, text: Any) -> tuple[str, int]:
+        """Give a text without secrets, and how many there were."""
+        safe = fix_text(text if isinstance(text, str) else str(text))
+        redactor = self.redactor
+        return (safe, 0) if redactor is None else redactor.text(safe)
+
+    def clean(self, text: str) -> str:
+        """Give a text without secrets."""
+        return self.text(text)[0]
+
+    def items(self, given: Any) -> tuple[tuple[ToolCallContent, ...], int]:
+        """Give content without secrets, and how many there were. What is no content is refused."""
+        if type(given) is str:
+            text, count = self.text(given)
+            return (TextContent(text),), count
+        many: list[Any] = [given]
+        if isinstance(given, (list, tuple)):
+            many = list(given)  # pyright: ignore[reportUnknownArgumentType]
+        items = to_items([fix_text(item) if isinstance(item, str) else item for item in many])
+        redactor = self.redactor
+        if redactor is None:
+            return items, 0
+        cleaned = [_clean_item(item, redactor) for item in items]
+        return tuple([item for item, _ in cleaned]), sum(count for _, count in cleaned)
+
+    def stream(self) -> StreamRedactor | None:
+        """Begin a stream of live output."""
+        redactor = self.redactor
+        return None if redactor is None else redactor.stream()
+
+    # Fields of a report
+
+    def notes(self, notes: JsonObject, report: ToolCallReport | None, found: int) -> JsonObject:
+        """Say in a call's notes how many secrets were taken out."""
+        if found:
+            self._faults.tally(redacted=found)
+            before = report.notes.get("redactions") if report is not None else None
+            notes["redactions"] = found + (before if isinstance(before, int) else 0)
+        return notes
+
+    def bounded(
+        self, fields: dict[str, Any], report: ToolCallReport | None, notes: JsonObject
+    ) -> dict[str, Any]:
+        """Give fields within their limits, and say in the notes what was cut."""
+        limits = self._settings.limits
+        if limits is None:
+            return fields
+        say = self._words.left_out_phrase
+        shown = report.content if report is not None else ()
+        plan = bound_report(fields, limits, shown=shown, phrases=say)
+        before = report.notes.get("truncated") if report is not None else None
+        if not plan.cuts:
+            if before is not None:
+                notes["truncated"] = truncated((), before, _spoken_of(fields))
+            return dict(plan.fields)
+        self._faults.tally(cut=len(plan.cuts))
+        store = self._store()
+        done, records = (
+            plan.finish(phrases=say) if store is None else store.finish(plan, phrases=say)
+        )
+        notes["truncated"] = truncated(records, before, _spoken_of(fields))
+        return dict(done)
+
+    def _store(self) -> SpillStore | None:
+        if self._spills is None and self._settings.spill is not False:
+            given = self._settings.spill
+            self._spills = SpillStore(default_directory()) if given is True else given
+        return self._spills
+
+
+def _spoken_of(fields: Mapping[str, Any]) -> list[str]:
+    return [_WIRE_NAMES[name] for name in fields if name in _WIRE_NAMES]
+
+
+@lru_cache(maxsize=4)
+def _shipped(known: tuple[tuple[str, str], ...]) -> Redactor:
+    """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
+    return Redactor(known=dict(known))
+
+
+def _clean_item(item: ToolCallContent, redactor: Redactor) -> tuple[ToolCallContent, int]:
+    """Give an item without secrets, and how many there were."""
+    if type(item) is TerminalContent:
+        return item, 0
+    if type(item) is UnknownContent:
+        raw, count = redactor.value(item.raw)
+        return (UnknownContent(raw), count) if count else (item, 0)
+    changes, total = {}, 0
+    for name in (*_TEXTS, *_OBJECTS):
+        value = getattr(item, name, None)
+        if value:
+            changes[name], count = redactor.value(value)
+            total += count
+    if type(item) is DiffContent:
+        files = [_clean_change(change, redactor) for change in item.changes]
+        changes["changes"] = tuple([file for file, _ in files])
+        total += sum(count for _, count in files)
+    return (replace(item, **changes), total) if total else (item, 0)
+
+
+def _clean_change(change: Any, redactor: Redactor) -> tuple[Any, int]:
+    changes, total = {}, 0
+    for name in ("old_text", "new_text", "meta", "extra"):
+        value = getattr(change, name)
+        if value:
+            changes[name], count = redactor.value(value)
+            total += count
+    return (replace(change, **changes), total) if total else (change, 0)
