@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .content import ContentLike
@@ -41,35 +40,12 @@ from .locations import ToolCallLocation
 from .names import LINKS, Names
 from .report import SETTLED, ToolCallReport, reasoned, report_of
 from .status import Reason, ToolCallStatus, to_reason, to_status
+from .summary import CallSummary, LedgerCounts
 from .terminals import TerminalState
 from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
 
 _SHRINK_BY = 32
 """Forgetting is done for so many calls at once, which is cheaper than one by one."""
-
-
-class CallSummary(Struct, frozen=True):
-    """What stays of an ended call for a while after its report has gone."""
-
-    tool_call_id: str
-    name: str
-    title: str
-    kind: Kind
-    status: ToolCallStatus
-    notes: JsonObject
-
-    @property
-    def is_final(self) -> bool:
-        """Only ended calls have summaries."""
-        return True
-
-
-class LedgerCounts(Struct):
-    """How many, over the whole life of the session."""
-
-    opened: int = 0
-    ended: int = 0
-    collisions: int = 0
 
 
 class Ledger:

@@ -152,10 +152,10 @@ class Backlog:
         if self._due and not todo:
             self._fill_outputs(now)
 
-    def insist(self) -> None:
-        """Make lines of what the view held back, if it can be paid for at all."""
+    def insist(self, *, whatever_it_costs: bool = False) -> None:
+        """Make lines of what the view held back."""
         with self._desk.lock:
-            updates = self.view.insist()
+            updates = self.view.insist(whatever_it_costs=whatever_it_costs)
         self.lines.extend(map(self._small_line, updates))
 
     def _fill_outputs(self, now: float) -> None:

@@ -8,24 +8,26 @@ once, and never raise because of what is reported (unless the session is strict)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
+from callsheet.report.errors import InvalidValue
 from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE
 from callsheet.report.ids import check_id
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.values import JsonValue, is_object
 from callsheet.wire.permission import PermissionOption
 
 from . import permission
-from .desk import Desk, Opening
+from .desk import Opening
 from .endings import Ending, ending_of
 from .errors import PermissionDenied
-from .output import KEEP, Output
+from .live import Live, Made
+from .output import KEEP, Output, to_bytes
 from .safely import Misuse, safely
 from .stopwatch import Stopwatch
 
@@ -40,23 +42,15 @@ _COMPLETED = ToolCallStatus.COMPLETED
 MOST_LOCATIONS = 16
 """Places that a call shows at most. Each opens a file in some editors."""
 
-_Made = tuple[dict[str, Any], JsonObject]
 
-
-class Call:
+class Call(Live):
     """One tool call of a session. Made by `Session.call`."""
 
-    __slots__ = (
-        "_desk", "_exit", "_opening", "_output", "_report", "_seconds", "_timeout", "_watch", "id",
-        "session",
-    )  # fmt: skip
+    __slots__ = ("_exit", "_opening", "_output", "_seconds", "_timeout", "_watch")
 
     def __init__(self, session: Session, opening: Opening, timeout: float | None) -> None:
-        self.id: str = ""
-        self.session: Session = session
-        self._desk: Desk = session.desk
+        super().__init__(session)
         self._opening: Opening | None = opening
-        self._report: ToolCallReport | None = None
         self._output: Output | None = None
         self._exit: ExitStatus | None = None
         self._watch: Stopwatch = Stopwatch(session.desk.clock)
@@ -73,6 +67,13 @@ class Call:
 
     def __enter__(self) -> Self:
         """Announce the call."""
+        if self._seconds is not None:
+            self._seconds = None
+            message = "a call's timeout needs an event loop: async with session.call(…)"
+            self._desk.faults.degraded(InvalidValue(message))
+        return self._announce()
+
+    def _announce(self) -> Self:
         opening, self._opening = self._opening, None
         if opening is None:
             raise Misuse(f"{self!r} was entered before; a call is announced once")
@@ -92,7 +93,7 @@ class Call:
 
     async def __aenter__(self) -> Self:
         """Announce the call."""
-        self.__enter__()
+        self._announce()
         if self._seconds is not None:
             try:
                 self._timeout = await asyncio.timeout(self._seconds).__aenter__()
@@ -129,27 +130,6 @@ class Call:
             if self._output is not None:
                 outbox.output(self._output, False)
             outbox.put(self._report, True)
-
-    # What is known of it
-
-    @property
-    def report(self) -> ToolCallReport:
-        """The report as it is now. It never changes; ask again for the next."""
-        if self._report is None:
-            raise Misuse(
-                "the call is not announced yet; enter it first: async with session.call(…)"
-            )
-        return self._report
-
-    @property
-    def status(self) -> ToolCallStatus:
-        """Where the call is in its life."""
-        return self.report.status
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the call has ended."""
-        return self._report is not None and self._report.status.is_final
 
     # Changes
 
@@ -219,7 +199,7 @@ class Call:
         place = self._desk.place(path, line)
         if place is not None:
 
-            def make(report: ToolCallReport) -> _Made:
+            def make(report: ToolCallReport) -> Made:
                 others = [other for other in report.locations if other.path != place.path]
                 return {"locations": (*others, place)[-MOST_LOCATIONS:]}, {}
 
@@ -233,7 +213,7 @@ class Call:
             return
         (shown,), found = self._desk.guard.items([ToolCallContent.diff(place.path, old, new)])
 
-        def make(report: ToolCallReport) -> _Made:
+        def make(report: ToolCallReport) -> Made:
             others = [item for item in report.content if not _is_about(item, place.path)]
             fields: dict[str, Any] = {"content": (*others, shown)}
             if all(other.path != place.path for other in report.locations):
@@ -253,7 +233,7 @@ class Call:
     def write(self, data: bytes | bytearray | memoryview | str) -> None:
         """Add live output. A character may be split over two writes."""
         if type(data) is not bytes:
-            data = _to_bytes(data)
+            data = to_bytes(data)
         desk = self._desk
         for begin in range(0, len(data), KEEP) if len(data) > KEEP else (0,):
             with desk.lock:
@@ -346,16 +326,9 @@ class Call:
         )
         self.session.ended(self)
 
-    def _items(self, output: Any) -> tuple[tuple[ToolCallContent, ...], int]:
-        try:
-            return self._desk.guard.items(output)
-        except Exception as exc:  # noqa: BLE001 - without its words, a call still ends
-            self._desk.faults.degraded(exc)
-            return (), 0
-
     def _last_fields(
         self, report: ToolCallReport, items: Sequence[ToolCallContent], raw: JsonValue, found: int
-    ) -> _Made:
+    ) -> Made:
         output, content = self._output, report.content
         if output is not None:
             with self._desk.lock:
@@ -372,7 +345,7 @@ class Call:
         return self._bounded(fields, report, found)
 
     def _finish(
-        self, report: ToolCallReport, ending: Ending, raw: JsonValue, made: _Made
+        self, report: ToolCallReport, ending: Ending, raw: JsonValue, made: Made
     ) -> ToolCallReport:
         desk, status, (fields, notes) = self._desk, ending.status, made
         if report.status.is_final:
@@ -390,8 +363,6 @@ class Call:
         fields["status"] = status
         return desk.amend(report, fields, notes)
 
-    # How changes are made
-
     def _move(self, status: ToolCallStatus) -> None:
         if status is _IN_PROGRESS:
             self.start()
@@ -405,58 +376,6 @@ class Call:
     def _started(self, report: ToolCallReport, since: float | None = None) -> ToolCallReport:
         notes = None if report.status.is_final else self._watch.start(since)
         return self._desk.amend(report, {"status": _IN_PROGRESS}, notes)
-
-    def _note(self, key: str, value: JsonValue) -> None:
-        safe, found = self._desk.guard.value(value)
-        self._apply(lambda report: ({}, self._desk.guard.notes({key: safe}, report, found)))
-
-    def _guarded(self, fields: dict[str, Any], report: ToolCallReport) -> _Made:
-        """Give fields that a user sets, made safe; those that can't be are left out."""
-        desk, good, found = self._desk, dict[str, Any](), 0
-        for name, value in fields.items():
-            more = 0
-            if name in ("raw_input", "raw_output"):
-                value, more = desk.guard.value(value)  # noqa: PLW2901
-            elif name == "content":
-                value, more = self._items(value)  # noqa: PLW2901
-            elif name in ("title", "name"):
-                value, more = desk.guard.text(value)  # noqa: PLW2901
-            if name in SETTLE:
-                kept = desk.fit(name, value, getattr(report, name))
-                good[name], found = kept, found + more
-            else:
-                desk.faults.degraded(ValueError(f"a report has no field {name!r} to set"))
-        return self._bounded(good, report, found)
-
-    def _bounded(self, fields: dict[str, Any], report: ToolCallReport, found: int) -> _Made:
-        notes = self._desk.guard.notes({}, report, found)
-        return self._desk.guard.bounded(fields, report, notes) if fields else fields, notes
-
-    def _apply(
-        self, make: Callable[[ToolCallReport], _Made], meta: JsonObject | None = None
-    ) -> None:
-        if meta:
-            meta = self._desk.guard.value(meta)[0]
-        self._optimistically(
-            make, lambda report, made: self._desk.change(report, made[0], made[1] or None, meta)
-        )
-
-    def _optimistically(
-        self,
-        make: Callable[[ToolCallReport], _Made],
-        commit: Callable[[ToolCallReport, _Made], ToolCallReport],
-    ) -> None:
-        """Make a change without the lock, which may take time, and commit it if nothing came between."""
-        for _ in range(3):
-            report = self.report
-            made = make(report)
-            with self._desk.lock:
-                if self._report is report:
-                    self._report = commit(report, made)
-                    return
-        with self._desk.lock:
-            report = self.report
-            self._report = commit(report, make(report))
 
     # Asking, and calls of its own
 
@@ -480,14 +399,6 @@ class Call:
     def call(self, name: str, input: JsonValue = None, **options: Any) -> Call:  # noqa: A002
         """Make a call that is part of this one."""
         return self.session.call(name, input, parent=self, **options)
-
-
-def _to_bytes(data: object) -> bytes:
-    if isinstance(data, str):
-        return data.encode(errors="replace")
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
-    raise TypeError(f"output: expected bytes or text, got {type(data).__name__}")
 
 
 def _is_about(item: object, path: str) -> bool:

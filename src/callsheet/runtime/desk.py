@@ -248,12 +248,19 @@ class Desk:
             everything, self.is_behind = self.is_behind, False
             for outbox in self.outboxes:
                 outbox.drain_hard(everything=everything)
-        elif (
-            output is not None
-            and output.unsent >= LAGGING
-            and any(outbox.wants_more for outbox in self.outboxes)
-        ):
-            time.sleep(0.0005)  # only the interpreter's lock keeps the loop from its turn
+        elif output is not None and not output.is_alone:
+            self._let_the_loop_turn(output)
+
+    def _let_the_loop_turn(self, output: Output) -> None:
+        """Give way for some milliseconds, if only the interpreter's lock keeps the loop from its turn.
+
+        If that doesn't help, the loop is held up by something else, and the tool is not to wait for it.
+        """
+        for _ in range(20):
+            if output.unsent < LAGGING or not any(box.wants_more for box in self.outboxes):
+                return
+            time.sleep(0.0005)
+        output.is_alone = True
 
     def new_terminal(self, keep: int) -> TerminalState:
         """Make a terminal for a call's live output. It is known while somebody holds it."""

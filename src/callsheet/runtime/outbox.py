@@ -22,7 +22,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from threading import get_ident
+from threading import Thread, get_ident
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +120,8 @@ class Outbox:
     @property
     def wants_more(self) -> bool:
         """Whether it would take live output now, if it had a turn."""
-        return self.backlog.wants_all and not self._busy and not self.is_dead
+        waits = self._task is not None or self._failing_since is not None
+        return self.backlog.wants_all and not waits and not self.is_dead
 
     def _soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: what waits is sent when the process ends
@@ -331,7 +332,7 @@ class Outbox:
         if not self._busy:
             self._forced = bool(self.backlog.outputs)
             if self.backlog.view.held:
-                self.backlog.insist()
+                self.backlog.insist(whatever_it_costs=True)
             self._drain()
             if not self._busy:
                 return None
@@ -377,5 +378,17 @@ def _await_now(waiting: Any, until: float) -> None:
         async def wait() -> None:
             await asyncio.wait_for(waiting, max(0.01, until - monotonic()))
 
-        with asyncio.Runner() as runner:
-            runner.run(wait())
+        # In a thread of its own, since another loop may be running in this one.
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                asyncio.run(wait())
+            except BaseException as exc:  # noqa: BLE001 - raised in the thread that waits
+                errors.append(exc)
+
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(max(0.01, until - monotonic()) + 0.5)
+        if errors:
+            raise errors[0]

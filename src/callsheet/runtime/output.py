@@ -39,12 +39,15 @@ LAGGING = 1 << 18
 class Output:
     """What a call has written so far. All methods are called under the desk's lock."""
 
-    __slots__ = ("_desk", "_fresh", "_last", "_pending", "_stream", "call_id", "state", "unsent")
+    __slots__ = (
+        "_desk", "_fresh", "_last", "_pending", "_stream", "call_id", "is_alone", "state", "unsent",
+    )  # fmt: skip
 
     def __init__(self, desk: Desk, call_id: str, report: ToolCallReport | None) -> None:
         self.call_id: str = call_id
         self.state: TerminalState = desk.new_terminal(KEEP)
         self.unsent: int = 0
+        self.is_alone: bool = False
         self._desk: Desk = desk
         self._stream: StreamRedactor | None = desk.guard.stream()
         self._pending: bytearray = bytearray()
@@ -82,7 +85,7 @@ class Output:
 
     def settle(self, now: float) -> bool:
         """Let what was written be seen. Gives whether something is still held back."""
-        self.unsent = 0
+        self.unsent, self.is_alone = 0, False
         stream = self._stream
         if stream is None:
             return False
@@ -120,3 +123,12 @@ class Output:
     def _keep(self, data: bytes) -> None:
         self.state.keep = KEEP_MORE if len(self._desk.terminals) <= FEW else KEEP
         self.state.write(data)
+
+
+def to_bytes(data: object) -> bytes:
+    """Give what was written as bytes, or raise."""
+    if isinstance(data, str):
+        return data.encode(errors="replace")
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)  # pyright: ignore[reportUnknownArgumentType]
+    raise TypeError(f"output: expected bytes or text, got {type(data).__name__}")

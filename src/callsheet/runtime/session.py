@@ -215,21 +215,22 @@ class Session:
         aliases.
         """
         if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
-            self.faults.degraded(InvalidValue(f"timeout {timeout!r}: expected seconds above 0"))
+            given = timeout if isinstance(timeout, (int, float)) else type(timeout).__name__
+            self.faults.degraded(InvalidValue(f"timeout: expected seconds above 0, got {given}"))
             timeout = None
         links: dict[str, Any] = {}
         if alias is not None:
             links["alias"] = alias
         if parent is not None:
             links["parent"] = parent.id if isinstance(parent, Call) else parent
-        if depends_on:
+        if depends_on != ():
             known = depends_on if isinstance(depends_on, (list, tuple)) else [depends_on]
             links["depends_on"] = [c.id if isinstance(c, Call) else c for c in known]
         if batch is not None:
             links["batch"] = batch
-        if meta:
+        if meta is not EMPTY:
             links["meta"] = meta
-        if custom:
+        if custom is not None:
             links["notes"] = {"custom": custom}
         return Call(self, (name, input, title, kind, locations, links), timeout)
 

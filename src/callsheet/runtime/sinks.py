@@ -91,6 +91,10 @@ class PipeSink:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: asyncio.Future[None] | None = None
 
+    def fileno(self) -> int:
+        """Give the descriptor that it writes to: one of its own."""
+        return self._file.fd
+
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Write the lines, all at once if the pipe has room."""
         if self._write_on(items):

@@ -98,17 +98,21 @@ def calls_in(recording: Recording) -> dict[str, list[str]]:
     return calls
 
 
-def assert_every_call_ended(recording: Recording) -> dict[str, list[str]]:
-    """Hold that every call of a recording ended exactly once, and that nothing came after its end.
+def assert_every_call_ended(recording: Recording, at_least: int = 1) -> dict[str, list[str]]:
+    """Hold that every call of a recording was announced, ended once, and that nothing came after.
 
-    Gives the statuses of each call, by id.
+    A recording with fewer calls than `at_least` fails, too. Gives the statuses of each call, by id.
     """
     calls: dict[str, list[str]] = {}
     ended: set[str] = set()
-    for number, update in enumerate(updates_in(recording), 1):
+    updates = list(updates_in(recording))
+    announced = {u.get("toolCallId") for u in updates if u["sessionUpdate"] == "tool_call"}
+    for number, update in enumerate(updates, 1):
         key = update.get("toolCallId")
         if not isinstance(key, str):
             continue
+        if announced and key not in calls and update["sessionUpdate"] != "tool_call":
+            raise AssertionError(f"call {key}: update {number} comes before its announcement")
         if key in ended:
             raise AssertionError(f"call {key}: update {number} comes after its end: {update}")
         status = update.get("status")
@@ -120,6 +124,8 @@ def assert_every_call_ended(recording: Recording) -> dict[str, list[str]]:
     for key, statuses in calls.items():
         if key not in ended:
             raise AssertionError(f"call {key} never ended; it was {' → '.join(statuses) or 'seen'}")
+    if len(calls) < at_least:
+        raise AssertionError(f"the recording has {len(calls)} calls; expected {at_least} or more")
     return calls
 
 

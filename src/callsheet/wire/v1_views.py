@@ -1,0 +1,261 @@
+"""The views of peers that speak ACP v1.
+
+v1 replaces content as a whole, and knows no agents' terminals. So a view may hold back content that
+it would have to send again too often (see `seen`): ask it later, or at the call's end, and it comes.
+Terminals are text, or, where the client says that it understands them, keys in `_meta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import json
+from msgspec.structs import replace
+
+from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
+from callsheet.report.fields import NOTES
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminals import TerminalState
+from callsheet.report.values import JsonObject
+
+from . import terminals, v1
+from .messages import Update, with_meta
+from .plaintext import TEXT_LIMIT, render_text
+from .seen import ENVELOPE, OVERDRAFT, SHARE, SeenTerminal, size_of
+from .view_base import CHUNK, View
+
+LIVE_TEXT = 4 * 1024
+"""Bytes of a terminal's text that are shown while it runs; the end shows more."""
+
+SHORTEST_TEXT = 128
+"""Bytes of a terminal's text below which showing it is not worth an update."""
+
+
+class V1TextView(View):
+    """The view of a v1 client that knows no live terminals: their output is shown as text."""
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, its terminals shown as text."""
+        return self._call(report, overdraft=0)
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        seen = self._terminals.get(state.terminal_id)
+        holder = self._holder(seen) if seen else None
+        if holder is None or seen is None or not self._shows(holder, state):
+            return []
+        return self.call(holder) if seen.is_stale(state) else []
+
+    def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
+        """Give what was held back, as far as it can be paid for by what is kept for this."""
+        overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
+        held, given = list(self._calls.held), self._calls.given
+        self._calls.held.clear()
+        updates: list[Update] = []
+        for key in held:
+            if key in given:
+                updates += self._call(given[key], overdraft)
+        return updates
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call with its terminals as text, as far as they were rendered."""
+        report = super().shown(report)
+        for item in report.content:
+            if type(item) is TerminalContent:
+                content = [shown for item in report.content if (shown := self._as_text(item))]
+                return replace(report, content=tuple(content))
+        return report
+
+    def _call(self, report: ToolCallReport, overdraft: int) -> list[Update]:
+        content, size = report.content, 0
+        for item in content:
+            if type(item) is TerminalContent:
+                size = self._render(report, overdraft)
+                break
+        else:
+            if self._as_it_is and "progress" not in report.notes:
+                return self._changes(report, report, 0, overdraft)  # nearly always
+        return self._changes(self.shown(report), report, size, overdraft)
+
+    def _changes(
+        self, shown: ToolCallReport, given: ToolCallReport, texts: int, overdraft: int
+    ) -> list[Update]:
+        """Give v1's updates for a call's new state; what can't be paid for waits.
+
+        `given` is the call before it was put into this peer's terms: what is new there is new,
+        while the texts of terminals, of size `texts`, are mostly the same output again.
+        """
+        calls = self._calls
+        seen = calls.get(shown.tool_call_id)
+        final = shown.status.is_final
+        if seen is None:
+            if not final:
+                calls.given[shown.tool_call_id] = given
+            calls.put(shown)
+            return [v1.announce(shown)]
+        if not final:
+            calls.given[shown.tool_call_id] = given
+            if shown.content is not seen.content:
+                shown = self._affordable(shown, seen, given, texts, overdraft)
+        calls.put(shown)
+        change = v1.update(shown, seen)
+        return [] if change is None else [change]
+
+    def _affordable(
+        self,
+        shown: ToolCallReport,
+        seen: ToolCallReport,
+        given: ToolCallReport,
+        texts: int,
+        overdraft: int,
+    ) -> ToolCallReport:
+        """Give a call with its content, or with what was seen of it if that can't be paid for."""
+        credit = self._calls.credit(shown.tool_call_id)
+        credit.earn(given.content)
+        if shown.content == seen.content:
+            return shown
+        cost = ENVELOPE + credit.size + texts
+        if cost > credit.left + overdraft:
+            self._calls.held[shown.tool_call_id] = None
+            return replace(shown, content=seen.content)
+        credit.left -= cost
+        return shown
+
+    def _render(self, report: ToolCallReport, overdraft: int) -> int:
+        """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
+        credit = self._calls.credit(report.tool_call_id)
+        credit.earn(report.content)
+        size = 0
+        for state in self._terminals_of(report):
+            seen = self._terminals.recall(state)
+            seen.hold(report)
+            if seen.is_live:
+                continue
+            credit.left += seen.earn(state)
+            limit = TEXT_LIMIT
+            if not report.status.is_final:
+                spare = (credit.left + overdraft) // SHARE
+                limit = min(LIVE_TEXT, spare - credit.size - ENVELOPE)
+            if seen.text is None or seen.is_stale(state):
+                if seen.text is None or limit >= SHORTEST_TEXT or report.status.is_final:
+                    seen.text = TextContent(
+                        render_text(state, max(limit, SHORTEST_TEXT), self._words)
+                    )
+                    seen.take(state, terminals.encode_facts(state))
+                else:
+                    self._calls.held[report.tool_call_id] = None
+            size += size_of(seen.text)
+        return size
+
+    def _as_text(self, item: ToolCallContent) -> ToolCallContent | None:
+        """Give an item, a terminal as its text; nothing for one that has put out nothing."""
+        if type(item) is not TerminalContent:
+            return item
+        state, seen = self._terminal_of(item.terminal_id), self._terminals.get(item.terminal_id)
+        if state is None or (seen is not None and seen.is_live):
+            return item
+        if not state.total:
+            return None
+        return (seen and seen.text) or TextContent(render_text(state, words=self._words))
+
+    def _holder(self, seen: SeenTerminal) -> ToolCallReport | None:
+        return self._calls.given.get(seen.holder) if seen.holder is not None else None
+
+    def _shows(self, report: ToolCallReport, state: TerminalState) -> bool:
+        return any(
+            type(item) is TerminalContent and item.terminal_id == state.terminal_id
+            for item in report.content
+        )
+
+
+class V1TerminalView(V1TextView):
+    """The view of a v1 client that shows live terminals out of `_meta`.
+
+    Such clients learn of a terminal from the announcement of the call that shows it, and of its
+    output from later updates. So a terminal that comes later, or a second one, is shown as text. A
+    terminal that nobody here knows is the client's own, and needs no news.
+    """
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, with the news of its terminals."""
+        is_new = self._calls.get(report.tool_call_id) is None
+        states = self._terminals_of(report) if report.content else []
+        if is_new and states:
+            return self._announce(report, states[0])
+        news = [meta for state in states for meta in self._news(state)]
+        updates = super().call(report)
+        carriers = [_carrier(report.tool_call_id, meta) for meta in news]
+        if not (updates and carriers):
+            return [*carriers, *updates]
+        return [*carriers[:-1], with_meta(updates[0], news[-1])]
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        seen = self._terminals.get(state.terminal_id)
+        holder = self._holder(seen) if seen else None
+        if holder is None or seen is None:
+            return []
+        if not seen.is_live:
+            return super().terminal(state)
+        return [_carrier(holder.tool_call_id, meta) for meta in self._news(state)]
+
+    def _announce(self, report: ToolCallReport, state: TerminalState) -> list[Update]:
+        """Announce a call with its terminal. What that has put out follows, before the call's end."""
+        seen = self._terminals.recall(state)
+        seen.is_live = True
+        info: JsonObject = {"terminal_id": state.terminal_id}
+        if state.cwd is not None:
+            info["cwd"] = seen.facts["cwd"] = state.cwd
+        first = _as_running(report) if report.status.is_final else report
+        (announced,) = super().call(first)
+        news = [_carrier(report.tool_call_id, meta) for meta in self._news(state)]
+        end = super().call(report) if first is not report else []
+        seen.hold(report)
+        return [with_meta(announced, {terminals.INFO: info}), *news, *end]
+
+    def _news(self, state: TerminalState) -> list[JsonObject]:
+        seen = self._terminals.recall(state)
+        if not seen.is_live:
+            return []
+        facts = terminals.encode_v1_facts(state, seen.facts, seen.meta)
+        replaced = state.epoch != seen.mark[0]
+        if replaced:
+            seen.decoder.reset()
+            more = facts.get(terminals.MORE, {"terminalId": state.terminal_id})
+            facts[terminals.MORE] = {**more, "replaced": True}
+        text = seen.decoder.decode(self._data_since(state, seen), state.exit_status is not None)
+        seen.take(state, terminals.encode_facts(state))
+        if replaced:
+            text = terminals.CLEAR_SCREEN + text
+        chunks = [text] if replaced else list(_chunks(text))
+        outputs = [
+            {terminals.OUTPUT: {"terminal_id": state.terminal_id, "data": chunk}}
+            for chunk in chunks
+        ]
+        if not outputs:
+            return [facts] if facts else []
+        outputs[-1] = {**outputs[-1], **facts}  # it exits after its output
+        return outputs
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """Cut text into pieces that are small enough for a line, also when they are escaped."""
+    size = CHUNK // 2
+    for begin in range(0, len(text), size):
+        piece = text[begin : begin + size]
+        if piece.isprintable() or len(json.encode(piece)) <= CHUNK + CHUNK // 2:
+            yield piece
+        else:
+            yield from (piece[i : i + size // 8] for i in range(0, len(piece), size // 8))
+
+
+def _as_running(report: ToolCallReport) -> ToolCallReport:
+    """Give a call as it must have been before it ended."""
+    notes = {key: value for key, value in report.notes.items() if key != "reason"}
+    meta = {**report.meta, NOTES: notes}
+    return replace(report, status=ToolCallStatus.IN_PROGRESS, meta=meta)
+
+
+def _carrier(tool_call_id: str, meta: JsonObject) -> JsonObject:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": tool_call_id, "_meta": meta}

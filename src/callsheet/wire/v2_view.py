@@ -1,0 +1,47 @@
+"""The view of a peer that speaks ACP v2, which can be told everything as it is."""
+
+from __future__ import annotations
+
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+
+from . import terminals, v2
+from .messages import Update
+from .toolcall import patch_of
+from .view_base import CHUNK, View
+
+
+class V2View(View):
+    """The view of a peer that speaks ACP v2."""
+
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, after those of its terminals."""
+        updates: list[Update] = []
+        for state in self._terminals_of(report):
+            updates += self.terminal(state)
+            self._terminals.recall(state).hold(report)
+        report = self.shown(report)
+        updates += v2.encode(report, self._calls.get(report.tool_call_id))
+        self._calls.put(report)
+        return updates
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+        is_new = state.terminal_id not in self._terminals
+        seen = self._terminals.recall(state)
+        facts = terminals.encode_facts(state)
+        patch = patch_of(seen.facts, facts)
+        if meta := patch_of(seen.meta, state.meta):
+            patch["_meta"] = meta
+        data = self._data_since(state, seen)
+        if state.epoch != seen.mark[0]:
+            patch["output"] = terminals.encode_output(data)
+            data = b""
+        chunks: list[Update] = [
+            terminals.encode_chunk(state.terminal_id, data[begin : begin + CHUNK])
+            for begin in range(0, len(data), CHUNK)
+        ]
+        seen.take(state, facts)
+        if patch or (is_new and not chunks):
+            chunks.append(terminals.encode_update(state.terminal_id, patch))
+        return chunks

@@ -1,0 +1,102 @@
+"""What all views of a peer share: what it has seen, and how its own terminals stand for ours.
+
+A view is told of new states of calls and terminals, and gives the updates that bring its peer up to
+date. It has no clock: how often to ask it is for others to say.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from callsheet.report.content import TerminalContent, ToolCallContent
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+
+from .messages import Update
+from .peer import Peer
+from .seen import SeenCalls, SeenTerminal, SeenTerminals
+from .shown import shown_to
+from .words import ENGLISH, Words
+
+TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
+"""Gives the state of an agent's terminal. One that it doesn't know is the client's own."""
+
+CHUNK = 32 * 1024
+"""Bytes of terminal output in one update at most: some clients die on a line over 64 KB."""
+
+
+class View(ABC):
+    """What one peer has seen. `left_out` counts the bytes of output that came too fast for it."""
+
+    def __init__(self, peer: Peer, terminal_of: TerminalOf, words: Words = ENGLISH) -> None:
+        self.left_out: int = 0
+        self._peer: Peer = peer
+        self._as_it_is: bool = not (
+            peer.parent_keys or peer.owns_terminals or peer.titles == "markdown"
+        )
+        self._words: Words = words
+        self._terminal_of: TerminalOf = terminal_of
+        self._calls: SeenCalls = SeenCalls()
+        self._terminals: SeenTerminals = SeenTerminals()
+
+    @abstractmethod
+    def call(self, report: ToolCallReport) -> list[Update]:
+        """Give the updates for a call's new state, and for the terminals that it shows."""
+
+    @abstractmethod
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Give the updates for a terminal's new state."""
+
+    @property
+    def held(self) -> bool:
+        """Whether something was held back that would have to be sent again too often."""
+        return bool(self._calls.held)
+
+    def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
+        """Give what was held back, as far as it can be paid for: nothing, where nothing ever is."""
+        del whatever_it_costs
+        return []
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as this peer can see it."""
+        if report.meta:
+            report = shown_to(self._peer, report)
+        if self._peer.titles == "markdown":
+            title = self._words.escaped(report.title, report.kind)
+            report = replace(report, title=title)
+        if self._peer.owns_terminals:
+            for item in report.content:
+                if type(item) is TerminalContent:
+                    content = tuple(map(self._as_own, report.content))
+                    return replace(report, content=content)
+        return report
+
+    def _as_own(self, item: ToolCallContent) -> ToolCallContent:
+        """Let a client's own terminal stand for ours, where both show the same."""
+        if type(item) is not TerminalContent:
+            return item
+        state = self._terminal_of(item.terminal_id)
+        own = state.shown_as if state else None
+        return item if own is None else TerminalContent(own)
+
+    def _terminals_of(self, report: ToolCallReport) -> list[TerminalState]:
+        """Give the states of the agent's terminals that a call shows to this peer."""
+        found: list[TerminalState] = []
+        for item in report.content:
+            if type(item) is TerminalContent:
+                state = self._terminal_of(item.terminal_id)
+                if state and not (state.shown_as and self._peer.owns_terminals):
+                    found.append(state)
+        return found
+
+    def _data_since(self, state: TerminalState, seen: SeenTerminal) -> bytes:
+        """Give the output that the peer has not seen. What is kept no more is said."""
+        data, missed = state.since(seen.mark), state.missed(seen.mark)
+        if not missed:
+            return data
+        self.left_out += missed
+        return f"\r\n[… {self._words.left_out(missed)} …]\r\n".encode() + data
