@@ -173,8 +173,8 @@ class Backlog:
         key = report.tool_call_id
         with self._desk.lock:
             output = self._written.get(key)
-            if output is not None and key in self._due:
-                output.settle(now)
+            if output is not None and key in self._due and output.settle(now):
+                self.outputs[key] = output  # ask again: it holds something back
             updates = self.view.call(report) if self._peer else self._kept(report)
             self._due.pop(key, None)
             if report.status.is_final:

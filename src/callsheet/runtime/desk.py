@@ -90,7 +90,8 @@ class Desk:
             fields = self._described(opening)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a call, it is announced
             self.faults.degraded(exc)
-            fields = dict[str, Any](name=str(opening[0]), title=self.phrase("unknown_tool"))
+            name = opening[0] if isinstance(opening[0], str) else ""
+            fields = dict[str, Any](name=name, title=self.phrase("unknown_tool"))
         output = self._output_for(fields)
         with self.lock:
             try:

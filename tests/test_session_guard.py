@@ -1,0 +1,265 @@
+"""What a session lets out is safe: no secrets on any way, nothing too large, what is cut is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet import Peer, Session, ToolCallContent
+from callsheet.guard.bound import ROOMY
+from callsheet.guard.redact import Redactor
+from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.spill import SpillStore
+from callsheet.testing import FakeClock, Recorder, assert_every_call_ended
+
+SECRET = "ghp_" + "Zx9" * 12
+PEERS = [Peer(), Peer(version=2), Peer(terminals="meta", titles="markdown")]
+
+
+class Reports:
+    """A consumer of reports, as a history is."""
+
+    peer = None
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def send(self, items: Any) -> None:
+        self.text += "".join(map(repr, items))
+        items.clear()
+
+    def close(self) -> None:
+        pass
+
+
+async def test_a_secret_gets_out_on_no_way() -> None:
+    recorders, reports = [Recorder(peer) for peer in PEERS], Reports()
+    asked: list[str] = []
+
+    async def ask(question: Any) -> str:
+        asked.append(json.dumps(question.params(1)) + json.dumps(question.params(2)))
+        return "allow_once"
+
+    async with Session(sinks=[*recorders, reports], on_permission=ask) as session:
+        async with session.call(
+            "bash",
+            {
+                "command": f"curl -H 'Authorization: Bearer {SECRET}' x",
+                "nested": [{"password": SECRET}],
+            },
+            custom={"note": SECRET},
+            meta={"vendor": {"api_key": SECRET}},
+        ) as call:
+            await call.permission()
+            call.start()
+            call.title(f"Using {SECRET}")
+            call.progress(1, 2, f"token {SECRET}")
+            call.custom(token=SECRET)
+            call.show(f"see {SECRET}", ToolCallContent.link(f"https://x/?t={SECRET}", SECRET))
+            call.diff("/a.env", f"KEY={SECRET}\n", f"KEY={SECRET}2\n")
+            call.write(f"export T={SECRET[:10]}")
+            await session.flush()
+            call.write(f"{SECRET[10:]}\n")
+            call.update(raw_input={"token": SECRET})
+            call.succeed(f"done with {SECRET}", raw={"stdout": SECRET})
+        with pytest.raises(ValueError, match="leak"):
+            async with session.call("x", {}, title=f"Title {SECRET}"):
+                raise ValueError(f"leak {SECRET}")
+    everything = "".join(line.decode() for recorder in recorders for line in recorder.lines)
+    for text in (everything, reports.text, *asked):
+        assert SECRET not in text
+        assert SECRET[4:20] not in text
+        assert "[redacted:" in text
+    assert session.health.redacted >= 12
+    for recorder in recorders:
+        assert_every_call_ended(recorder)
+        assert recorder.fold()[call.id].notes["redactions"] >= 10
+
+
+@pytest.mark.parametrize("peer", PEERS, ids=["text", "v2", "meta"])
+@pytest.mark.parametrize("pieces", [2, 3, 7])
+async def test_a_secret_split_over_writes_is_found(peer: Peer, pieces: int) -> None:
+    data = f"before {SECRET} after\n".encode()
+    recorder = Recorder(peer)
+    async with Session(sinks=[recorder]) as session:
+        for shift in range(len(data)):
+            async with session.call("bash", {"command": "env"}) as call:
+                cuts = sorted(
+                    {0, len(data), *((shift + n * 5) % len(data) for n in range(pieces - 1))}
+                )
+                for begin, end in itertools.pairwise(cuts):
+                    call.write(data[begin:end])
+                    await session.flush()
+                call.succeed()
+    everything = b"".join(recorder.lines)
+    assert SECRET.encode() not in everything
+    assert everything.count(b"[redacted:") >= len(data) or peer.version == 2
+
+
+async def test_a_prompt_is_not_held_back_for_long() -> None:
+    """What may be the beginning of a secret is shown once the output pauses."""
+    clock, recorder = FakeClock(), Recorder(Peer(terminals="meta"))
+    async with Session(sinks=[recorder], clock=clock) as session:
+        async with session.call("bash", {"command": "read"}) as call:
+            call.start()
+            call.write(b"Token [ghp_abc]? ghp_")
+            await clock.advance(0.25)
+            shown = "".join(
+                u["_meta"]["terminal_output"]["data"]
+                for u in recorder.updates
+                if "terminal_output" in u.get("_meta", {})
+            )
+            assert shown == "Token [ghp_abc]? ghp_"
+            call.succeed()
+
+
+async def test_secrets_of_the_environment_and_registered_ones_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_SERVICE_PASSWORD", "correct-horse-battery")
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        async with session.call("x", {"note": "it is correct-horse-battery"}) as call:
+            call.succeed()
+    assert b"correct-horse" not in b"".join(recorder.lines)
+    own = Recorder()
+    redactor = Redactor(known={"mcp": "s3cr3t-value-42"})
+    async with Session(sinks=[own], guard=GuardSettings(redact=redactor)) as session:
+        async with session.call("x", {"note": "s3cr3t-value-42"}) as call:
+            call.succeed()
+    assert b"s3cr3t-value-42" not in b"".join(own.lines)
+
+
+async def test_redaction_and_limits_can_be_turned_off() -> None:
+    recorder = Recorder()
+    off = GuardSettings(redact=False, limits=None, spill=False)
+    async with Session(sinks=[recorder], guard=off) as session:
+        async with session.call("x", {"token": SECRET}) as call:
+            call.succeed("y" * 300_000)
+    (report,) = recorder.fold()
+    assert report.raw_input == {"token": SECRET}
+    assert len(report.content[0].text) == 300_000  # type: ignore[attr-defined]
+    assert session.health.is_good
+
+
+async def test_what_is_cut_says_how_much_and_is_kept_whole(tmp_path: Path) -> None:
+    recorder, store = Recorder(), SpillStore(tmp_path / "spill")
+    text = "".join(f"line {number} {SECRET}\n" for number in range(9000))
+    async with Session(sinks=[recorder], guard=GuardSettings(spill=store)) as session:
+        async with session.call("read", {"path": "big.log"}) as call:
+            call.succeed(text, raw={"rows": list(range(20_000))})
+    (report,) = recorder.fold()
+    note = report.notes["truncated"]
+    assert note["field"] == "content"
+    spilled = Path(note["spill"]).read_text()
+    assert spilled.count("\n") == 9000
+    assert SECRET not in spilled
+    assert len(spilled.encode()) == note["totalBytes"]
+    assert max(map(len, recorder.lines)) < 64 * 1024
+    assert session.health.cut == 2
+    links = [item for item in report.content if type(item).__name__ == "ResourceLink"]
+    assert links[0].uri == Path(note["spill"]).as_uri()  # type: ignore[attr-defined]
+
+
+async def test_a_disk_that_can_not_be_written_fails_no_call() -> None:
+    recorder = Recorder()
+    async with Session(
+        sinks=[recorder], guard=GuardSettings(spill=SpillStore("/proc/nowhere"))
+    ) as session:
+        async with session.call("read", {"path": "big.log"}) as call:
+            call.succeed("y\n" * 100_000)
+    (report,) = recorder.fold()
+    assert report.status.value == "completed"
+    assert "spill" not in report.notes["truncated"]
+
+
+async def test_raw_output_does_not_say_again_what_content_says() -> None:
+    recorder, text = Recorder(), "the same text, long enough to be worth it\n" * 20
+    async with Session(sinks=[recorder]) as session:
+        async with session.call("read", {}) as call:
+            call.succeed(text, raw={"content": text, "lines": 20})
+    (report,) = recorder.fold()
+    assert report.raw_output == {"content": "[see content]", "lines": 20}
+    assert b"".join(recorder.lines).count(b"the same text") == 20
+
+
+async def test_many_items_together_stay_within_the_limits() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        async with session.call("x", {}) as call:
+            for number in range(300):
+                call.show(f"{number} " + "y" * 500)
+            call.succeed()
+    assert max(map(len, recorder.lines)) < 64 * 1024
+    assert recorder.fold()[call.id].notes["truncated"]["field"] == "content"
+
+
+async def test_roomy_limits_for_clients_that_take_long_lines() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder], guard=GuardSettings(limits=ROOMY)) as session:
+        async with session.call("x", {}) as call:
+            call.succeed("y" * 500_000)
+    assert max(map(len, recorder.lines)) > 500_000
+    assert session.health.is_good
+
+
+@pytest.mark.parametrize("locale", ["de", "fr", "es", "pt_BR", "ja", "zh_CN", "ko", "xx", "ar", ""])
+async def test_a_session_speaks_its_users_language(locale: str) -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder], locale=locale, cwd="/home/me") as session:
+        async with session.call("read", {"path": "a.py"}) as call:
+            await session.flush()
+        async with session.batch(summary=True) as batch:
+            async with batch.call("x", {}) as call:
+                call.write("z\n" * 20_000)
+                call.fail()
+    english = recorder.updates[0]["title"] == "Reading a.py"
+    assert english == (locale in ("xx", "ar", ""))
+    said = b"".join(recorder.lines).decode()
+    assert ("left out" in said) == english
+    assert ("Ended without a result" in said) == english
+    assert_every_call_ended(recorder)
+
+
+async def test_titles_are_escaped_for_a_client_that_renders_markdown() -> None:
+    zed, plain = Recorder(Peer(titles="markdown")), Recorder()
+    async with Session(sinks=[zed, plain], cwd="/home/me") as session:
+        async with session.call("Grep", {"pattern": "a*b*", "path": "__init__.py"}) as call:
+            call.succeed()
+        async with session.call("Bash", {"command": "echo *"}) as call:
+            call.succeed()
+    assert [r.title for r in zed.fold()] == [
+        r"Searching for 'a\*b\*' in \_\_init\_\_.py",
+        "Running `echo *`",
+    ]
+    assert [r.title for r in plain.fold()] == [
+        "Searching for 'a*b*' in __init__.py",
+        "Running `echo *`",
+    ]
+
+
+async def test_big_values_are_guarded_without_holding_up_other_calls() -> None:
+    """What takes time is done without the lock."""
+    async with Session() as session:
+        done = asyncio.Event()
+
+        def big() -> None:
+            with session.call("big", {}) as call:
+                call.succeed("y " * 2_000_000)
+
+        async def small() -> None:
+            while not done.is_set():
+                with session.call("small", {}) as call:
+                    call.succeed()
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(small())
+        await asyncio.to_thread(big)
+        done.set()
+        await other
+        assert all(report.is_final for report in session.reports)
