@@ -194,6 +194,9 @@ class Outbox:
                 raise
             return
         self._busy = False
+        if backlog.outputs and not (self._called or self._paced):
+            self._paced = True
+            self._later("pace", PACE, self._run)
         if backlog.view.held:
             self._later("held", QUIET, self._insist)
 
