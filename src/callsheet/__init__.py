@@ -9,23 +9,36 @@ from callsheet.report.status import Reason, ToolCallStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from callsheet.runtime.batch import Batch
     from callsheet.runtime.call import Call
-    from callsheet.runtime.errors import PermissionDenied
+    from callsheet.runtime.errors import ConsumerLost, PermissionDenied, SessionClosed
+    from callsheet.runtime.guard import GuardSettings
+    from callsheet.runtime.health import Health
+    from callsheet.runtime.permission import Question
     from callsheet.runtime.session import Session
-    from callsheet.runtime.sinks import PipeSink
+    from callsheet.runtime.sinks import PipeSink, Sink
     from callsheet.wire.peer import Peer
+    from callsheet.wire.permission import PermissionOption
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
     "Call",
     "CallsheetError",
+    "ConsumerLost",
     "FileChange",
+    "GuardSettings",
+    "Health",
     "Peer",
     "PermissionDenied",
+    "PermissionOption",
     "PipeSink",
+    "Question",
     "Reason",
     "Session",
+    "SessionClosed",
+    "Sink",
     "ToolCallContent",
     "ToolCallLocation",
     "ToolCallReport",
@@ -34,11 +47,19 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Batch": "callsheet.runtime.batch",
     "Call": "callsheet.runtime.call",
+    "ConsumerLost": "callsheet.runtime.errors",
+    "GuardSettings": "callsheet.runtime.guard",
+    "Health": "callsheet.runtime.health",
     "Peer": "callsheet.wire.peer",
     "PermissionDenied": "callsheet.runtime.errors",
+    "PermissionOption": "callsheet.wire.permission",
     "PipeSink": "callsheet.runtime.sinks",
+    "Question": "callsheet.runtime.permission",
     "Session": "callsheet.runtime.session",
+    "SessionClosed": "callsheet.runtime.errors",
+    "Sink": "callsheet.runtime.sinks",
 }
 """What is imported when it is asked for: an editor waits for our start, and not all need asyncio."""
 
