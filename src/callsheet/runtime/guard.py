@@ -7,7 +7,7 @@ and the model get is not altered. The work is done by `callsheet.guard`; this fi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -56,7 +56,8 @@ class Guard:
 
     def __init__(self, settings: GuardSettings, words: Spoken, faults: Faults) -> None:
         self._settings: GuardSettings = settings
-        self._words: Spoken = words
+        self._limits: Limits | None = settings.limits
+        self._say: Callable[..., str] = words.left_out_phrase
         self._faults: Faults = faults
         self._redactor: Redactor | None = None
         self._spills: SpillStore | None = None
@@ -76,14 +77,14 @@ class Guard:
 
     def value(self, value: Any) -> tuple[JsonValue, int]:
         """Give any value as safe JSON, and how many secrets were in it."""
-        safe = jsonsafe(value, phrases=self._words.left_out_phrase)
-        redactor = self.redactor
+        safe = jsonsafe(value, phrases=self._say)
+        redactor = self._redactor or self.redactor
         return (safe, 0) if redactor is None else redactor.value(safe)
 
     def text(self, text: Any) -> tuple[str, int]:
         """Give a text without secrets, and how many there were."""
         safe = fix_text(text if isinstance(text, str) else str(text))
-        redactor = self.redactor
+        redactor = self._redactor or self.redactor
         return (safe, 0) if redactor is None else redactor.text(safe)
 
     def clean(self, text: str) -> str:
@@ -124,17 +125,16 @@ class Guard:
         self, fields: dict[str, Any], report: ToolCallReport | None, notes: JsonObject
     ) -> dict[str, Any]:
         """Give fields within their limits, and say in the notes what was cut."""
-        limits = self._settings.limits
+        limits, say = self._limits, self._say
         if limits is None:
             return fields
-        say = self._words.left_out_phrase
         shown = report.content if report is not None else ()
         plan = bound_report(fields, limits, shown=shown, phrases=say)
         before = report.notes.get("truncated") if report is not None else None
         if not plan.cuts:
             if before is not None:
                 notes["truncated"] = truncated((), before, _spoken_of(fields))
-            return dict(plan.fields)
+            return fields if plan.fields is fields else dict(plan.fields)
         self._faults.tally(cut=len(plan.cuts))
         store = self._store()
         done, records = (
