@@ -10,7 +10,7 @@ its terminal, which keeps so much of it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 from callsheet.report.errors import CallsheetError
@@ -58,6 +58,7 @@ class Backlog:
         self._weights: dict[int | str, int] = {}
         self._number: int = 0
         self._due: dict[str, Output] = {}
+        self._ahead: Counter[str] = Counter()
         self._written: dict[str, Output] = {}
         self._todo: deque[ToolCallReport] = deque()
 
@@ -135,6 +136,8 @@ class Backlog:
                 self.weight, self.is_soft = 0, False
                 if outputs:  # together, so that a call is always told before its output
                     self._due, self.outputs = self.outputs, self._due
+            if self._written:
+                self._ahead = Counter([report.tool_call_id for report in todo])
         line, call, plain = self._frames.line, self.view.call, self._peer and not self._written
         while todo and size < BATCH:
             report = todo.popleft()
@@ -175,8 +178,11 @@ class Backlog:
             output = self._written.get(key)
             if output is not None and key in self._due and output.settle(now):
                 self.outputs[key] = output  # ask again: it holds something back
-            updates = self.view.call(report) if self._peer else self._kept(report)
-            self._due.pop(key, None)
+            self._ahead[key] -= 1
+            last = self._ahead[key] <= 0  # output waits for the states that come before it
+            updates = self.view.call(report, output=last) if self._peer else self._kept(report)
+            if last:
+                self._due.pop(key, None)
             if report.status.is_final:
                 self._written.pop(key, None)
                 self.outputs.pop(key, None)

@@ -35,9 +35,9 @@ SHORTEST_TEXT = 128
 class V1TextView(View):
     """The view of a v1 client that knows no live terminals: their output is shown as text."""
 
-    def call(self, report: ToolCallReport) -> list[Update]:
+    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
         """Give the updates for a call's new state, its terminals shown as text."""
-        return self._call(report, overdraft=0)
+        return self._call(report, overdraft=0, output=output)
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
@@ -67,16 +67,24 @@ class V1TextView(View):
                 return replace(report, content=tuple(content))
         return report
 
-    def _call(self, report: ToolCallReport, overdraft: int) -> list[Update]:
+    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
         content, size = report.content, 0
         for item in content:
             if type(item) is TerminalContent:
+                if not output:
+                    return self._changes(self._without_news(report), report, 0, overdraft)
                 size = self._render(report, overdraft)
                 break
         else:
             if self._as_it_is and "progress" not in report.notes:
                 return self._changes(report, report, 0, overdraft)  # nearly always
         return self._changes(self.shown(report), report, size, overdraft)
+
+    def _without_news(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a call as it is shown while its output waits: with the content that was seen."""
+        seen = self._calls.get(report.tool_call_id)
+        shown = super().shown(report)
+        return replace(shown, content=seen.content if seen else ())
 
     def _changes(
         self, shown: ToolCallReport, given: ToolCallReport, texts: int, overdraft: int
@@ -137,7 +145,7 @@ class V1TextView(View):
             if not report.status.is_final:
                 spare = (credit.left + overdraft) // SHARE
                 limit = min(LIVE_TEXT, spare - credit.size - ENVELOPE)
-            if seen.text is None or seen.is_stale(state):
+            if seen.text is None or report.status.is_final or seen.is_stale(state):
                 if seen.text is None or limit >= SHORTEST_TEXT or report.status.is_final:
                     seen.text = TextContent(
                         render_text(state, max(limit, SHORTEST_TEXT), self._words)
@@ -177,18 +185,19 @@ class V1TerminalView(V1TextView):
     terminal that nobody here knows is the client's own, and needs no news.
     """
 
-    def call(self, report: ToolCallReport) -> list[Update]:
+    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
         """Give the updates for a call's new state, with the news of its terminals."""
         is_new = self._calls.get(report.tool_call_id) is None
         states = self._terminals_of(report) if report.content else []
         if is_new and states:
-            return self._announce(report, states[0])
-        news = [meta for state in states for meta in self._news(state)]
-        updates = super().call(report)
+            return self._announce(report, states[0], output)
+        live = any(self._terminals.recall(state).is_live for state in states)
+        news = [meta for state in states for meta in self._news(state)] if output else []
+        updates = super().call(report, output=output or live)
         carriers = [_carrier(report.tool_call_id, meta) for meta in news]
-        if not (updates and carriers):
-            return [*carriers, *updates]
-        return [*carriers[:-1], with_meta(updates[0], news[-1])]
+        if report.status.is_final and updates and carriers:
+            return [*carriers[:-1], with_meta(updates[0], news[-1])]
+        return [*carriers, *updates] if report.status.is_final else [*updates, *carriers]
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
@@ -200,7 +209,7 @@ class V1TerminalView(V1TextView):
             return super().terminal(state)
         return [_carrier(holder.tool_call_id, meta) for meta in self._news(state)]
 
-    def _announce(self, report: ToolCallReport, state: TerminalState) -> list[Update]:
+    def _announce(self, report: ToolCallReport, state: TerminalState, output: bool) -> list[Update]:
         """Announce a call with its terminal. What that has put out follows, before the call's end."""
         seen = self._terminals.recall(state)
         seen.is_live = True
@@ -209,7 +218,8 @@ class V1TerminalView(V1TextView):
             info["cwd"] = seen.facts["cwd"] = state.cwd
         first = _as_running(report) if report.status.is_final else report
         (announced,) = super().call(first)
-        news = [_carrier(report.tool_call_id, meta) for meta in self._news(state)]
+        metas = self._news(state) if output else []
+        news = [_carrier(report.tool_call_id, meta) for meta in metas]
         end = super().call(report) if first is not report else []
         seen.hold(report)
         return [with_meta(announced, {terminals.INFO: info}), *news, *end]

@@ -14,16 +14,31 @@ from .view_base import CHUNK, View
 class V2View(View):
     """The view of a peer that speaks ACP v2."""
 
-    def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state, after those of its terminals."""
-        updates: list[Update] = []
-        for state in self._terminals_of(report):
-            updates += self.terminal(state)
+    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
+        """Give the updates for a new state: terminals are opened before it, and end before its end."""
+        states = self._terminals_of(report) if report.content else ()
+        opened: list[Update] = []
+        news: list[Update] = []
+        for state in states:
+            if state.terminal_id not in self._terminals:
+                opened.append(self._open(state))
+            if output:
+                news += self.terminal(state)
             self._terminals.recall(state).hold(report)
-        report = self.shown(report)
-        updates += v2.encode(report, self._calls.get(report.tool_call_id))
-        self._calls.put(report)
-        return updates
+        shown = self.shown(report)
+        updates = v2.encode(shown, self._calls.get(shown.tool_call_id))
+        self._calls.put(shown)
+        if report.status.is_final:
+            return [*opened, *news, *updates]
+        return [*opened, *updates, *news]
+
+    def _open(self, state: TerminalState) -> Update:
+        seen = self._terminals.recall(state)
+        facts = terminals.encode_facts(state)
+        facts.pop("exitStatus", None)
+        patch = {**facts, "_meta": state.meta} if state.meta else facts
+        seen.facts, seen.meta = facts, state.meta
+        return terminals.encode_update(state.terminal_id, patch)
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""

@@ -44,8 +44,11 @@ class View(ABC):
         self._terminals: SeenTerminals = SeenTerminals()
 
     @abstractmethod
-    def call(self, report: ToolCallReport) -> list[Update]:
-        """Give the updates for a call's new state, and for the terminals that it shows."""
+    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
+        """Give the updates for a call's new state, and for the terminals that it shows.
+
+        Without `output`, what these have put out waits: the call's later states come first.
+        """
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
