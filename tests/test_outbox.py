@@ -134,7 +134,7 @@ async def test_a_consumer_that_only_fails_is_given_up_and_the_others_go_on() -> 
     lost: list[str] = []
 
     def broken(line: bytes) -> None:
-        raise RuntimeError("always")
+        raise TimeoutError("always")
 
     clock, good = FakeClock(), Recorder()
     session = Session(
@@ -154,6 +154,22 @@ async def test_a_consumer_that_only_fails_is_given_up_and_the_others_go_on() -> 
     assert (session.health.dead, len(lost)) == (1, 1)
     assert "always" in lost[0]
     assert_every_call_ended(good)
+
+
+async def test_a_consumer_with_a_bug_is_given_up_soon_and_the_log_tells(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken(line: bytes) -> None:
+        line.decod()  # type: ignore[attr-defined]
+
+    clock = FakeClock()
+    session = Session(on_update=broken, clock=clock).open()
+    async with session.call("x", {}) as call:
+        await clock.advance(4)
+        call.succeed()
+    assert session.health.dead == 1
+    assert "has no attribute 'decod'" in caplog.text
+    await session.close()
 
 
 async def test_a_consumer_that_never_answers_is_given_up_and_flush_returns() -> None:

@@ -52,7 +52,12 @@ class Backlog:
         self.taken_count: int = 0
         self._desk: Desk = desk
         self._peer: Peer | None = peer
-        self._frames: UpdateFrames = UpdateFrames(desk.session_id)
+        budget = desk.guard.frame
+        self._frames: UpdateFrames = (
+            UpdateFrames(desk.session_id)
+            if budget is None
+            else UpdateFrames(desk.session_id, budget=budget)
+        )
         # Status changes under numbers, other changes under the ids of their calls.
         self._queue: dict[int | str, ToolCallReport] = {}
         self._weights: dict[int | str, int] = {}

@@ -89,7 +89,11 @@ class Call(Live):
         """End the call, if it has not ended."""
         if self._report is not None and not self._report.status.is_final:
             timed_out = self._seconds if self._timeout and self._timeout.expired() else None
-            self._leave(ending_of(exc, self._desk.phrase, timed_out))
+            if exc is None and self._exit is not None:
+                self._leave(Ending(*self._exit_status(self._exit), None))
+                return
+            clean = self._desk.guard.clean
+            self._leave(ending_of(exc, self._desk.phrase, clean, timed_out))
 
     async def __aenter__(self) -> Self:
         """Announce the call."""
@@ -119,6 +123,12 @@ class Call(Live):
             raise
         finally:
             self.__exit__(type(exc) if exc else None, exc, trace)
+
+    def _exit_status(self, ended: ExitStatus) -> tuple[ToolCallStatus, Reason | None]:
+        """Give how a call ends of which nothing but its command's exit was said."""
+        if ended.exit_code == 0 and ended.signal is None:
+            return _COMPLETED, None
+        return ToolCallStatus.FAILED, Reason.EXIT_CODE
 
     def opened(self, report: ToolCallReport, output: Output | None) -> None:
         """Hear, under the desk's lock, that the call is announced."""
@@ -189,9 +199,7 @@ class Call(Live):
     def show(self, *items: ContentLike) -> None:
         """Add to what the call shows: text, images, links, or whatever `ToolCallContent` makes."""
         new, found = self._desk.guard.items(items)
-        self._apply(
-            lambda report: self._bounded({"content": (*report.content, *new)}, report, found)
-        )
+        self._apply(lambda report: self._with_items(report, new, found))
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
@@ -201,7 +209,8 @@ class Call(Live):
 
             def make(report: ToolCallReport) -> Made:
                 others = [other for other in report.locations if other.path != place.path]
-                return {"locations": (*others, place)[-MOST_LOCATIONS:]}, {}
+                places = (*others, place)[-MOST_LOCATIONS:]
+                return self._bounded({"locations": places}, report, 0)
 
             self._apply(make)
 
@@ -267,7 +276,8 @@ class Call(Live):
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:
         """Say how the command ended whose output was written."""
-        self._exit = ExitStatus(exit_code=code, signal=signal)
+        clean = None if signal is None else self._desk.guard.clean(signal)
+        self._exit = ExitStatus(exit_code=code, signal=clean)
 
     def _open_output(self, report: ToolCallReport) -> Output:
         output = self._output = Output(self._desk, self.id, report)
@@ -329,7 +339,7 @@ class Call(Live):
     def _last_fields(
         self, report: ToolCallReport, items: Sequence[ToolCallContent], raw: JsonValue, found: int
     ) -> Made:
-        output, content = self._output, report.content
+        output, content = self._output, self.whole_content(report)
         if output is not None:
             with self._desk.lock:
                 output.settle(float("inf"))
@@ -355,7 +365,11 @@ class Call(Live):
             report = self._started(report, since=self._watch.made)
         if self._output is not None:
             self._output.state.exit_status = self._exit
-            desk.guard.notes(notes, report, self._output.close(raw) + notes.get("redactions", 0))
+            found = self._output.close(raw)
+            if found:
+                said = notes.get("redactions") or report.notes.get("redactions") or 0
+                desk.faults.tally(redacted=found)
+                notes["redactions"] = said + found
             self._output = None
         notes |= self._watch.end()
         if ending.reason is not None:

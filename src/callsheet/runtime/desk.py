@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""
 
+MOST_LINKS = 100
+"""Calls that a call may depend on, as far as it is told."""
+
 _JUDGES: dict[str, Callable[[Any], Any]] = {
     **SETTLE,
     "alias": check_id,
@@ -87,7 +90,7 @@ class Desk:
     def open(self, call: Call, opening: Opening) -> None:
         """Announce a call. Takes the lock itself."""
         try:
-            fields = self._described(opening)
+            fields = self._described(call, opening)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a call, it is announced
             self.faults.degraded(exc)
             name = opening[0] if isinstance(opening[0], str) else ""
@@ -108,38 +111,50 @@ class Desk:
                 self.output(output, much=False)
             self._tell(report, True)
 
-    def _described(self, opening: Opening) -> dict[str, Any]:
+    def _described(self, call: Call, opening: Opening) -> dict[str, Any]:
         """Give what is announced: guarded, described, bounded."""
         name, raw_input, title, kind, locations, links = opening
-        guard, found = self.guard, 0
+        guard, found, given = self.guard, 0, raw_input
         if raw_input is not None:
             raw_input, found = guard.value(raw_input)
         if kind is not None:
             kind = self.fit("kind", kind, None)
         if title is not None:
             title = guard.clean(title)
+        if isinstance(name, str):
+            name = guard.clean(name)
+        if found and kind is None:  # a mark may stand where a command's dangerous part was
+            kind = self.describer(name, guard.json(given)).kind
         seen = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
         fields: dict[str, Any] = {
             "name": name,
             "title": seen.title,
             "kind": seen.kind,
-            "locations": seen.locations,
+            "locations": guard.places(seen.locations),
             "raw_input": raw_input,
         }
         notes: JsonObject = {}
         if links:
-            fields |= links
-            if "notes" in links:
-                notes, more = guard.value(links["notes"])
-                found += more
-            if "meta" in links:
-                fields["meta"], more = guard.value(links["meta"])
-                found += more
+            found += self._link(fields, links)
         guard.notes(notes, None, found)
-        fields = guard.bounded(fields, None, notes)
+        bounded = guard.bounded(fields, None, notes)
+        call.whole_input = raw_input
         if notes:
-            fields["notes"] = notes
-        return fields
+            bounded["notes"] = {**bounded.get("notes", {}), **notes}
+        return bounded
+
+    def _link(self, fields: dict[str, Any], links: dict[str, Any]) -> int:
+        """Add what was said of a call besides, guarded. Gives how many secrets were in it."""
+        found = 0
+        for name, value in links.items():
+            if name in ("notes", "meta"):
+                fields[name], more = self.guard.value(value)
+                found += more
+            elif name in ("alias", "batch") and isinstance(value, str):
+                fields[name] = self.guard.clean(value)
+            else:
+                fields[name] = value[:MOST_LINKS] if name == "depends_on" else value
+        return found
 
     def _output_for(self, fields: dict[str, Any]) -> Output | None:
         """Give a terminal to a command that is announced to a client which must know it from the start."""
@@ -271,10 +286,10 @@ class Desk:
 
     def place(self, path: Any, line: int | None) -> ToolCallLocation | None:
         """Give a location; a relative path is meant from the session's directory."""
+        if isinstance(path, PurePath):
+            path = str(path)
         if isinstance(path, str):
-            path = os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118
-        elif isinstance(path, PurePath):
-            path = os.path.normpath(self.cwd / path)
+            path = os.path.normpath(os.path.join(self.cwd, self.guard.clean(path)))  # noqa: PTH118
         return self.faults.attempt(lambda: ToolCallLocation(path, line))
 
     def fit(self, field: str, value: Any, otherwise: Any) -> Any:

@@ -26,9 +26,15 @@ class Ending(NamedTuple):
 
 
 def ending_of(
-    exc: BaseException | None, phrase: Callable[..., str], timed_out: float | None
+    exc: BaseException | None,
+    phrase: Callable[..., str],
+    clean: Callable[[str], str],
+    timed_out: float | None,
 ) -> Ending:
-    """Give the ending for what left the scope; `timed_out` are the seconds of the call's own timeout."""
+    """Give the ending for what left the scope.
+
+    `clean` takes secrets out of a text; `timed_out` are the seconds of the call's own timeout.
+    """
     if exc is None:
         return Ending(_FAILED, Reason.ABANDONED, phrase("abandoned"))
     if timed_out is not None and isinstance(exc, TimeoutError):
@@ -40,15 +46,15 @@ def ending_of(
     if isinstance(exc, SystemExit):
         return Ending(_FAILED, Reason.ABANDONED, phrase("interrupted"))
     if isinstance(exc, TimeoutError):
-        text = short_message(exc) if str(exc) else phrase("timed_out_bare")
+        text = short_message(exc, clean) if str(exc) else phrase("timed_out_bare")
         return Ending(_FAILED, Reason.TIMEOUT, text)
-    return Ending(_FAILED, Reason.EXCEPTION, short_message(exc))
+    return Ending(_FAILED, Reason.EXCEPTION, short_message(exc, clean))
 
 
-def short_message(exc: BaseException) -> str:
-    """Give an exception in a line, without its traceback."""
+def short_message(exc: BaseException, clean: Callable[[str], str] = str) -> str:
+    """Give an exception in a line, without its traceback. Half a secret is never left by the cut."""
     try:
-        text = str(exc)
+        text = clean(str(exc))
     except Exception:  # noqa: BLE001 - it is somebody else's exception
         text = ""
     line = text.strip().split("\n", 1)[0].rstrip()

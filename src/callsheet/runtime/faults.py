@@ -12,6 +12,9 @@ from .health import Health
 
 _T = TypeVar("_T")
 
+LONGEST = 500
+"""Characters of a fault that are kept."""
+
 
 class Faults:
     """Where a session's faults go. `of_consumers` is the latest that had no caller to be raised to."""
@@ -20,15 +23,21 @@ class Faults:
         self.health: Health = Health()
         self.strict: bool = strict
         self.of_consumers: str | None = None
+        self.clean: Callable[[str], str] = str
         self._lock: Lock = Lock()
 
     def count(self, message: str, **counts: int) -> None:
         """Count what went wrong."""
+        try:
+            message = self.clean(message)[:LONGEST]
+        except Exception:  # noqa: BLE001 - what is counted matters more than how it is said
+            message = "something that can't be said"
         with self._lock:
             health = self.health
             for name, count in counts.items():
                 setattr(health, name, getattr(health, name) + count)
-            health.faults.append(message)
+            if not health.faults or health.faults[-1] != message:
+                health.faults.append(message)
             if "failed" in counts or "dead" in counts:
                 self.of_consumers = message
 

@@ -7,8 +7,11 @@ and the model get is not altered. The work is done by `callsheet.guard`; this fi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import threading
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from json import dumps
 from typing import Any
 
 from msgspec import Struct
@@ -25,17 +28,22 @@ from callsheet.report.content import (
     ToolCallContent,
     UnknownContent,
 )
+from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import to_items
+from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonObject, JsonValue
 
+from .endings import short_message
 from .faults import Faults
 from .spill import SpillStore, default_directory
 from .words import Spoken
 
 _WIRE_NAMES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutput"}
-_TEXTS = ("text", "uri", "name", "title", "description", "patch")
-_OBJECTS = ("meta", "extra", "annotations", "outer")
+_GUARDED = {
+    "text", "uri", "name", "title", "description", "patch", "mime_type",
+    "meta", "extra", "annotations", "outer",
+}  # fmt: skip
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True):
@@ -50,6 +58,17 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
     limits: Limits | None = SAFE
     spill: SpillStore | bool = True
 
+    def __post_init__(self) -> None:
+        for name, kinds in (
+            ("redact", (Redactor, bool)),
+            ("limits", (Limits, type(None))),
+            ("spill", (SpillStore, bool)),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, kinds):
+                wanted = " or ".join(kind.__name__ for kind in kinds)
+                raise InvalidValue(f"guard {name}: expected {wanted}, got {type(value).__name__}")
+
 
 class Guard:
     """Guards the values of one session. Its methods may be called from any thread."""
@@ -61,6 +80,15 @@ class Guard:
         self._faults: Faults = faults
         self._redactor: Redactor | None = None
         self._spills: SpillStore | None = None
+
+    @property
+    def frame(self) -> int | None:
+        """Bytes that a line may have, if there is a limit."""
+        return None if self._limits is None else self._limits.frame + 1024
+
+    def warm_up(self) -> None:
+        """Make the redactor ready, in a thread: it takes a while, and nobody should wait for it."""
+        threading.Thread(target=lambda: self.redactor, daemon=True).start()
 
     @property
     def redactor(self) -> Redactor | None:
@@ -81,6 +109,22 @@ class Guard:
         redactor = self._redactor or self.redactor
         return (safe, 0) if redactor is None else redactor.value(safe)
 
+    def json(self, value: Any) -> JsonValue:
+        """Give any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
+        return jsonsafe(value, phrases=self._say)
+
+    def places(self, places: Sequence[ToolCallLocation]) -> tuple[ToolCallLocation, ...]:
+        """Give places without secrets in their paths."""
+        cleaned = [(place, self.clean(place.path)) for place in places]
+        if all(place.path == path and place.meta is None for place, path in cleaned):
+            return tuple(places)
+        return tuple(
+            [
+                replace(place, path=path, meta=self.value(place.meta)[0] if place.meta else None)
+                for place, path in cleaned
+            ]
+        )
+
     def text(self, text: Any) -> tuple[str, int]:
         """Give a text without secrets, and how many there were."""
         safe = fix_text(text if isinstance(text, str) else str(text))
@@ -99,12 +143,23 @@ class Guard:
         many: list[Any] = [given]
         if isinstance(given, (list, tuple)):
             many = list(given)  # pyright: ignore[reportUnknownArgumentType]
-        items = to_items([fix_text(item) if isinstance(item, str) else item for item in many])
+        items = to_items([self._as_item(item) for item in many])
         redactor = self.redactor
         if redactor is None:
             return items, 0
         cleaned = [_clean_item(item, redactor) for item in items]
         return tuple([item for item, _ in cleaned]), sum(count for _, count in cleaned)
+
+    def _as_item(self, given: Any) -> ToolCallContent | str:
+        """Give what a tool shows as content: what is neither text nor content is shown as text."""
+        if isinstance(given, ToolCallContent):
+            return given
+        if isinstance(given, BaseException):
+            return fix_text(short_message(given, self.clean))
+        safe: Any = given if isinstance(given, str) else self.json(given)
+        return (
+            fix_text(safe) if isinstance(safe, str) else dumps(safe, indent=2, ensure_ascii=False)
+        )
 
     def stream(self) -> StreamRedactor | None:
         """Begin a stream of live output."""
@@ -122,9 +177,17 @@ class Guard:
         return notes
 
     def bounded(
-        self, fields: dict[str, Any], report: ToolCallReport | None, notes: JsonObject
+        self,
+        fields: dict[str, Any],
+        report: ToolCallReport | None,
+        notes: JsonObject,
+        *,
+        keep: bool = True,
     ) -> dict[str, Any]:
-        """Give fields within their limits, and say in the notes what was cut."""
+        """Give fields within their limits, and say in the notes what was cut.
+
+        With `keep`, what was cut is kept whole in files.
+        """
         limits, say = self._limits, self._say
         if limits is None:
             return fields
@@ -136,7 +199,7 @@ class Guard:
                 notes["truncated"] = truncated((), before, _spoken_of(fields))
             return fields if plan.fields is fields else dict(plan.fields)
         self._faults.tally(cut=len(plan.cuts))
-        store = self._store()
+        store = self._store() if keep else None
         done, records = (
             plan.finish(phrases=say) if store is None else store.finish(plan, phrases=say)
         )
@@ -154,9 +217,17 @@ def _spoken_of(fields: Mapping[str, Any]) -> list[str]:
     return [_WIRE_NAMES[name] for name in fields if name in _WIRE_NAMES]
 
 
-@lru_cache(maxsize=4)
+_making = threading.Lock()
+
+
 def _shipped(known: tuple[tuple[str, str], ...]) -> Redactor:
     """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
+    with _making:
+        return _made(known)
+
+
+@lru_cache(maxsize=4)
+def _made(known: tuple[tuple[str, str], ...]) -> Redactor:
     return Redactor(known=dict(known))
 
 
@@ -168,11 +239,15 @@ def _clean_item(item: ToolCallContent, redactor: Redactor) -> tuple[ToolCallCont
         raw, count = redactor.value(item.raw)
         return (UnknownContent(raw), count) if count else (item, 0)
     changes, total = {}, 0
-    for name in (*_TEXTS, *_OBJECTS):
-        value = getattr(item, name, None)
-        if value:
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if value and name in _GUARDED:
             changes[name], count = redactor.value(value)
             total += count
+    blob: Any = getattr(item, "blob", None)
+    if isinstance(blob, str) and blob:
+        changes["blob"], count = _clean_blob(blob, redactor)
+        total += count
     if type(item) is DiffContent:
         files = [_clean_change(change, redactor) for change in item.changes]
         changes["changes"] = tuple([file for file, _ in files])
@@ -180,9 +255,19 @@ def _clean_item(item: ToolCallContent, redactor: Redactor) -> tuple[ToolCallCont
     return (replace(item, **changes), total) if total else (item, 0)
 
 
+def _clean_blob(blob: str, redactor: Redactor) -> tuple[str, int]:
+    """Give base64 without secrets, if what it stands for is text."""
+    try:
+        text = b64decode(blob).decode()
+    except ValueError:
+        return blob, 0
+    clean, count = redactor.text(text)
+    return (b64encode(clean.encode()).decode(), count) if count else (blob, 0)
+
+
 def _clean_change(change: Any, redactor: Redactor) -> tuple[Any, int]:
     changes, total = {}, 0
-    for name in ("old_text", "new_text", "meta", "extra"):
+    for name in ("path", "old_path", "old_text", "new_text", "meta", "extra"):
         value = getattr(change, name)
         if value:
             changes[name], count = redactor.value(value)

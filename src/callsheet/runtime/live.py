@@ -28,13 +28,17 @@ Made: TypeAlias = tuple[dict[str, Any], JsonObject]
 class Live:
     """The report of one call, as it changes."""
 
-    __slots__ = ("_desk", "_report", "id", "session")
+    __slots__ = ("_bounded_at", "_desk", "_items_whole", "_report", "id", "session", "whole_input")
 
     def __init__(self, session: Session) -> None:
         self.id: str = ""
         self.session: Session = session
         self._desk: Desk = session.desk
         self._report: ToolCallReport | None = None
+        # What was cut, as it was: the input for those who are asked, the content to cut it anew.
+        self.whole_input: JsonValue = None
+        self._items_whole: tuple[ToolCallContent, ...] | None = None
+        self._bounded_at: int = 0
 
     @property
     def report(self) -> ToolCallReport:
@@ -57,7 +61,12 @@ class Live:
 
     def _note(self, key: str, value: JsonValue) -> None:
         safe, found = self._desk.guard.value(value)
-        self._apply(lambda report: ({}, self._desk.guard.notes({key: safe}, report, found)))
+
+        def make(report: ToolCallReport) -> Made:
+            fields, notes = self._bounded({"notes": {key: safe}}, report, found)
+            return {}, {**fields.pop("notes"), **notes}
+
+        self._apply(make)
 
     def _guarded(self, fields: dict[str, Any], report: ToolCallReport) -> Made:
         """Give fields that a user sets, made safe; those that can't be are left out."""
@@ -72,10 +81,35 @@ class Live:
                 value, more = desk.guard.text(value)  # noqa: PLW2901
             if name in SETTLE:
                 kept = desk.fit(name, value, getattr(report, name))
+                if name == "locations":
+                    kept = desk.guard.places(kept)
                 good[name], found = kept, found + more
             else:
                 desk.faults.degraded(ValueError(f"a report has no field {name!r} to set"))
-        return self._bounded(good, report, found)
+        made = self._bounded(good, report, found)
+        if "raw_input" in good:
+            self.whole_input = good["raw_input"]
+        if "content" in good:
+            self._items_whole = None
+        return made
+
+    def whole_content(self, report: ToolCallReport) -> tuple[ToolCallContent, ...]:
+        """Give the content as it was before it was cut."""
+        return report.content if self._items_whole is None else self._items_whole
+
+    def _with_items(
+        self, report: ToolCallReport, new: tuple[ToolCallContent, ...], found: int
+    ) -> Made:
+        """Add items to the content. What is too much is cut anew from the whole, and kept at the end."""
+        whole = (*self.whole_content(report), *new)
+        notes = self._desk.guard.notes({}, report, found)
+        if self._items_whole is not None and len(whole) < 1.25 * self._bounded_at:
+            self._items_whole = whole
+            return {}, notes
+        fields = self._desk.guard.bounded({"content": whole}, report, notes, keep=False)
+        cut = fields["content"] is not whole
+        self._items_whole, self._bounded_at = (whole if cut else None), len(whole)
+        return fields, notes
 
     def _bounded(self, fields: dict[str, Any], report: ToolCallReport, found: int) -> Made:
         notes = self._desk.guard.notes({}, report, found)
@@ -85,7 +119,8 @@ class Live:
         self, make: Callable[[ToolCallReport], Made], meta: JsonObject | None = None
     ) -> None:
         if meta:
-            meta = self._desk.guard.value(meta)[0]
+            safe = self._desk.guard.value(meta)[0]
+            meta = self._desk.guard.bounded({"meta": safe}, None, {})["meta"]
         self._optimistically(
             make, lambda report, made: self._desk.change(report, made[0], made[1] or None, meta)
         )

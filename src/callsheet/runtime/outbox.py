@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Thread, get_ident
@@ -50,7 +51,14 @@ RETRY = 0.05
 
 RETRY_MOST = 2.0
 
+TRIES = 6
+"""Failures in a row after which a consumer is given up, unless they are of a kind that passes."""
+
+_PASSING = (BlockingIOError, InterruptedError, TimeoutError, asyncio.CancelledError)
 _GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
+
+
+_log = logging.getLogger("callsheet")
 
 
 class TookNothing(Exception):
@@ -80,6 +88,7 @@ class Outbox:
         self._timers: dict[str, Timer] = {}
         self._failing_since: float | None = None
         self._retry: float = RETRY
+        self._tries: int = 0
         self._delivered: int = 0
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -230,7 +239,7 @@ class Outbox:
 
     def _sent(self) -> None:
         """Note that the sink has taken the lines."""
-        self._failing_since = None
+        self._failing_since, self._tries = None, 0
         if self.backlog.is_done:
             self._delivered = self.backlog.taken_count
             if self._flushes:
@@ -291,8 +300,10 @@ class Outbox:
         self._session.faults.count(what, failed=1)
         if self._failing_since is None:
             self._failing_since, self._retry = now, RETRY
+        self._tries += 1
         gone = isinstance(exc, OSError) and (isinstance(exc, ConnectionError) or exc.errno in _GONE)
-        if gone or now - self._failing_since >= self._session.dead_after:
+        hopeless = self._tries >= TRIES and not isinstance(exc, _PASSING)
+        if gone or hopeless or now - self._failing_since >= self._session.dead_after:
             self.die(what)
             return
         self._later("retry", self._retry, self._drain)
@@ -300,6 +311,8 @@ class Outbox:
 
     def die(self, why: str) -> None:
         """Give the consumer up: let go of what waits for it, and of whoever waits for that."""
+        said = self._session.faults.clean(why)
+        _log.warning("session %s: a consumer is given up: %s", self._session.session_id, said)
         waited = self.forget()
         if waited:
             self._session.faults.tally(dropped=waited)

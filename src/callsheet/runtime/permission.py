@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, json
+from msgspec.structs import replace
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire import v1, v2
+from callsheet.wire.jsonrpc import FRAME_BUDGET
 from callsheet.wire.permission import PermissionOption
 
 from .endings import short_message
@@ -18,6 +20,7 @@ from .errors import PermissionDenied
 
 if TYPE_CHECKING:
     from .call import Call
+    from .session import Session
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 
@@ -47,26 +50,31 @@ async def ask(call: Call, options: Sequence[PermissionOption] | None) -> Permiss
         raise PermissionDenied(phrase("nobody_to_ask"))
     if options is None:
         options = [PermissionOption(kind, phrase(kind), kind) for kind in KINDS]
-    question = Question(session.session_id, session.shown(call.report), tuple(options))
+    whole = replace(session.shown(call.report), raw_input=call.whole_input)
+    question = Question(session.session_id, whole, tuple(options))
     try:
-        question.params()  # what can't be shown whole is not asked
+        size = len(json.encode(question.params()))  # what can't be shown whole is not asked
     except CallsheetError as exc:
-        raise PermissionDenied(f"Permission can't be asked: {exc}") from exc
+        raise PermissionDenied(f"{phrase('nobody_to_ask')} ({exc})") from exc
+    if size > FRAME_BUDGET:
+        raise PermissionDenied(f"{phrase('nobody_to_ask')} ({size} B)")
     await session.flush_client()  # it knows the call before it is asked about it
     try:
         answer: Any = ask_client(question)
         if hasattr(answer, "__await__"):
             answer = await answer
     except Exception as exc:
-        raise PermissionDenied(f"{phrase('nobody_to_ask')} ({short_message(exc)})") from exc
+        why = short_message(exc, session.desk.guard.clean)
+        raise PermissionDenied(f"{phrase('nobody_to_ask')} ({why})") from exc
     if call.has_ended:
         raise PermissionDenied(phrase("undecided"), cancelled=True)
-    return _chosen(answer, question.options, phrase)
+    return _chosen(answer, question.options, session)
 
 
 def _chosen(
-    answer: JsonValue, options: tuple[PermissionOption, ...], phrase: Callable[[str], str]
+    answer: JsonValue, options: tuple[PermissionOption, ...], session: Session
 ) -> PermissionOption:
+    phrase = session.desk.phrase
     if is_object(answer):
         outcome = answer.get("outcome", answer)
         if is_object(outcome) and outcome.get("outcome") == "cancelled":
@@ -77,4 +85,7 @@ def _chosen(
             if option.kind in ("allow_once", "allow_always"):
                 return option
             raise PermissionDenied(phrase("denied"))
-    raise PermissionDenied(f"The answer {answer!r} is none of the options; that is no approval")
+    if answer is not False:
+        told = f"permission: the answer {answer!r} is none of the options; that is no approval"
+        session.faults.count(told, degraded=1)
+    raise PermissionDenied(phrase("denied"))

@@ -94,10 +94,11 @@ class Session:
             self.cwd,
             describer,
             words,
-            Guard(guard or GuardSettings(), words, self.faults),
+            Guard(_checked(guard), words, self.faults),
             clock or SystemClock(),
             self.faults,
         )
+        self.faults.clean = self.desk.guard.clean
         self.loop: asyncio.AbstractEventLoop | None = None
         self._peer: Peer = peer or Peer()
         given = [*([on_update] if on_update else []), *sinks]
@@ -121,6 +122,7 @@ class Session:
                 ) from None
             self.desk.thread = get_ident()
             lastly.remember(self)
+            self.desk.guard.warm_up()
             for sink in self._given:
                 self._attach(sink)
         return self
@@ -153,6 +155,9 @@ class Session:
         outboxes, self.desk.outboxes = self.desk.outboxes, ()
         for outbox in outboxes:
             outbox.close()
+        lost = self.faults.of_consumers
+        if problem is None and self.faults.strict and lost is not None:
+            problem = ConsumerLost(lost)
         if problem is not None:
             raise problem
 
@@ -358,3 +363,11 @@ class Session:
     def mute(self) -> None:
         """Say nothing more: this is a forked child, and the pipes belong to its parent."""
         self.desk.after_fork()
+
+
+def _checked(guard: object) -> GuardSettings:
+    if guard is None:
+        return GuardSettings()
+    if not isinstance(guard, GuardSettings):
+        raise InvalidValue(f"guard: expected GuardSettings, got {type(guard).__name__}")
+    return guard

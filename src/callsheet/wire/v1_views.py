@@ -28,6 +28,10 @@ from .view_base import CHUNK, View
 LIVE_TEXT = 4 * 1024
 """Bytes of a terminal's text that are shown while it runs; the end shows more."""
 
+MOST_TEXT = 24 * 1024
+"""Bytes on the wire of a terminal's text, and of what stands beside it."""
+
+SMALL = 1024
 SHORTEST_TEXT = 128
 """Bytes of a terminal's text below which showing it is not worth an update."""
 
@@ -147,14 +151,24 @@ class V1TextView(View):
                 limit = min(LIVE_TEXT, spare - credit.size - ENVELOPE)
             if seen.text is None or report.status.is_final or seen.is_stale(state):
                 if seen.text is None or limit >= SHORTEST_TEXT or report.status.is_final:
-                    seen.text = TextContent(
-                        render_text(state, max(limit, SHORTEST_TEXT), self._words)
-                    )
+                    seen.text = self._text(state, limit, MOST_TEXT - credit.size)
                     seen.take(state, terminals.encode_facts(state))
                 else:
                     self._calls.held[report.tool_call_id] = None
             size += size_of(seen.text)
         return size
+
+    def _text(self, state: TerminalState, limit: int, room: int) -> TextContent:
+        """Give the text of a terminal that takes about `room` bytes on the wire at most."""
+        limit, room = max(limit, SHORTEST_TEXT), max(room, LIVE_TEXT)
+        text = render_text(state, limit, self._words)
+        while len(text) * 6 > room and limit > SHORTEST_TEXT:
+            size = len(json.encode(text))
+            if size <= room:
+                break
+            limit = max(SHORTEST_TEXT, limit * room // (size + 1) - 64)
+            text = render_text(state, limit, self._words)
+        return TextContent(text)
 
     def _as_text(self, item: ToolCallContent) -> ToolCallContent | None:
         """Give an item, a terminal as its text; nothing for one that has put out nothing."""
@@ -195,7 +209,7 @@ class V1TerminalView(V1TextView):
         news = [meta for state in states for meta in self._news(state)] if output else []
         updates = super().call(report, output=output or live)
         carriers = [_carrier(report.tool_call_id, meta) for meta in news]
-        if report.status.is_final and updates and carriers:
+        if report.status.is_final and updates and carriers and _is_small(news[-1]):
             return [*carriers[:-1], with_meta(updates[0], news[-1])]
         return [*carriers, *updates] if report.status.is_final else [*updates, *carriers]
 
@@ -254,10 +268,15 @@ def _chunks(text: str) -> Iterator[str]:
     size = CHUNK // 2
     for begin in range(0, len(text), size):
         piece = text[begin : begin + size]
-        if piece.isprintable() or len(json.encode(piece)) <= CHUNK + CHUNK // 2:
+        if (piece.isascii() and piece.isprintable()) or len(json.encode(piece)) <= CHUNK:
             yield piece
         else:
             yield from (piece[i : i + size // 8] for i in range(0, len(piece), size // 8))
+
+
+def _is_small(meta: JsonObject) -> bool:
+    """Whether news may travel with an update that has much to say itself."""
+    return len(meta.get(terminals.OUTPUT, {}).get("data", "")) <= SMALL
 
 
 def _as_running(report: ToolCallReport) -> ToolCallReport:
