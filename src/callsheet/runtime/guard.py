@@ -86,10 +86,6 @@ class Guard:
         """Bytes that a line may have, if there is a limit."""
         return None if self._limits is None else self._limits.frame + 1024
 
-    def warm_up(self) -> None:
-        """Make the redactor ready, in a thread: it takes a while, and nobody should wait for it."""
-        threading.Thread(target=lambda: self.redactor, daemon=True).start()
-
     @property
     def redactor(self) -> Redactor | None:
         """What takes secrets out, if anything does. The shipped one is made when it is first needed."""

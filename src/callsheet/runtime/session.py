@@ -122,7 +122,6 @@ class Session:
                 ) from None
             self.desk.thread = get_ident()
             lastly.remember(self)
-            self.desk.guard.warm_up()
             for sink in self._given:
                 self._attach(sink)
         return self
