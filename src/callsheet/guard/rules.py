@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from threading import Lock
 from typing import Any, Literal
 
 import msgspec
@@ -78,9 +79,17 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     off: tuple[str, ...] = ()
 
 
-@cache
+_loading = Lock()
+
+
 def table() -> Table:
-    """Give the shipped rules."""
+    """Give the shipped rules. One thread loads them: msgspec crashes if two meet new types at once."""
+    with _loading:
+        return _table()
+
+
+@cache
+def _table() -> Table:
     text = files("callsheet.guard").joinpath("rules.toml").read_text(encoding="utf-8")
     return msgspec.convert(tomllib.loads(text), Table)
 

@@ -92,7 +92,7 @@ class Guard:
         if self._redactor is None:
             given = self._settings.redact
             if given is True:
-                self._redactor = _shipped(tuple(sorted(secrets_of(os.environ).items())))
+                self._redactor = _shipped()
             elif given is not False:
                 self._redactor = given
         return self._redactor
@@ -216,10 +216,10 @@ def _spoken_of(fields: Mapping[str, Any]) -> list[str]:
 _making = threading.Lock()
 
 
-def _shipped(known: tuple[tuple[str, str], ...]) -> Redactor:
+def _shipped() -> Redactor:
     """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
     with _making:
-        return _made(known)
+        return _made(tuple(sorted(secrets_of(os.environ).items())))
 
 
 @lru_cache(maxsize=4)
