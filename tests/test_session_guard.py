@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callsheet import Peer, Session, ToolCallContent
+from callsheet import CallsheetError, Peer, Session, ToolCallContent
 from callsheet.guard.bound import ROOMY
 from callsheet.guard.redact import Redactor
 from callsheet.runtime.guard import GuardSettings
@@ -263,3 +263,163 @@ async def test_big_values_are_guarded_without_holding_up_other_calls() -> None:
         done.set()
         await other
         assert all(report.is_final for report in session.reports)
+
+
+async def test_a_mark_hides_no_danger_from_the_kind() -> None:
+    """The kind is told by what is really run, not by what is left when a secret is taken out."""
+    async with Session() as session:
+        with session.call("bash", {"command": f"cat f token={SECRET};rm -rf /"}) as call:
+            assert call.report.kind.value == "execute"
+            call.succeed()
+
+
+async def test_what_is_approved_is_shown_whole() -> None:
+    script = "echo hello\n" * 2000 + "rm -rf ~/everything\n" + "echo bye\n" * 2000
+    seen: list[str] = []
+
+    def ask(question: Any) -> str:
+        seen.append(question.params(1)["toolCall"]["rawInput"]["command"])
+        return "allow_once"
+
+    recorder = Recorder()
+    async with Session(sinks=[recorder], on_permission=ask) as session:
+        async with session.call("bash", {"command": script}) as call:
+            await call.permission()
+            call.succeed()
+        async with session.call("bash", {"command": "ls"}) as call:
+            call.update(raw_input={"command": script + "2"})
+            await call.permission()
+            call.succeed()
+    assert seen == [script, script + "2"]
+    assert max(map(len, recorder.lines)) < 64 * 1024
+
+
+WAYS_OUT: dict[str, Any] = {
+    "name": lambda s: s.call(SECRET, {}),
+    "alias": lambda s: s.call("x", {}, alias=SECRET),
+    "batch": lambda s: s.call("x", {}, batch=SECRET),
+    "locations": lambda s: s.call("x", {}, locations=[f"/tmp/{SECRET}"]),
+    "custom": lambda s: s.call("x", {}, custom={"q": SECRET, "big": "x" * 9000}),
+    "meta": lambda s: s.call("x", {}, meta={"q": SECRET, "big": "x" * 9000}),
+    "kind": lambda s: s.call("x", {}, kind=SECRET),
+    "parent": lambda s: s.call("x", {}, parent=SECRET),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+async def test_no_argument_lets_a_secret_out(way: str, tmp_path: Path) -> None:
+    recorders = [Recorder(peer) for peer in PEERS]
+    guard = GuardSettings(spill=SpillStore(tmp_path))
+    async with Session(sinks=recorders, guard=guard) as session:
+        with WAYS_OUT[way](session) as call:
+            call.locate(f"/tmp/{SECRET}/a")
+            call.update(locations=[f"/tmp/{SECRET}/b"])
+            call.diff(f"/tmp/{SECRET}/c", "a", "b")
+            call.show(
+                ToolCallContent.resource("file:///x", f"K={SECRET}\n".encode() * 3000, "text/plain")
+            )
+            call.write("x")
+            call.exit(signal=SECRET)
+            call.fail(f"no {SECRET}", reason=SECRET)
+    spilled = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
+    for data in (
+        *[b"".join(recorder.lines) for recorder in recorders],
+        spilled,
+        repr(session.health).encode(),
+    ):
+        assert SECRET.encode() not in data
+    assert_every_call_ended(recorders[0])
+
+
+async def test_an_exceptions_text_is_cut_after_its_secrets_are_taken_out() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        with pytest.raises(RuntimeError):
+            async with session.call("x", {}):
+                raise RuntimeError("x" * 262 + " " + SECRET)
+    assert SECRET[:12].encode() not in b"".join(recorder.lines)
+
+
+async def test_no_way_makes_a_line_that_old_clients_die_of() -> None:
+    recorders = [Recorder(peer) for peer in PEERS]
+    big = "x" * 100_000
+    async with Session(sinks=recorders) as session:
+        first = [session.call("y", {}).__enter__() for _ in range(300)]
+        with session.call(
+            "bash", {"command": big}, custom={"a": big}, meta={"b": big}, depends_on=first
+        ) as call:
+            call.custom(a=big)
+            call.update(meta={"c": big}, title=big, raw_input={"d": big})
+            call.progress(1, 2, big)
+            for number in range(20):
+                call.locate(f"/{number}/" + "p" * 6000)
+            call.show("s" * 31_000)
+            call.write("😀" * 50_000)
+            await session.flush()
+            call.write(b'\xff"\n' * 10_000)
+            late = Recorder()
+            session.attach(late)
+            call.succeed("r" * 31_000, raw={"e": big})
+    for recorder in (*recorders, late):
+        assert max(map(len, recorder.lines)) <= 64 * 1024, recorder.peer
+        assert_every_call_ended(recorder)
+
+
+async def test_many_shows_are_cut_from_the_whole_and_kept_once(tmp_path: Path) -> None:
+    recorder, store = Recorder(), SpillStore(tmp_path / "spill")
+    async with Session(sinks=[recorder], guard=GuardSettings(spill=store)) as session:
+        async with session.call("x", {}) as call:
+            for number in range(1500):
+                call.show(f"line {number:5} " + "y" * 50)
+            call.succeed("the end")
+    (report,) = recorder.fold()
+    note = report.notes["truncated"]
+    whole = Path(note["spill"]).read_text()
+    shown = " ".join(str(item) for item in report.content)
+    assert all(f"line {number:5}" in whole or f"line {number:5}" in shown for number in range(1500))
+    assert len(list((tmp_path / "spill").glob("spill-*"))) <= 3
+    assert report.content[-1].text == "the end" or "the end" in shown  # type: ignore[attr-defined]
+
+
+async def test_secrets_are_counted_once() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        async with session.call("bash", {"command": f"echo {SECRET}"}) as call:
+            call.write(f"{SECRET}\n")
+            call.succeed(f"it was {SECRET}")
+    (report,) = recorder.fold()
+    assert report.notes["redactions"] == 3
+    assert session.health.redacted == 3
+
+
+async def test_what_is_neither_text_nor_content_is_shown_as_text() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        for value in ({"a": 1}, 5, b"bytes", ValueError("no"), None):
+            async with session.call("x", {}) as call:
+                call.fail(value)  # type: ignore[arg-type]
+    texts = [report.content[0].text if report.content else None for report in recorder.fold()]  # type: ignore[attr-defined]
+    assert texts == ['{\n  "a": 1\n}', "5", "bytes", "ValueError: no", None]
+
+
+async def test_the_exit_of_a_command_decides_when_nothing_else_does() -> None:
+    recorder = Recorder()
+    async with Session(sinks=[recorder]) as session:
+        for code in (0, 2):
+            async with session.call("bash", {"command": "x"}) as call:
+                call.write(b"output\n")
+                call.exit(code)
+    good, bad = recorder.fold()
+    assert (good.status.value, bad.status.value, bad.notes["reason"]) == (
+        "completed",
+        "failed",
+        "exit_code",
+    )
+
+
+def test_settings_that_make_no_sense_are_refused_at_once() -> None:
+    for given in (5, "off", True):
+        with pytest.raises(CallsheetError, match="expected GuardSettings"):
+            Session(guard=given)  # type: ignore[arg-type]
+    with pytest.raises(CallsheetError, match="guard limits: expected Limits or NoneType, got int"):
+        GuardSettings(limits=5)  # type: ignore[arg-type]
