@@ -348,3 +348,11 @@ def test_hostile_output_is_searched_in_linear_time() -> None:
 @given(st.text(st.characters(codec=None), max_size=300))
 def test_any_output_can_be_searched(text: str) -> None:
     assert all(place.path for place in locate_output(text, "/w"))
+
+
+@pytest.mark.parametrize("bad", [[42], 42, "a.py", b"a.py", [None, {"path": "a"}, ["a"]], {"x": 1}])
+def test_declared_locations_that_are_none_are_skipped(bad: Any) -> None:
+    found = Describer("/w")("frobnicate", {}, locations=bad).locations
+    assert all(place.path == "/w/x" for place in found)
+    good = Describer("/w")("frobnicate", {}, locations=[42, "a.py"]).locations  # type: ignore[list-item]
+    assert [place.path for place in good] == ["/w/a.py"]

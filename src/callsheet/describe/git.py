@@ -50,7 +50,8 @@ _GREP = (
 )
 _LS_REMOTE = r"-[htq]|--(?:heads|tags|refs|symref|exit-code|quiet|get-url|sort=.*)"
 _CONFIG = (
-    r"-[lz]|--(?:get|get-all|list|get-regexp|global|local|system|show-origin|show-scope|null|name-only|all)"
+    r"-[lz]|--(?:get|get-all|list|get-regexp|global|local|system|show-origin|show-scope|null"
+    r"|name-only|all)"
 )
 _CONFIG_READS = frozenset(("--get", "--get-all", "--list", "-l", "get", "list", "--get-regexp"))
 _LISTS: Final[dict[str, tuple[str, frozenset[str]]]] = {
@@ -106,6 +107,4 @@ def _lists(rest: list[str], options: str, with_patterns: frozenset[str]) -> bool
 
 
 def _allowed(rest: list[str], options: str) -> bool:
-    return all(
-        re.fullmatch(options, text, re.DOTALL) for text in rest if text.startswith("-")
-    )
+    return all(re.fullmatch(options, text, re.DOTALL) for text in rest if text.startswith("-"))

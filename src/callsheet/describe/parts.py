@@ -24,7 +24,12 @@ _MAX_LENGTH = 200_000
 
 def say_command(command: str, limit: int, workspace: Workspace) -> str:
     """Give a command on one line of at most `limit` columns, without hiding a part that may do harm."""
-    if len(command) <= limit and command.isascii() and command.isprintable() and "  " not in command:
+    if (
+        len(command) <= limit
+        and command.isascii()
+        and command.isprintable()
+        and "  " not in command
+    ):
         return command.strip()
     command = workspace.clean(command)
     if len(command) <= limit * 8:
@@ -44,12 +49,11 @@ def _shown(parts: list[str], limit: int) -> str:
     left_out = len(parts) - len(order)
     rest = f"{_SEPARATOR}… +{left_out}" if left_out else ""
     room = limit - width(rest) - len(_SEPARATOR) * (len(order) - 1)
-    shown: list[str] = []
-    for place, which in enumerate(order):
-        share = room // (len(order) - place)
-        shown.append(cut_end(parts[which], share))
-        room -= width(shown[-1])
-    return _SEPARATOR.join(shown) + rest
+    shares: dict[int, int] = {}
+    for place, which in enumerate(sorted(order, key=lambda which: width(parts[which]))):
+        shares[which] = min(room // (len(order) - place), width(parts[which]))
+        room -= shares[which]
+    return _SEPARATOR.join(cut_end(parts[which], shares[which]) for which in order) + rest
 
 
 def _parts(command: str) -> Iterator[str]:

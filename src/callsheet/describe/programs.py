@@ -14,7 +14,6 @@ from typing import Final
 from .git import git_deed
 from .shell import Deed, Simple
 
-
 Rule = Callable[[Simple], Deed | None]
 
 _BAT = (

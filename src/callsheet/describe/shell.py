@@ -48,7 +48,9 @@ _MAY_BE_OPTION = frozenset("*?[-")
 _PLAIN = re.compile(r"[^ \t\n;|&<>()'\"\\$`{]+").match
 _QUOTED = re.compile(r"[^\"\\$`]+").match
 _ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII).match
-_VARIABLE = re.compile(r"(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[0-9?$#@*!-])(?!\[)|(?=[\s\"/:.,%]|$)", re.A).match
+_VARIABLE = re.compile(
+    r"(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[0-9?$#@*!-])(?!\[)|(?=[\s\"/:.,%]|$)", re.A
+).match
 _STREAM = re.compile(r"(?:[0-9]+|-)(?=[ \t\n;|&<>()]|$)").match
 _GLOB = re.compile(r"[*?\[]").search
 _HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
@@ -172,7 +174,7 @@ class _Lexer:
                 sure = sure and self.is_literal(char)
                 parts.append(char)
         text = "".join(parts)
-        if expands and text[:1] in _MAY_BE_OPTION:
+        if expands and text[:1] in _MAY_BE_OPTION and text != "[":
             sure = False  # a file may have the name of an option
         return Word(text, sure, _ASSIGNS(self.text, begin) is not None)
 
