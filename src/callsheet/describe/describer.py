@@ -30,7 +30,7 @@ from .classify import (
 )
 from .drafts import Draft, Locations, distinct
 from .links import linked
-from .locales import catalogue, pick_locale
+from .locales import DECIMAL_COMMA, catalogue, pick_locale
 from .paths import Workspace
 from .templates import fill
 from .text import Redact, cut, fit
@@ -102,7 +102,15 @@ class Describer:
 
     def phrase(self, key: str, **values: str | int | float) -> str:
         """Give one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
-        return self._template(messages.PHRASES[key], values.get("count")).format(**values)
+        said = {name: self._number(value) for name, value in values.items()}
+        return self._template(messages.PHRASES[key], values.get("count")).format(**said)
+
+    def _number(self, value: str | float) -> str | int | float:
+        """Write a fraction as the language does; a whole number needs none."""
+        if not isinstance(value, float):
+            return value
+        text = f"{value:.10g}"
+        return text.replace(".", ",") if self.locale in DECIMAL_COMMA else text
 
     def _kind(
         self, plan: Plan, draft: Draft, kind: Kind | str | None, annotations: Annotations | None
