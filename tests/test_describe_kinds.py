@@ -101,10 +101,93 @@ def test_names_are_the_same_in_any_case_and_style() -> None:
         ("___", "other"),
         ("mcp__", "other"),
         ("mcp____x", "other"),
+        ("get_payment_and_send", "execute"),
+        ("mcp__k8s__get_apply", "edit"),
+        ("list_kill", "execute"),
+        ("fetch_push", "edit"),
+        ("search_index_rebuild", "execute"),
+        ("terminate_instance", "execute"),
+        ("get_invite", "edit"),
+        ("list_prune", "delete"),
+        ("read_flush", "delete"),
+        ("get_upload", "edit"),
+        ("http_post", "edit"),
+        ("mcp__db__query", "execute"),
+        ("mcp__db__query_database", "execute"),
+        ("mcp__db__get_sql", "execute"),
     ],
 )
 def test_only_whole_words_count_and_the_destructive_first(name: str, kind: str) -> None:
     assert explain(name).kind == kind
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "archive",
+        "send",
+        "apply",
+        "scale",
+        "click",
+        "kill",
+        "upload",
+        "transfer",
+        "publish",
+        "restore",
+        "disable",
+        "rotate",
+        "commit",
+        "flush",
+        "prune",
+        "expire",
+        "cancel",
+        "stop",
+        "push",
+        "add",
+        "rebuild",
+        "terminate",
+        "shutdown",
+        "unsubscribe",
+        "subscribe",
+        "pay",
+        "purchase",
+        "merge",
+        "approve",
+        "invite",
+        "revoke",
+        "reset",
+        "restart",
+        "reboot",
+    ],
+)
+@pytest.mark.parametrize("reader", ["get", "list", "search", "fetch", "read"])
+def test_a_verb_that_does_more_wins_over_a_reader(verb: str, reader: str) -> None:
+    changing = ("edit", "delete", "execute")
+    assert explain(f"{reader}_thing_{verb}").kind in changing
+    assert explain(f"mcp__x__{verb}_{reader}", {"command": "cat a"}).kind in changing
+    assert explain(f"{reader}_and_{verb}").kind in changing
+
+
+def test_only_a_plain_shell_may_do_as_little_as_its_command() -> None:
+    reading = {"command": "cat a"}
+    assert explain("mcp__x__run_shell_command", reading).kind == "read"
+    assert explain("mcp__x__run_and_send", reading).kind == "execute"
+    assert explain("mcp__x__run_deployment", reading).kind == "execute"
+    assert explain("mcp__x__run_command", {**reading, "env": {"PATH": "."}}).kind == "execute"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"url": "https://x"}, "fetch"),
+        ({"url": "https://x", "method": "get"}, "fetch"),
+        ({"url": "https://x", "method": "POST"}, "execute"),
+        ({"url": "https://x", "method": ["DELETE"]}, "execute"),
+        ({"action": "type", "text": "x"}, "execute"),
+    ],
+)
+def test_a_request_that_sends_is_more_than_a_fetch(arguments: dict[str, object], kind: str) -> None:
+    assert explain("http_request", arguments).kind == kind
 
 
 @given(

@@ -171,3 +171,25 @@ def test_a_missing_catalogue_is_english(monkeypatch: pytest.MonkeyPatch, tmp_pat
         assert Describer("/w", locale="de")("read", {"path": "a"}).title == "Reading a"
     finally:
         locales.catalogue.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("locale", "said"),
+    [("en", "1.5"), ("de", "1,5"), ("es", "1,5"), ("fr", "1,5"), ("pt_BR", "1,5"), ("ja", "1.5")],
+)
+def test_fractions_are_written_as_the_language_does(locale: str, said: str) -> None:
+    describe = Describer("/w", locale=locale)
+    assert said in describe.phrase("timed_out", seconds=1.5)
+    assert "30" in (whole := describe.phrase("timed_out", seconds=30.0))
+    assert "30.0" not in whole
+    assert "30,0" not in whole
+
+
+def test_a_process_that_is_only_a_number_is_called_one() -> None:
+    assert Describer("/w", locale="de")("KillShell", {"shell_id": 7}).title == (
+        "Prozess 7 wird gestoppt"
+    )
+    assert Describer("/w", locale="fr")("KillShell", {"shell_id": 7}).title == (
+        "Arrêt du processus 7"
+    )
+    assert Describer("/w", locale="ko").phrase("progress", done=2, total=5) == "5개 중 2개"

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from callsheet.describe import LOCALES, Describer, escape_title
+from callsheet.describe import LOCALES, Describer, escape_title, fit_title
 from callsheet.describe.arguments import PATH
 from callsheet.describe.describer import TITLE_WIDTH
 from callsheet.describe.text import clusters, cut, fit, one_line, width
@@ -367,3 +367,47 @@ def test_hostile_input_is_described_in_linear_time() -> None:
         assert width(title) <= TITLE_WIDTH
         assert escape_title(title, "read")
         assert width(describe("x", title=str(arguments)).title) <= TITLE_WIDTH
+
+
+LONG = "x" * 90
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"echo {LONG}; rm -rf ~/data; echo {LONG}",
+        f"cat {LONG} && rm -rf ~/data && cat {LONG}",
+        f"cat {LONG} | rm -rf ~/data | cat {LONG}",
+        f"cat {LONG}\nrm -rf ~/data\ncat {LONG}",
+        f"cat {LONG} # it's\nrm -rf ~/data\ncat {LONG} # it's",
+        f"cat {LONG} $(rm -rf ~/data) {LONG}",
+        f'cat {LONG} "`rm -rf ~/data`" {LONG}',
+        "cat a; " * 60 + "rm -rf ~/data; " + "cat b; " * 60,
+    ],
+)
+def test_a_cut_never_hides_the_part_that_may_do_harm(command: str) -> None:
+    title = describe("bash", {"command": command}).title
+    assert "rm -rf ~/data" in title
+    assert width(title) <= TITLE_WIDTH
+    own = describe("x", {"command": command}, title="Go: {command}").title
+    assert "rm -rf ~/data" in own
+
+
+def test_a_title_says_how_many_parts_it_leaves_out() -> None:
+    command = "; ".join(f"make step-{number} VERBOSE=1 KEEP=1" for number in range(12))
+    title = describe("bash", {"command": command}).title
+    assert title.startswith("Running `make step-0")
+    assert title.endswith("… +7`")
+
+
+def test_a_command_that_fits_stays_as_it_is() -> None:
+    assert describe("bash", {"command": "ls; rm x"}).title == "Running `ls; rm x`"
+
+
+@given(LOOSE | st.text(alphabet="ab ;|&\n'\"\\`$()", max_size=400))
+def test_a_title_that_is_set_later_fits_as_all_titles_do(text: str) -> None:
+    for title in (fit_title(text), describe("bash", {"command": text}).title):
+        assert width(title) <= TITLE_WIDTH
+        assert len(title.splitlines()) <= 1
+        assert not any(unicodedata.category(char) == "Cc" for char in title)
+        assert title.encode() is not None

@@ -1,7 +1,7 @@
 """What a call is, in words: kinds, titles, locations, languages. Pure: nothing here touches the disk."""
 
 from .classify import Explanation, explain
-from .describer import Describer, Description
+from .describer import Describer, Description, fit_title
 from .escape import escape_title
 from .locales import LOCALES, pick_locale
 from .output import locate_output
@@ -13,6 +13,7 @@ __all__ = [
     "Explanation",
     "escape_title",
     "explain",
+    "fit_title",
     "locate_output",
     "pick_locale",
 ]

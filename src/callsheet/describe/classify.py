@@ -185,11 +185,29 @@ def _words_plan(server: str, tool: str) -> Plan:
     if found is None:
         return Plan(_OTHER, "none", "no step knows this name", telling.anything, label, shown)
     shape = _remote(found.shape) if server else found.shape
+    shape = _unless_sql(shape) if found.kind in _READ_ONLY else shape
     return Plan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
 
 
 def _label(tool: str) -> str:
     return cut(humanise(tool) or one_line(tool), _LABEL_WIDTH)
+
+
+_SQL = frozenset(("sql", "sql_query", "sqlQuery", "statement", "statements"))
+
+
+def _unless_sql(shape: Shape) -> Shape:
+    """A tool that is given SQL may do anything that the database allows, whatever its name says."""
+
+    def careful(arguments: Arguments, workspace: Workspace) -> Draft:
+        draft = shape(arguments, workspace)
+        if _SQL.isdisjoint(arguments):
+            return draft
+        return Draft(
+            draft.message, draft.values, draft.locations, ToolKind.EXECUTE, "its input is SQL"
+        )
+
+    return careful
 
 
 _ELSEWHERE = frozenset(

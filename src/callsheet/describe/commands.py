@@ -15,19 +15,21 @@ from msgspec import Struct
 
 from callsheet.report.kinds import ToolKind
 
-from .programs import RULES, Deed, is_assignment, is_harmless_assignment, sed_script
-from .shell import Simple, Unsure, Word, split
+from .programs import ALWAYS_HARMLESS, RULES, is_assignment, is_harmless_assignment, sed_script
+from .shell import Deed, Simple, Unsure, Word, split
 
 MAX_FILES = 8
 _MAX_DEPTH = 4
 
 _EXECUTE, _READ, _SEARCH, _FETCH = ToolKind.EXECUTE, ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH
 
-_SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh", "pwsh", "powershell", "cmd"))
-_SHELL_FLAG = re.compile(r"-[a-z]*c|-command|/c", re.IGNORECASE)
-_SHELL_OPTION = re.compile(
-    r"-[lei]+|--login|--norc|--noprofile|-noprofile|-nologo|-noninteractive", re.I
-)
+_SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
+"""Shells whose language is understood. That of cmd and PowerShell is another."""
+_SHELL_FLAG = re.compile(r"-[eilux]*c")
+_SHELL_OPTION = re.compile(r"-[lei]+|--login|--norc|--noprofile")
+_SYSTEM = re.compile(
+    r"(?:/bin|/usr/bin|/usr/local/bin|/sbin|/usr/sbin|/opt/homebrew/bin)/([^/\\]+)"
+).fullmatch
 _WRAPPERS = frozenset(("env", "time", "timeout", "nice", "command", "stdbuf", "xargs", "!"))
 _KNOWN = RULES.keys() | _SHELLS | _WRAPPERS
 _FIRST = re.compile(r"\s*([^\s;|&<>()'\"\\$`=]+)(?=[\s;|&]|$)").match
@@ -90,10 +92,26 @@ def classify(command: str) -> Verdict:
     return Verdict(_EXECUTE, "the command is for its effects")
 
 
+def is_harmless(command: str) -> bool:
+    """Whether a command is certain to change nothing, even if it is for nothing else either."""
+    try:
+        _judge(command, 0)
+    except Unsure:
+        return False
+    return True
+
+
+def is_known_shell(word: str) -> bool:
+    """Whether a word names a shell whose language is understood."""
+    return _program(word) in _SHELLS
+
+
 def _program(word: str) -> str:
-    """Give a program's name without its directory and `.exe`."""
-    name = word.replace("\\", "/").rpartition("/")[2].lower()
-    return name.removesuffix(".exe")
+    """Give a program's name, without a system directory. Anywhere else a name says nothing."""
+    if "/" not in word and "\\" not in word:
+        return word
+    match = _SYSTEM(word)
+    return match[1] if match else ""
 
 
 def _judge(command: str, depth: int) -> tuple[set[Deed], list[File]]:
@@ -133,7 +151,7 @@ def _inside(directory: str, target: str) -> str:
 
 def _without_assignments(words: Simple) -> Simple:
     count = 0
-    while count < len(words) and is_assignment(words[count].text):
+    while count < len(words) and words[count].assigns:
         if not is_harmless_assignment(words[count].text):
             raise Unsure
         count += 1
@@ -173,11 +191,13 @@ def _judge_wrapped(name: str, words: Simple, depth: int) -> tuple[set[Deed], lis
     rest = list(words)
     while rest and options.fullmatch(rest[0].text):
         rest.pop(0)
-    rest = _without_assignments(rest) if name == "env" else rest
+    while name == "env" and rest and is_assignment(rest[0].text):
+        if not is_harmless_assignment(rest.pop(0).text):
+            raise Unsure
     if not rest:
         return {Deed.READ if name == "env" else Deed.NOTHING}, []
-    if name == "xargs" and _program(rest[0].text) in _SHELLS:
-        raise Unsure  # what comes in becomes part of the script
+    if name == "xargs" and _program(rest[0].text) not in ALWAYS_HARMLESS:
+        raise Unsure  # what comes in becomes options, or part of a script
     return _judge_simple(rest, depth + 1)
 
 

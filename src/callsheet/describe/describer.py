@@ -7,8 +7,9 @@ never raises on a call, whatever its input is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import cast
 
 from msgspec import Struct
 
@@ -29,7 +30,7 @@ from .classify import (
 )
 from .drafts import Draft, Locations, distinct
 from .links import linked
-from .locales import catalogue, pick_locale
+from .locales import DECIMAL_COMMA, catalogue, pick_locale
 from .paths import Workspace
 from .templates import fill
 from .text import Redact, cut, fit
@@ -101,7 +102,15 @@ class Describer:
 
     def phrase(self, key: str, **values: str | int | float) -> str:
         """Give one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
-        return self._template(messages.PHRASES[key], values.get("count")).format(**values)
+        said = {name: self._number(value) for name, value in values.items()}
+        return self._template(messages.PHRASES[key], values.get("count")).format(**said)
+
+    def _number(self, value: str | float) -> str | int | float:
+        """Write a fraction as the language does; a whole number needs none."""
+        if not isinstance(value, float):
+            return value
+        text = f"{value:.10g}"
+        return text.replace(".", ",") if self.locale in DECIMAL_COMMA else text
 
     def _kind(
         self, plan: Plan, draft: Draft, kind: Kind | str | None, annotations: Annotations | None
@@ -163,12 +172,17 @@ class Describer:
         return distinct((*links, *draft.locations)) if links else draft.locations
 
     def _declared_locations(
-        self, locations: Sequence[ToolCallLocation | str], arguments: Arguments
+        self, locations: object, arguments: Arguments
     ) -> list[ToolCallLocation]:
+        """Give what can be a location. What can't is skipped: a call never fails by its description."""
+        if isinstance(locations, (str, bytes)) or not isinstance(locations, Iterable):
+            return []
         found: list[ToolCallLocation] = []
-        for location in locations:
+        for location in cast(Iterable[object], locations):
             if isinstance(location, ToolCallLocation):
                 found.append(location)
+                continue
+            if not isinstance(location, str):
                 continue
             path: object = location
             if location[:1] == "{" and location[-1:] == "}":
@@ -196,6 +210,11 @@ class Describer:
         if plural is not None and isinstance(count, int):
             return self._catalogue.ngettext(message, plural, count)
         return self._catalogue.gettext(message)
+
+
+def fit_title(text: str) -> str:
+    """Give a text as titles are: on one line, without controls, cut in the middle if it is too wide."""
+    return fit(text, TITLE_WIDTH)
 
 
 @cache

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from callsheet.report.kinds import ToolKind
+
 from . import messages as say
 from .arguments import DIRECTORY, GLOB, PATH, PATTERN, QUERY, URL, Arguments, text_of
 from .drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
@@ -79,10 +81,30 @@ def fetch(arguments: Arguments, workspace: Workspace) -> Draft:
     if not url:
         match = _URL_IN_TEXT.search(text_of(arguments, ("prompt", "query", "text", "input", "")))
         url = match[0] if match else ""
+    kind, why = _more_than_fetching(arguments)
     if not url:
-        return Draft(say.FETCH_BARE)
+        return Draft(say.FETCH_BARE, kind=kind, why=why)
     location = workspace.locate(url) if url[:5].lower() == "file:" else None
-    return Draft(say.FETCH, {"url": show_url(url, workspace)}, some(location))
+    return Draft(say.FETCH, {"url": show_url(url, workspace)}, some(location), kind, why)
+
+
+def _more_than_fetching(arguments: Arguments) -> tuple[ToolKind | None, str]:
+    """Sending with POST, or clicking in a browser, does more than fetch."""
+    for key, harmless in _FETCHING:
+        if key in arguments:
+            value = arguments[key]
+            if value and not (isinstance(value, str) and value.lower() in harmless):
+                return ToolKind.EXECUTE, f"its {key} does more than fetch"
+    return None, ""
+
+
+_FETCHING = (
+    ("method", frozenset(("get", "head", "options"))),
+    (
+        "action",
+        frozenset(("launch", "navigate", "goto", "open", "get", "fetch", "screenshot", "close")),
+    ),
+)
 
 
 def show_url(url: str, workspace: Workspace) -> str:

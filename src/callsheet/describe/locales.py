@@ -10,10 +10,14 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from gettext import GNUTranslations, NullTranslations
+from typing import Final
 
 ENGLISH = "en"
 LOCALES = (ENGLISH, "de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
 """The languages that there are, by the names of their catalogues."""
+
+DECIMAL_COMMA: Final[frozenset[str]] = frozenset(("de", "es", "fr", "pt_BR"))
+"""The languages that write 1,5 and not 1.5."""
 
 _LANGUAGES = {locale.partition("_")[0]: locale for locale in LOCALES}
 _NAME = re.compile(r"([A-Za-z]{2,8})((?:[_-][A-Za-z0-9]{1,8})*)(?:[.@].*)?")

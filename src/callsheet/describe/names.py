@@ -160,9 +160,10 @@ _ROWS: tuple[tuple[ToolKind, Shape, str], ...] = (
         "bash shell run_shell_command exec_command local_shell container.exec shell_command "
         "execute_command execute exec run_command run_terminal_cmd run_in_terminal terminal "
         "execute_bash unified_exec developer__shell run_terminal_command command run_bash "
-        "bash_command powershell experimental_bash git_bash windows_shell "
-        "execute_shell_command run_shell sh zsh cmd BashTool",
+        "bash_command experimental_bash git_bash "
+        "execute_shell_command run_shell sh zsh BashTool",
     ),
+    (_K.EXECUTE, running.foreign_shell, "powershell pwsh cmd windows_shell run_powershell"),
     (
         _K.EXECUTE,
         running.code,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from enum import Enum, auto
 from typing import NamedTuple
 
 MAX_COMMAND = 4000
@@ -20,26 +21,46 @@ class Unsure(Exception):
     """The command can't be understood well enough."""
 
 
+class Deed(Enum):
+    """What a command does to the world."""
+
+    NOTHING = auto()
+    """Prints, waits, changes the directory: says nothing about what the whole is for."""
+    READ = auto()
+    SEARCH = auto()
+    FETCH = auto()
+
+
 class Word(NamedTuple):
     """A word of a command. It is sure if the shell will pass it on just as it stands."""
 
     text: str
     sure: bool = True
+    assigns: bool = False
+    """Whether it sets a variable, if it stands before the program: `A=1`, but not `"A=1"`."""
 
 
 Simple = list[Word]
 
 _BREAKS = frozenset(" \t\n;|&<>()")
+_DIGITS = frozenset("0123456789")
+_MAY_BE_OPTION = frozenset("*?[-")
 _PLAIN = re.compile(r"[^ \t\n;|&<>()'\"\\$`{]+").match
 _QUOTED = re.compile(r"[^\"\\$`]+").match
-_HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "NUL", "$null"))
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=", re.ASCII).match
+_VARIABLE = re.compile(
+    r"(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\}|[0-9?$#@*!-])(?!\[)|(?=[\s\"/:.,%]|$)", re.A
+).match
+_STREAM = re.compile(r"(?:[0-9]+|-)(?=[ \t\n;|&<>()]|$)").match
+_GLOB = re.compile(r"[*?\[]").search
+_HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 
 
 def split(command: str) -> list[Simple]:
     """Give the simple commands of a line, in order, or raise `Unsure`."""
-    if len(command) > MAX_COMMAND or "\0" in command:
+    if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
         raise Unsure
-    return list(_Lexer(command.replace("\\\n", "")).commands())
+    return list(_Lexer(command).commands())
 
 
 class _Lexer:
@@ -56,8 +77,10 @@ class _Lexer:
         words: Simple = []
         while self.at < len(self.text):
             char = self.text[self.at]
-            if char in " \t\r":
+            if char in " \t":
                 self.at += 1
+            elif self.continues():
+                pass
             elif char == "#":
                 self.comment()
             elif char in ";\n|&":
@@ -74,6 +97,13 @@ class _Lexer:
                 words.append(self.word())
         if words:
             yield words
+
+    def continues(self) -> bool:
+        """Step over a line break that a backslash takes away. There is none in a comment."""
+        if self.peek(2) != "\\\n":
+            return False
+        self.at += 2
+        return True
 
     def comment(self) -> None:
         end = self.text.find("\n", self.at)
@@ -101,29 +131,34 @@ class _Lexer:
         if self.peek(2) in ("<(", ">(", "<>") or (self.peek(2) == "<<" and self.peek(3) != "<<<"):
             raise Unsure
         writes = self.text[self.at] == ">"
-        if words and self.text[self.at - 1].isdigit() and words[-1].text.isdigit():
+        if words and self.text[self.at - 1] in _DIGITS and words[-1].text.isdigit():
             words.pop()  # the number of the stream, as in 2>
         while self.peek() and self.peek() in "<>|":
             self.at += 1
         if self.peek() == "&":
-            self.at += 1
-            if not (self.peek().isdigit() or self.peek() == "-"):
+            stream = _STREAM(self.text, self.at + 1)
+            if stream is None:
                 raise Unsure
-            self.at += 1
+            self.at = stream.end()
             return
         while self.peek() in (" ", "\t"):
             self.at += 1
-        target = self.word() if self.peek() and self.peek() not in _BREAKS else Word("", sure=False)
-        if writes and target.text not in _HARMLESS_TARGETS:
+        target = self.word()
+        if not target.text or target.text.startswith(("/dev/tcp", "/dev/udp")):
+            raise Unsure
+        if writes and not (target.sure and target.text in _HARMLESS_TARGETS):
             raise Unsure
 
     def word(self) -> Word:
         parts: list[str] = []
-        sure = True
+        sure, expands, begin = True, False, self.at
         while self.at < len(self.text) and (char := self.text[self.at]) not in _BREAKS:
             if plain := _PLAIN(self.text, self.at):
                 parts.append(plain[0])
+                expands = expands or _GLOB(plain[0]) is not None
                 self.at = plain.end()
+                continue
+            if self.continues():
                 continue
             self.at += 1
             if char == "'":
@@ -138,13 +173,23 @@ class _Lexer:
             else:
                 sure = sure and self.is_literal(char)
                 parts.append(char)
-        return Word("".join(parts), sure)
+        text = "".join(parts)
+        if expands and text[:1] in _MAY_BE_OPTION and text != "[":
+            sure = False  # a file may have the name of an option
+        return Word(text, sure, _ASSIGNS(self.text, begin) is not None)
 
     def is_literal(self, char: str) -> bool:
         """Whether an unquoted character stands for itself. What runs a command raises `Unsure`."""
-        if char == "`" or (char == "$" and self.peek() in ("(", "'", '"')):
+        if char == "`" or (char == "$" and self.peek() == '"'):
             raise Unsure
+        if char == "$":
+            self.variable()
         return char not in "${"
+
+    def variable(self) -> None:
+        """Check what follows a `$`. Only plain variables are known to do nothing else."""
+        if _VARIABLE(self.text, self.at) is None:
+            raise Unsure
 
     def until_single_quote(self) -> str:
         end = self.text.find("'", self.at)
@@ -165,9 +210,13 @@ class _Lexer:
             if char == "\\" and self.peek() in ('"', "\\", "$", "`"):
                 char = self.peek()
                 self.at += 1
-            elif char == "`" or not char or (char == "$" and self.peek() == "("):
+            elif char == "\\" and self.peek() == "\n":
+                self.at += 1
+                continue
+            elif char == "`" or not char:
                 raise Unsure
             elif char == "$":
+                self.variable()
                 sure = False
             parts.append(char)
         self.at += 1

@@ -13,8 +13,9 @@ from typing import Any, cast
 from .arguments import DESTINATION, DIRECTORY, PATH, SOURCE, URL, Arguments, first
 from .drafts import TEXT_WIDTH
 from .finding import show_url
+from .parts import say_command
 from .paths import Workspace
-from .text import ELLIPSIS, LINE_BREAK
+from .text import ELLIPSIS
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _PATHS = frozenset((*PATH, *DIRECTORY, *SOURCE, *DESTINATION)) - {
@@ -69,7 +70,9 @@ def _value(name: str, arguments: Arguments, workspace: Workspace) -> str:
         if _URL(value):
             is_file = value[:5].lower() == "file:"
             return workspace.place(value)[0] if is_file else show_url(value, workspace)
-        return workspace.say(value, TEXT_WIDTH, LINE_BREAK if name in ("command", "cmd") else " ")
+        if name in ("command", "cmd"):
+            return say_command(value, TEXT_WIDTH, workspace)
+        return workspace.say(value, TEXT_WIDTH)
     return _plain(value, workspace)
 
 

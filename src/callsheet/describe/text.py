@@ -75,6 +75,13 @@ def cut(text: str, limit: int) -> str:
     return "".join([*head, ELLIPSIS, *reversed(tail)])
 
 
+def cut_end(text: str, limit: int) -> str:
+    """Cut a line at its end so that it takes at most `limit` columns."""
+    if width(text) <= limit:
+        return text
+    return "".join([*_prefix(clusters(text), limit - 1), ELLIPSIS])
+
+
 def _prefix(parts: Iterable[str], room: int) -> list[str]:
     taken: list[str] = []
     for part in parts:

@@ -1,8 +1,9 @@
 """Guessing what a tool does from the words of its name. Whole words only, the destructive first.
 
-Strong verbs count wherever they stand: `getUserAndDelete` deletes. Weak ones are nouns as often
-(`get_commit`, `list_test_run`), so they count only where a verb stands: first, or after "and", "or", "then".
-Readers count last, the leftmost first.
+Strong verbs count wherever they stand: `getUserAndDelete` deletes, `fetch_push` edits. Weak ones are nouns
+as often (`get_post`, `list_test_run`), so they count only where a verb stands: first, or after "and", "or",
+"then". Readers count last, the leftmost first. What changes something inside is `edit`, what takes something
+away is `delete`, and what acts on the world (sends, pays, stops, runs SQL) is `execute`.
 """
 
 from __future__ import annotations
@@ -32,36 +33,48 @@ _STRONG: tuple[_Row, ...] = (
     (
         _K.DELETE,
         files.delete,
-        "delete remove destroy drop purge erase unlink rm rmdir wipe uninstall truncate",
+        "delete remove destroy drop purge erase unlink rm rmdir wipe uninstall truncate prune expire flush "
+        "revoke discard del",
     ),
     (_K.MOVE, files.move, "move rename mv relocate"),
-    (_K.EDIT, files.write, "write create overwrite"),
-    (_K.EDIT, files.edit, "edit update modify replace insert append rewrite upsert undelete undo"),
+    (_K.EDIT, files.write, "write create overwrite save upload put"),
+    (
+        _K.EDIT,
+        files.edit,
+        "edit update modify replace insert append rewrite upsert undelete undo archive unarchive apply "
+        "publish unpublish restore enable disable rotate commit push add subscribe unsubscribe merge "
+        "approve reject invite reset revert rebase reopen reply submit assign unassign sync convert "
+        "unlock unblock grant deny accept",
+    ),
     (_K.EDIT, files.make_directory, "mkdir"),
-    (_K.EXECUTE, running.command_line, "execute exec eval spawn"),
+    (_K.EXECUTE, running.command_line, "execute exec spawn"),
+    (
+        _K.EXECUTE,
+        running.effect,
+        "eval evaluate send scale click kill transfer cancel stop rebuild reindex terminate shutdown pay "
+        "purchase buy refund withdraw restart reboot deploy redeploy undeploy install launch invoke "
+        "compile abort suspend drain cordon evict failover rollback sql powershell pwsh",
+    ),
 )
 _WEAK: tuple[_Row, ...] = (
-    (_K.DELETE, files.delete, "clear clean empty discard revoke prune del trash"),
-    (_K.EDIT, files.write, "save upload put"),
+    (_K.DELETE, files.delete, "clear clean empty trash"),
     (_K.EDIT, files.copy, "copy cp"),
     (
         _K.EDIT,
         files.edit,
-        "add set post patch apply change fix merge commit push touch format make sync "
-        "publish submit register assign enable disable close reopen approve reply comment "
-        "rebase checkout stash reset revert convert",
+        "set post patch change fix touch format make register close comment checkout stash",
     ),
     (
         _K.EXECUTE,
         running.command_line,
-        "run shell bash terminal command cmd powershell start stop restart kill test build "
-        "compile install launch trigger deploy invoke call",
+        "run shell bash terminal command start",
     ),
+    (_K.EXECUTE, running.effect, "test build trigger call cmd query"),
 )
 _READERS: tuple[_Row, ...] = (
     (_K.FETCH, finding.fetch, "fetch download crawl scrape browse navigate curl http"),
     (_K.SEARCH, finding.find, "glob"),
-    (_K.SEARCH, finding.search, "search find grep lookup locate ripgrep rg query"),
+    (_K.SEARCH, finding.search, "search find grep lookup locate ripgrep rg"),
     (_K.THINK, telling.think, "think thinking sequentialthinking reflect reason brainstorm"),
     (_K.READ, files.listing, "list ls readdir tree"),
     (
@@ -74,7 +87,34 @@ _READERS: tuple[_Row, ...] = (
 )
 _LAST: tuple[_Row, ...] = ((_K.FETCH, finding.fetch, "web url internet webpage"),)
 
-_CONJUNCTIONS = frozenset(("and", "or", "then"))
+_CONJUNCTIONS = frozenset(("and", "or", "then", "http"))
+_NOUNS: frozenset[str] = frozenset(
+    (
+        "get_commit",
+        "show_commit",
+        "read_commit",
+        "get_commit_diff",
+        "get_commit_status",
+        "list_commit_statuses",
+        "list_commit_comments",
+        "get_merge_request",
+        "get_merge_request_diffs",
+        "get_merge_request_notes",
+        "list_merge_requests",
+        "list_merge_request_diffs",
+        "list_merge_request_discussions",
+    )
+)
+"""Whole names of real tools in which a strong verb is a noun."""
+
+_SHELL_NAMES: frozenset[str] = frozenset(
+    (
+        *("run", "execute", "exec", "spawn", "start", "shell", "bash", "sh", "zsh", "terminal"),
+        *("command", "commands", "process", "tool", "in", "a", "the", "line"),
+    )
+)
+"""In a name of only these words, the tool does what its command does, and no more."""
+
 _MODE_VERBS = frozenset(("switch", "set", "enter", "exit", "leave", "change"))
 
 
@@ -104,11 +144,24 @@ def guess(name: str, prefixes: Sequence[str] = ("git",)) -> Guess | None:
 
 def _changing(words: list[str]) -> Guess | None:
     """Find the most destructive verb."""
+    if "_".join(words) in _NOUNS:
+        return None
     found = [_STRONG_WORDS[word][1] for word in words if word in _STRONG_WORDS]
     for place, word in enumerate(words):
         if word in _WEAK_WORDS and (place == 0 or words[place - 1] in _CONJUNCTIONS):
             found.append(_WEAK_WORDS[word][1])
-    return min(found, key=lambda one: _ORDER.index(one.kind)) if found else None
+    return _honest(min(found, key=_rank), words) if found else None
+
+
+def _rank(one: Guess) -> int:
+    return _ORDER.index(one.kind)
+
+
+def _honest(one: Guess, words: list[str]) -> Guess:
+    """Only of a tool that is just a shell, the command may say that it does less than its name."""
+    if one.shape is running.command_line and not _SHELL_NAMES.issuperset(words):
+        return Guess(one.kind, running.effect, one.word)
+    return one
 
 
 def _leftmost(words: list[str], table: dict[str, tuple[int, Guess]]) -> Guess | None:
@@ -118,5 +171,5 @@ def _leftmost(words: list[str], table: dict[str, tuple[int, Guess]]) -> Guess | 
 def _fallback(words: list[str]) -> Guess | None:
     """A name without a verb in its place: `workflow_run`, `web`."""
     if words and words[-1] in _WEAK_WORDS:
-        return _WEAK_WORDS[words[-1]][1]
+        return _honest(_WEAK_WORDS[words[-1]][1], words)
     return _leftmost(words, _LAST_WORDS)
