@@ -113,6 +113,8 @@ PHRASES: Final[dict[str, str]] = {
     "denied": N_("Denied"),
     "timed_out": N_("Timed out after {seconds} s"),
     "timed_out_bare": N_("Timed out"),
+    "exit_code": N_("Exit code {code}"),
+    "signal": N_("Ended by signal {signal}"),
     "abandoned": N_("Ended without a result"),
     "unknown_tool": N_("Unknown tool"),
     "interrupted": N_("Interrupted: the agent stopped"),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
+from callsheet.report.content import ContentLike, DiffContent, TextContent, ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE
@@ -123,6 +123,14 @@ class Call(Live):
             raise
         finally:
             self.__exit__(type(exc) if exc else None, exc, trace)
+
+    def _exit_items(self, ended: ExitStatus) -> tuple[ToolCallContent, ...]:
+        """Give what is shown of a command's exit that was not a good one."""
+        phrase = self._desk.phrase
+        if ended.signal is not None:
+            return (TextContent(phrase("signal", signal=ended.signal)),)
+        bad = ended.exit_code not in (0, None)
+        return (TextContent(phrase("exit_code", code=ended.exit_code or 0)),) if bad else ()
 
     def _exit_status(self, ended: ExitStatus) -> tuple[ToolCallStatus, Reason | None]:
         """Give how a call ends of which nothing but its command's exit was said."""
@@ -348,6 +356,8 @@ class Call(Live):
                 elif len(items) == 1 and output.is_just(items[0]):
                     items = ()
         fields: dict[str, Any] = {}
+        if not items and self._exit is not None:
+            items = self._exit_items(self._exit)
         if items or content is not report.content:
             fields["content"] = (*content, *items)
         if raw is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callsheet.describe import fit_title
 from callsheet.report.content import ToolCallContent
 from callsheet.report.fields import SETTLE
 from callsheet.report.report import ToolCallReport
@@ -79,6 +80,7 @@ class Live:
                 value, more = self._items(value)  # noqa: PLW2901
             elif name in ("title", "name"):
                 value, more = desk.guard.text(value)  # noqa: PLW2901
+                value = fit_title(value) if name == "title" else value  # noqa: PLW2901
             if name in SETTLE:
                 kept = desk.fit(name, value, getattr(report, name))
                 if name == "locations":
