@@ -70,6 +70,10 @@ ASSIGNED = (
 FLAGGED = rb"-[A-Za-z0-9-]{0,40}" + _WORD + rb"""[A-Za-z0-9-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
+HEADERS = (b"authorization", b"cookie")
+HEADED = b"(?:" + b"|".join(_any_case(word.decode()) for word in HEADERS) + rb""")[^\n:]{0,80}:"""
+"""Where a header may be."""
+
 _JOINT = re.compile(
     rb"""[A-Za-z0-9_.-]{0,64}(?:\\{0,3}["'`])?\]?"""
     + _GAP
@@ -85,11 +89,26 @@ _LIKE_HEADER = re.compile(rb"(?i)(?:authorization|cookie2?)[\"']?\Z")
 _FLAG = re.compile(
     rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
 )
+_MARK = rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|"""
 _BARE = re.compile(
-    rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
+    _MARK + rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]|\\[^nrt"'`\s\\;&|()<>]|"""
+    rb"""[,\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;&|()\]}<>\\\x1b\0]|\Z))*"""
+)
+"""A value without quotes ends where a shell would end a word: what follows may be another command."""
+_BARE_IN_QUOTES = re.compile(
+    _MARK + rb"""[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
     rb"""[,;&|)\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;)\]}<>\\\x1b\0]|\Z))*"""
 )
-_HARD_STOP = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
+_HARD_STOP = re.compile(rb"""[\s"'`<>;&|()\x1b\0]|\\[nrt"'`]""")
+_HARD_STOP_IN_QUOTES = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
+_QUOTES = frozenset((b'"', b"'", b"`"))
+_PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
+    None: re.compile(rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]*"""),
+    b'"': re.compile(rb'[^"\\\n]*'),
+    b"'": re.compile(rb"[^'\\\n]*"),
+    b"`": re.compile(rb"[^`\\\n]*"),
+    **{b"\\" * n + q: re.compile(rb"[^\\\n]*") for n in (1, 2, 3) for q in sorted(_QUOTES)},
+}
 _TO_QUOTE = {
     b'"': re.compile(rb'(?:[^"\\\n]|\\.)*'),
     b"'": re.compile(rb"(?:[^'\\\n]|\\.)*"),
@@ -109,6 +128,43 @@ class Pair(NamedTuple):
     end: int
     open: bool
     secret: bool
+    goes_on: re.Pattern[bytes]
+    """What an open value is made of. It stays open while nothing else comes."""
+
+
+_BEFORE_VALUE = 256
+_STOPS = tuple(bytes([byte]) for byte in b" \t\r\n\v\f\"'`<>\x1b\0")
+_MARKS = tuple((b"\\" * n, bytes([quote])) for n in range(4) for quote in b"\"'`")
+
+
+def windows(data: bytes, start: int) -> list[tuple[int, int]]:
+    """Give the parts in which a name must stand for its value to go on to the end of the data.
+
+    A value without quotes has no space in it, and one in quotes no second quote like its first, so few
+    places are left where it can begin. No value goes on beyond its line.
+    """
+    line = max(start, data.rfind(b"\n") + 1)
+    bare = max(line, *(data.rfind(stop, line) for stop in _STOPS))
+    found = [(_name_from(data, bare, line), len(data))]
+    for slashes, quote in _MARKS:
+        place = _last_quote(data, slashes, quote, line)
+        if line <= place < found[0][0]:
+            found.append((_name_from(data, place, line), place + 1))
+    return sorted(found)
+
+
+def _name_from(data: bytes, place: int, line: int) -> int:
+    """Go back over the gap before a value, and the longest name before that."""
+    gap = len(data[line:place].rstrip(b" \t\x1b[0123456789;m\\\"'`bBfFrRuU"))
+    return line + max(0, gap - _BEFORE_VALUE)
+
+
+def _last_quote(data: bytes, slashes: bytes, quote: bytes, line: int) -> int:
+    """Find the last quote with just so many backslashes before it."""
+    place = data.rfind(slashes + quote, line)
+    while place > line and data[place - 1] == 0x5C:
+        place = data.rfind(slashes + quote, line, place)
+    return place + len(slashes) if place >= 0 else place
 
 
 def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
@@ -155,15 +211,15 @@ def _name_start(data: bytes, place: int) -> int:
 
 
 def _flag_pair(data: bytes, match: re.Match[bytes], family: str) -> Pair | None:
-    start = match.end()
-    end, closed = _value_end(data, start, match["mark"])
-    value = alike(data[start:end])
+    start, mark = match.end(), match["mark"]
+    end, closed = _value_end(data, start, mark)
+    value = alike(data[start:end]) + _call(data, end, mark)
     secret = bool(value) and not is_placeholder(value)
     if secret and not match["mark"]:
         name = match["name"].upper().replace(b"-", b"_")
         prose = value.lower() in _PROSE or value.startswith(b"-") or name.endswith(value.upper())
         secret = not prose and not value.endswith((b".", b":"))
-    return Pair(family, start, end, not closed, secret)
+    return Pair(family, start, end, not closed, secret, _PLAIN[mark])
 
 
 _PROSE = frozenset(
@@ -179,12 +235,13 @@ def _assigned_pair(
     start, mark = match.end(), match["mark"]
     if mark and _closes(data, mark, name_start, match):
         return None
-    end, closed = _value_end(data, start, mark)
+    around = data[name_start - 1 : name_start]
+    end, closed = _value_end(data, start, mark, quoted=around in _QUOTES)
     if mark and closed and _is_cut(data, mark, start, end):
         return None
     value = alike(data[start:end])
-    if is_placeholder(value):
-        return Pair(family, start, end, not closed, False)
+    if is_placeholder(value + _call(data, end, mark)):
+        return Pair(family, start, end, not closed, False, _PLAIN[mark])
     if family == "authorization":
         start += scheme_length(value)
     if mark:
@@ -193,7 +250,12 @@ def _assigned_pair(
         )
     else:
         secret = _is_secret_word(data, family, name, name_start, match, end)
-    return Pair(family, start, end, not closed, secret)
+    return Pair(family, start, end, not closed, secret, _PLAIN[mark])
+
+
+def _call(data: bytes, end: int, mark: bytes | None) -> bytes:
+    """Give the bracket that ends a bare value, which makes it a call: `next(` or `$(`."""
+    return b"" if mark or not data.startswith(b"(", end) else b"("
 
 
 def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -> bool:
@@ -207,12 +269,15 @@ def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
     return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
 
 
-def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
+def _value_end(
+    data: bytes, start: int, mark: bytes | None, *, quoted: bool = False
+) -> tuple[int, bool]:
     """Give the end of a value, and whether it is known to be its end."""
     if not mark:
-        match = _BARE.match(data, start, start + LONGEST)
+        bare, stop = (_BARE_IN_QUOTES, _HARD_STOP_IN_QUOTES) if quoted else (_BARE, _HARD_STOP)
+        match = bare.match(data, start, start + LONGEST)
         end = match.end() if match else start
-        stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
+        stopped = stop.search(data, start, start + LONGEST + 1)
         return end, stopped is not None or len(data) > start + LONGEST
     if len(mark) == 1:
         match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
@@ -243,13 +308,15 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
         line = _ESCAPED_LINE_END.search(data, start, end)
         end = line.start() if line else end
     else:
-        rest = _TO_LINE_END.match(data, start, start + LONGEST)
+        line = _COOKIES if family == "cookie" else _TO_LINE_END
+        rest = line.match(data, start, start + LONGEST)
         end = rest.end() if rest else start
-        closed = end < len(data)
+        closed = end < len(data) and not (family == "cookie" and _COOKIE_BEGUN.match(data, end))
     shown = data[start:end].rstrip()
+    plain = _PLAIN[closing or None] if closing or family == "cookie" else _TO_LINE_END
     value = alike(shown)
     if is_placeholder(value):
-        return Pair(family, start, end, not closed, False)
+        return Pair(family, start, end, not closed, False, plain)
     scheme = scheme_length(value) if family == "authorization" else 0
     rest = value[scheme:]
     if family == "cookie":
@@ -258,7 +325,7 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
         secret = bool(rest) and not is_placeholder(rest)
     else:
         secret = b" " not in value and (mark is not None or is_mixed(value))
-    return Pair(family, start + scheme, start + len(shown), not closed, secret)
+    return Pair(family, start + scheme, start + len(shown), not closed, secret, plain)
 
 
 _COOKIE = re.compile(
@@ -273,7 +340,13 @@ def _is_cookie(value: bytes) -> bool:
 
 
 _ESCAPED_LINE_END = re.compile(rb"\\[rn]")
-_TO_LINE_END = re.compile(rb"""[^\r\n"'\x1b\0\\]*""")
+_TO_LINE_END = re.compile(rb"""[^\r\n"'`;&|<>()\x1b\0\\]*""")
+_COOKIES = re.compile(
+    rb"""[^\s"'`;&|<>()\x1b\0\\]*"""
+    rb"""(?:;[ ]?(?:[\w.-]+=[^\s"'`;&|<>()\x1b\0\\]*|(?i:httponly|secure|partitioned)\b))*"""
+)
+"""Cookies go on after a semicolon, but only with another cookie or what is said about them."""
+_COOKIE_BEGUN = re.compile(rb";[ ]?[\w.-]*\Z")
 
 _PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTALL)
 
@@ -319,7 +392,8 @@ def _is_secret_word(
     data: bytes, family: str, name: str, name_start: int, match: re.Match[bytes], end: int
 ) -> bool:
     """Judge what stands beside a telling name without quotes: it may as well be code."""
-    value, before = alike(data[match.end() : end]), data[name_start - 1 : name_start]
+    value = alike(data[match.end() : end]) + _call(data, end, None)
+    before = data[name_start - 1 : name_start]
     sign, tight = match["sign"], not match["gap"] and data[match.start("sign") - 1] not in b" \t"
     if value.isdigit():
         return family == "password" and len(value) >= 4 and (tight or sign == b":")
