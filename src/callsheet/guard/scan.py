@@ -15,6 +15,7 @@ from typing import NamedTuple
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
 from .marks import MARK_BEGUN, has_marks, mark_around
+from .pairs_open import windows
 from .rules import OPEN, InvalidRule, Rule, check
 from .shapes import Shape
 from .spans import Span, beside_marks, by_lines, mapped, merged, stands_alone, with_marks
@@ -54,7 +55,7 @@ class Scanner:
         self._known = known
         self._by_length = sorted(known, key=len, reverse=True)
         self._allowed, self._allow = _allow_list(allow)
-        self._at: dict[int, tuple[list[Shape], list[bytes]]] = {}
+        self._at: dict[bytes, tuple[list[Shape], list[bytes]]] = {}
         self.gate = make_gate(tuple(self._triggers()), engine)
         self._beginnings, self.longest = self._partial_literals()
         self._wordy = [rule for rule in self._rules if not rule.literals]
@@ -106,7 +107,7 @@ class Scanner:
         return beside_marks(data, found) if found and has_marks(data) else found
 
     def _look(self, data: bytes, place: int, found: list[Span]) -> None:
-        rules, known = self._candidates(data[place])
+        rules, known = self._candidates(data[place : place + 2])
         for form in known:
             if data.startswith(form, place):
                 name, secret = self._known[form]
@@ -126,18 +127,19 @@ class Scanner:
             self._add(found, data, Span(pair.start, pair.end, pair.family, 2))
         return pair.end if pair.end - pair.start > _LONG else 0
 
-    def _candidates(self, byte: int) -> tuple[list[Shape], list[bytes]]:
-        """Give the rules and known values that may begin with this byte, for any case."""
-        found = self._at.get(byte)
+    def _candidates(self, begin: bytes) -> tuple[list[Shape], list[bytes]]:
+        """Give the rules that may begin with these two bytes, in any case, and the known values that do."""
+        found = self._at.get(begin)
         if found is None:
-            first = bytes([byte]).lower()
+            first = begin.lower()
             rules = [
                 rule
                 for rule in self._rules
-                if not rule.literals or any(lit[:1].lower() == first for lit in rule.literals)
+                if not rule.literals
+                or any(first.startswith(lit[:2].lower()) for lit in rule.literals)
             ]
-            known = [form for form in self._by_length if form[0] == byte]
-            found = self._at[byte] = (rules, known)
+            known = [form for form in self._by_length if form.startswith(begin)]
+            found = self._at[begin] = (rules, known)
         return found
 
     def _add(self, found: list[Span], data: bytes, span: Span) -> None:
@@ -207,7 +209,7 @@ class Scanner:
         return Begun(len(data))
 
     def _token_at(self, data: bytes, place: int) -> list[Shape]:
-        rules = self._candidates(data[place])[0]
+        rules = self._candidates(data[place : place + 2])[0]
         return [rule for rule in rules if rule.is_token and rule.starts(data, place)]
 
     def half_token(self, data: bytes, start: int) -> Span | None:
@@ -227,18 +229,20 @@ class Scanner:
             if place >= found.place:
                 break
             self.work += 1
-            for rule in self._candidates(data[place])[0]:
+            for rule in self._candidates(data[place : place + 2])[0]:
                 if not rule.is_token and rule.starts(data, place):
                     begun = rule.begun(data, place)
                     if begun is not None and begun < found.place:
                         found = Begun(begun, OPEN[rule.rule.open])
-            found = _open_pair(data, place, found)
-        for low, high in pairs.windows(data, start):
+            found, _ = _open_pair(data, place, found)
+        read_to = 0
+        for low, high in windows(data, start):
             for hit in self._names.each(data[low:high]):
                 self.work += 1
                 if low + hit >= found.place:
                     break
-                found = _open_pair(data, low + hit, found)
+                if low + hit >= read_to:
+                    found, read_to = _open_pair(data, low + hit, found)
         return found
 
     def _known_begun(self, data: bytes) -> int:
@@ -251,7 +255,7 @@ class Scanner:
         start = max(0, len(data) - len(self._by_length[0]))
         for place in self._known_openers.hits(data[start:]):
             rest = data[start + place :]
-            if any(form.startswith(rest) for form in self._candidates(rest[0])[1]):
+            if any(form.startswith(rest) for form in self._candidates(rest[:2])[1]):
                 return _glued(data, start + place)
         return len(data)
 
@@ -284,13 +288,15 @@ class Scanner:
 _PAIRS = (Trigger(pairs.ASSIGNED, pairs.LITERALS), Trigger(pairs.FLAGGED, pairs.LITERALS))
 
 
-def _open_pair(data: bytes, place: int, found: Begun) -> Begun:
-    """Give the value that stands after the name at this place, if it is open and the first."""
+def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
+    """Give the value after the name at this place, if it is open and the first; and where to read on."""
     pair = pairs.read(data, place, glued=True)
-    if pair is None or not pair.open or pair.start >= found.place:
-        return found
-    filler = _FILLER.fullmatch(data, pair.start)
-    return found if filler else Begun(pair.start, pair.goes_on)
+    if pair is None:
+        return found, 0
+    read_to = pair.end if pair.end - pair.start > _LONG else 0
+    if not pair.open or pair.start >= found.place or _FILLER.fullmatch(data, pair.start):
+        return found, read_to
+    return Begun(pair.start, pair.goes_on), read_to
 
 
 def _openers(rule: Shape) -> list[Trigger]:

@@ -22,6 +22,7 @@ CONTEXT = 4096
 
 _BACK = 256
 _CROWD = 64
+_FEW = 3
 
 _REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]))*")
 _BLOCK_REST = re.compile(rb"[A-Za-z0-9+/=\r\n]*")
@@ -70,7 +71,7 @@ class StreamRedactor:
     def _goes_on(self, chunk: bytes) -> bool:
         """Whether what is held just goes on, so that nothing needs to be looked at again."""
         begun = self._begun
-        if not self.held or len(chunk) == self.held:
+        if self.held - len(chunk) < _FEW:
             return False
         if begun.block is not None:
             return begun.block.goes_on(self._data, len(chunk))
