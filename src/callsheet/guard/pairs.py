@@ -95,12 +95,7 @@ _BARE = re.compile(
     rb"""[,\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;&|()\]}<>\\\x1b\0]|\Z))*"""
 )
 """A value without quotes ends where a shell would end a word: what follows may be another command."""
-_BARE_IN_QUOTES = re.compile(
-    _MARK + rb"""[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
-    rb"""[,;&|)\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;)\]}<>\\\x1b\0]|\Z))*"""
-)
 _HARD_STOP = re.compile(rb"""[\s"'`<>;&|()\x1b\0]|\\[nrt"'`]""")
-_HARD_STOP_IN_QUOTES = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
 _QUOTES = frozenset((b'"', b"'", b"`"))
 _PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
     None: re.compile(rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]*"""),
@@ -200,8 +195,7 @@ def _assigned_pair(
     start, mark = match.end(), match["mark"]
     if mark and _closes(data, mark, name_start, match):
         return None
-    around = data[name_start - 1 : name_start]
-    end, closed = _value_end(data, start, mark, quoted=around in _QUOTES)
+    end, closed = _value_end(data, start, mark)
     if mark and closed and _is_cut(data, mark, start, end):
         return None
     value = alike(data[start:end])
@@ -234,15 +228,12 @@ def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
     return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
 
 
-def _value_end(
-    data: bytes, start: int, mark: bytes | None, *, quoted: bool = False
-) -> tuple[int, bool]:
+def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
     """Give the end of a value, and whether it is known to be its end."""
     if not mark:
-        bare, stop = (_BARE_IN_QUOTES, _HARD_STOP_IN_QUOTES) if quoted else (_BARE, _HARD_STOP)
-        match = bare.match(data, start, start + LONGEST)
+        match = _BARE.match(data, start, start + LONGEST)
         end = match.end() if match else start
-        stopped = stop.search(data, start, start + LONGEST + 1)
+        stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
         return end, stopped is not None or len(data) > start + LONGEST
     if len(mark) == 1:
         match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
@@ -265,7 +256,9 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
     if mark and _closes(data, mark, name_start, match):
         return None
     around = data[name_start - 1 : name_start]
-    closing = mark or (around if around in (b'"', b"'") else b"")
+    line_start = data.rfind(b"\n", max(0, name_start - LONGEST), name_start) + 1
+    begins = around in (b'"', b"'") and data.count(around, line_start, name_start) % 2 == 1
+    closing = mark or (around if begins else b"")
     if closing:
         end, closed = _value_end(data, start, closing)
         if mark and closed and _is_cut(data, mark, start, end):

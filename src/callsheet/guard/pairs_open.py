@@ -4,7 +4,6 @@ from __future__ import annotations
 
 _BEFORE_VALUE = 256
 _STOPS = tuple(bytes([byte]) for byte in b" \t\r\n\v\f\"'`<>;&|()\x1b\0")
-_QUOTES = (b'"', b"'", b"`")
 _MARKS = tuple((b"\\" * n, bytes([quote])) for n in range(4) for quote in b"\"'`")
 
 
@@ -17,9 +16,6 @@ def windows(data: bytes, start: int) -> list[tuple[int, int]]:
     line = max(start, data.rfind(b"\n") + 1)
     bare = max(line, *(data.rfind(stop, line) for stop in _STOPS))
     found = [(_name_from(data, bare, line), len(data))]
-    around = max(data.rfind(quote, line) for quote in _QUOTES)
-    if line <= around < found[0][0]:
-        found.append((around, around + _BEFORE_VALUE))
     for slashes, quote in _MARKS:
         place = _last_quote(data, slashes, quote, line)
         if line <= place < found[0][0]:
