@@ -89,10 +89,12 @@ class Shape:
         body = data[place + len(literal) :]
         if len(body) < _ENOUGH or not _BODY.fullmatch(body):
             return False
+        if self.rule.left and not re.compile(_LEFT).match(data, place):
+            return False
         if len(literal) < _TELLING and (literal.islower() or literal.isupper()):
             # Words begin so too: `pattern`, `sk-learn`.
             return not body.isalpha() or not (body.islower() or body.isupper())
-        return self.rule.left is False or re.compile(_LEFT).match(data, place) is not None
+        return True
 
     @cached_property
     def before(self) -> re.Pattern[bytes]:
