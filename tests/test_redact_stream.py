@@ -121,13 +121,74 @@ def test_a_pause_does_not_show_what_is_a_secret_already() -> None:
     assert stream.count == 1
 
 
-def test_after_a_pause_inside_a_secret_the_rest_is_still_redacted() -> None:
-    for cut in range(1, len(TOKEN)):
+def test_a_pause_inside_a_token_marks_it_once_and_swallows_its_rest() -> None:
+    for cut in range(8, len(TOKEN)):
         stream = Redactor(marks=Marks()).stream()
-        first = stream.feed(TOKEN[:cut]) + stream.flush()
-        rest = stream.feed(TOKEN[cut:] + b"\n")
-        assert first == TOKEN[:cut]
-        assert rest == b"[redacted:github-token]\n"
+        out = stream.feed(b"key " + TOKEN[:cut]) + stream.flush()
+        assert out == b"key [redacted:github-token]"
+        out += stream.feed(TOKEN[cut : cut + 2]) + stream.flush() + stream.feed(TOKEN[cut + 2 :])
+        out += stream.feed(b"\nnext\n") + stream.finish()
+        assert (out, stream.count) == (b"key [redacted:github-token]\nnext\n", 1)
+
+
+@pytest.mark.parametrize(
+    "begun",
+    ["ghp_ab1C", "AKIAQWER", "sk-Ab1x", "sk-proj1Ab", "eyJhbGci", "xoxb-123", "glpat-abcd", "npm_aB3d"],
+)  # fmt: skip
+def test_a_pause_never_shows_four_characters_after_a_fixed_beginning(begun: str) -> None:
+    stream = ALL.stream()
+    out = stream.feed(b"is " + begun.encode()) + stream.flush()
+    assert out.startswith(b"is [redacted:")
+    assert stream.feed(b"Rest1 and more\n") + stream.finish() == b" and more\n"
+    assert stream.count == 1
+
+
+@pytest.mark.parametrize("word", ["pattern", "ghp_", "ghp_abc", "sk-learn", "SKIPPED", "eyJ"])
+def test_a_pause_shows_words_and_bare_beginnings(word: str) -> None:
+    stream = ALL.stream()
+    assert stream.feed(word.encode()) + stream.flush() == word.encode()
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "shown"),
+    [
+        ("API_KEY=Fake7Dummy3", "Sample9\nok", "API_KEY=[redacted:api-key]\nok"),
+        ("API_KEY=Fake7Dummy3", "Sample9; ls", "API_KEY=[redacted:api-key]; ls"),
+        ('{"password": "hunter', '2 x", "a": 1}', '{"password": "[redacted:password]", "a": 1}'),
+        ("Authorization: Bearer abc1", "23\nok", "Authorization: Bearer [redacted:authorization]\nok"),
+    ],
+)  # fmt: skip
+def test_a_pause_inside_a_value_gives_one_mark(first: str, rest: str, shown: str) -> None:
+    stream = Redactor(marks=Marks()).stream()
+    out = stream.feed(first.encode()) + stream.flush() + stream.feed(rest.encode())
+    assert (out + stream.finish(), stream.count) == (shown.encode(), 1)
+
+
+def test_a_row_of_dots_after_a_name_is_shown_as_it_comes() -> None:
+    stream = ALL.stream()
+    out = stream.feed(b"Testing api_key: ")
+    for _ in range(10):
+        out += stream.feed(b".")
+    assert out == b"Testing api_key: .........."
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        b"token=", b"api_key=$(", b'token="\\', b"password: a ", b"eyJ", b"API_KEY=abc123 ", b"ghp_", b"https://a:",
+        b"--token ", b"token=\n", b"mysql -p", b"Authorization: ", b"-----BEGIN ", b"password='a", b"curl -u ",
+    ],
+)  # fmt: skip
+def test_the_work_for_a_stream_grows_with_its_size_only(unit: bytes) -> None:
+    redactor = Redactor()
+    for size in (200, 1000):
+        data = unit * (100_000 // len(unit))
+        stream, before = redactor.stream(), redactor._scanner.work
+        for n in range(0, len(data), size):
+            stream.feed(data[n : n + size])
+        stream.finish()
+        places = redactor._scanner.work - before
+        assert places < 8 * len(data) / len(unit) * max(1, 400 / size), (size, places)
 
 
 def test_a_pause_after_the_beginning_of_a_literal_shows_nothing_secret() -> None:

@@ -12,7 +12,7 @@ rules do, and gives the places where one matches. `scan.py` then looks at these 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -37,6 +37,10 @@ class Gate(Protocol):
 
     def hits(self, data: bytes) -> Sequence[int]:
         """Give each place where a trigger matches, in order. Nothing, as a rule."""
+        ...
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Give the same one by one, for those who may not need all."""
         ...
 
 
@@ -81,14 +85,15 @@ class Re2Gate:
 
     def hits(self, data: bytes) -> Sequence[int]:
         """Search on from each match, one byte further: what overlaps counts too."""
-        if not self._match(data):
-            return ()
-        found: list[int] = []
-        match = self._search(data)
+        return list(self.each(data)) if self._match(data) else ()
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Search only as far as somebody asks."""
+        match = self._search(data) if self._match(data) else None
         while match is not None:
-            found.append(match.start())
-            match = self._search(data, found[-1] + 1)
-        return found
+            place: int = match.start()
+            yield place
+            match = self._search(data, place + 1)
 
     @cached_property
     def _search(self) -> Any:
@@ -113,6 +118,10 @@ class ReGate:
             if not trigger.literals or any(literal in lower for literal in trigger.literals):
                 self._add(trigger.pattern, data, found)
         return sorted(found) if found else ()
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Give them all; one after the other they would not be in order."""
+        return iter(self.hits(data))
 
     def _add(self, pattern: bytes, data: bytes, found: set[int]) -> None:
         search = self._compile(pattern).search
@@ -157,6 +166,10 @@ class HyperscanGate:
         except self._stopped:
             return self._where.hits(data)
         return ()
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Leave it to the other gate."""
+        return self._where.each(data)
 
 
 def _stop(*_: object) -> bool:

@@ -70,6 +70,10 @@ ASSIGNED = (
 FLAGGED = rb"-[A-Za-z0-9-]{0,40}" + _WORD + rb"""[A-Za-z0-9-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
+HEADERS = (b"authorization", b"cookie")
+HEADED = b"(?:" + b"|".join(_any_case(word.decode()) for word in HEADERS) + rb""")[^\n:]{0,80}:"""
+"""Where a header may be."""
+
 _JOINT = re.compile(
     rb"""[A-Za-z0-9_.-]{0,64}(?:\\{0,3}["'`])?\]?"""
     + _GAP
@@ -85,11 +89,21 @@ _LIKE_HEADER = re.compile(rb"(?i)(?:authorization|cookie2?)[\"']?\Z")
 _FLAG = re.compile(
     rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
 )
+_MARK = rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|"""
 _BARE = re.compile(
-    rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|[^\s"'`<>\\,;&|)\]}\x1b\0]|\\[^nrt"'`\s\\]|"""
-    rb"""[,;&|)\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;)\]}<>\\\x1b\0]|\Z))*"""
+    _MARK + rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]|\\[^nrt"'`\s\\;&|()<>]|"""
+    rb"""[,\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;&|()\]}<>\\\x1b\0]|\Z))*"""
 )
-_HARD_STOP = re.compile(rb"""[\s"'`<>\x1b\0]|\\[nrt"'`]""")
+"""A value without quotes ends where a shell would end a word: what follows may be another command."""
+_HARD_STOP = re.compile(rb"""[\s"'`<>;&|()\x1b\0]|\\[nrt"'`]""")
+_QUOTES = frozenset((b'"', b"'", b"`"))
+_PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
+    None: re.compile(rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]*"""),
+    b'"': re.compile(rb'[^"\\\n]*'),
+    b"'": re.compile(rb"[^'\\\n]*"),
+    b"`": re.compile(rb"[^`\\\n]*"),
+    **{b"\\" * n + q: re.compile(rb"[^\\\n]*") for n in (1, 2, 3) for q in sorted(_QUOTES)},
+}
 _TO_QUOTE = {
     b'"': re.compile(rb'(?:[^"\\\n]|\\.)*'),
     b"'": re.compile(rb"(?:[^'\\\n]|\\.)*"),
@@ -109,6 +123,8 @@ class Pair(NamedTuple):
     end: int
     open: bool
     secret: bool
+    goes_on: re.Pattern[bytes]
+    """What an open value is made of. It stays open while nothing else comes."""
 
 
 def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
@@ -155,15 +171,15 @@ def _name_start(data: bytes, place: int) -> int:
 
 
 def _flag_pair(data: bytes, match: re.Match[bytes], family: str) -> Pair | None:
-    start = match.end()
-    end, closed = _value_end(data, start, match["mark"])
-    value = alike(data[start:end])
+    start, mark = match.end(), match["mark"]
+    end, closed = _value_end(data, start, mark)
+    value = alike(data[start:end]) + _call(data, end, mark)
     secret = bool(value) and not is_placeholder(value)
     if secret and not match["mark"]:
         name = match["name"].upper().replace(b"-", b"_")
         prose = value.lower() in _PROSE or value.startswith(b"-") or name.endswith(value.upper())
         secret = not prose and not value.endswith((b".", b":"))
-    return Pair(family, start, end, not closed, secret)
+    return Pair(family, start, end, not closed, secret, _PLAIN[mark])
 
 
 _PROSE = frozenset(
@@ -183,8 +199,8 @@ def _assigned_pair(
     if mark and closed and _is_cut(data, mark, start, end):
         return None
     value = alike(data[start:end])
-    if is_placeholder(value):
-        return Pair(family, start, end, not closed, False)
+    if is_placeholder(value + _call(data, end, mark)):
+        return Pair(family, start, end, not closed, False, _PLAIN[mark])
     if family == "authorization":
         start += scheme_length(value)
     if mark:
@@ -193,7 +209,12 @@ def _assigned_pair(
         )
     else:
         secret = _is_secret_word(data, family, name, name_start, match, end)
-    return Pair(family, start, end, not closed, secret)
+    return Pair(family, start, end, not closed, secret, _PLAIN[mark])
+
+
+def _call(data: bytes, end: int, mark: bytes | None) -> bytes:
+    """Give the bracket that ends a bare value, which makes it a call: `next(` or `$(`."""
+    return b"" if mark or not data.startswith(b"(", end) else b"("
 
 
 def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -> bool:
@@ -235,7 +256,9 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
     if mark and _closes(data, mark, name_start, match):
         return None
     around = data[name_start - 1 : name_start]
-    closing = mark or (around if around in (b'"', b"'") else b"")
+    line_start = data.rfind(b"\n", max(0, name_start - LONGEST), name_start) + 1
+    begins = around in (b'"', b"'") and data.count(around, line_start, name_start) % 2 == 1
+    closing = mark or (around if begins else b"")
     if closing:
         end, closed = _value_end(data, start, closing)
         if mark and closed and _is_cut(data, mark, start, end):
@@ -243,13 +266,15 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
         line = _ESCAPED_LINE_END.search(data, start, end)
         end = line.start() if line else end
     else:
-        rest = _TO_LINE_END.match(data, start, start + LONGEST)
+        line = _COOKIES if family == "cookie" else _TO_LINE_END
+        rest = line.match(data, start, start + LONGEST)
         end = rest.end() if rest else start
-        closed = end < len(data)
+        closed = end < len(data) and not (family == "cookie" and _COOKIE_BEGUN.match(data, end))
     shown = data[start:end].rstrip()
+    plain = _PLAIN[closing or None] if closing or family == "cookie" else _TO_LINE_END
     value = alike(shown)
     if is_placeholder(value):
-        return Pair(family, start, end, not closed, False)
+        return Pair(family, start, end, not closed, False, plain)
     scheme = scheme_length(value) if family == "authorization" else 0
     rest = value[scheme:]
     if family == "cookie":
@@ -258,7 +283,7 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
         secret = bool(rest) and not is_placeholder(rest)
     else:
         secret = b" " not in value and (mark is not None or is_mixed(value))
-    return Pair(family, start + scheme, start + len(shown), not closed, secret)
+    return Pair(family, start + scheme, start + len(shown), not closed, secret, plain)
 
 
 _COOKIE = re.compile(
@@ -273,7 +298,13 @@ def _is_cookie(value: bytes) -> bool:
 
 
 _ESCAPED_LINE_END = re.compile(rb"\\[rn]")
-_TO_LINE_END = re.compile(rb"""[^\r\n"'\x1b\0\\]*""")
+_TO_LINE_END = re.compile(rb"""[^\r\n"'`;&|<>()\x1b\0\\]*""")
+_COOKIES = re.compile(
+    rb"""[^\s"'`;&|<>()\x1b\0\\]*"""
+    rb"""(?:;[ ]?(?:[\w.-]+=[^\s"'`;&|<>()\x1b\0\\]*|(?i:httponly|secure|partitioned)\b))*"""
+)
+"""Cookies go on after a semicolon, but only with another cookie or what is said about them."""
+_COOKIE_BEGUN = re.compile(rb";[ ]?[\w.-]*\Z")
 
 _PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTALL)
 
@@ -319,7 +350,8 @@ def _is_secret_word(
     data: bytes, family: str, name: str, name_start: int, match: re.Match[bytes], end: int
 ) -> bool:
     """Judge what stands beside a telling name without quotes: it may as well be code."""
-    value, before = alike(data[match.end() : end]), data[name_start - 1 : name_start]
+    value = alike(data[match.end() : end]) + _call(data, end, None)
+    before = data[name_start - 1 : name_start]
     sign, tight = match["sign"], not match["gap"] and data[match.start("sign") - 1] not in b" \t"
     if value.isdigit():
         return family == "password" and len(value) >= 4 and (tight or sign == b":")

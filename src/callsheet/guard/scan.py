@@ -10,21 +10,35 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
 from .marks import MARK_BEGUN, has_marks, mark_around
-from .rules import InvalidRule, Rule, check
+from .pairs_open import windows
+from .rules import OPEN, InvalidRule, Rule, check
 from .shapes import Shape
 from .spans import Span, beside_marks, by_lines, mapped, merged, stands_alone, with_marks
 
 _TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
 
 _PREFIX = 64
-_LONG = 1024
+_LONG = 128
 
 OPENER = 16
 """So many bytes of a known value are looked for to notice its beginning in a stream."""
+
+
+_FILLER = re.compile(rb"[.*-]{3,}")
+"""No secret begins so. A row of dots after a name shows that something is going on."""
+
+
+class Begun(NamedTuple):
+    """Where something has begun that is not decided, and what it must go on with to stay so."""
+
+    place: int
+    goes_on: re.Pattern[bytes] | None = None
+    block: Shape | None = None
 
 
 class Scanner:
@@ -41,10 +55,12 @@ class Scanner:
         self._known = known
         self._by_length = sorted(known, key=len, reverse=True)
         self._allowed, self._allow = _allow_list(allow)
-        self._at: dict[int, tuple[list[Shape], list[bytes]]] = {}
+        self._at: dict[bytes, tuple[list[Shape], list[bytes]]] = {}
         self.gate = make_gate(tuple(self._triggers()), engine)
         self._beginnings, self.longest = self._partial_literals()
         self._wordy = [rule for rule in self._rules if not rule.literals]
+        self.work: int = 0
+        """How many places were looked at so far. Tests hold it down."""
         self._blocks = [rule for rule in self._rules if rule.rule.open == "block"]
 
     def _triggers(self) -> list[Trigger]:
@@ -66,7 +82,7 @@ class Scanner:
         return found
 
     def _settled(self, data: bytes, spans: list[Span]) -> list[Span]:
-        if len(spans) == 1 and stands_alone(data, spans[0]):
+        if all(stands_alone(data, span) for span in spans):
             return spans
         while True:
             text, marks = with_marks(data, spans)
@@ -82,6 +98,7 @@ class Scanner:
             return []
         found: list[Span] = []
         read_to = 0
+        self.work += len(hits)
         for place in hits:
             self._look(data, place, found)
             if place >= read_to:
@@ -90,7 +107,7 @@ class Scanner:
         return beside_marks(data, found) if found and has_marks(data) else found
 
     def _look(self, data: bytes, place: int, found: list[Span]) -> None:
-        rules, known = self._candidates(data[place])
+        rules, known = self._candidates(data[place : place + 2])
         for form in known:
             if data.startswith(form, place):
                 name, secret = self._known[form]
@@ -110,18 +127,19 @@ class Scanner:
             self._add(found, data, Span(pair.start, pair.end, pair.family, 2))
         return pair.end if pair.end - pair.start > _LONG else 0
 
-    def _candidates(self, byte: int) -> tuple[list[Shape], list[bytes]]:
-        """Give the rules and known values that may begin with this byte, for any case."""
-        found = self._at.get(byte)
+    def _candidates(self, begin: bytes) -> tuple[list[Shape], list[bytes]]:
+        """Give the rules that may begin with these two bytes, in any case, and the known values that do."""
+        found = self._at.get(begin)
         if found is None:
-            first = bytes([byte]).lower()
+            first = begin.lower()
             rules = [
                 rule
                 for rule in self._rules
-                if not rule.literals or any(lit[:1].lower() == first for lit in rule.literals)
+                if not rule.literals
+                or any(first.startswith(lit[:2].lower()) for lit in rule.literals)
             ]
-            known = [form for form in self._by_length if form[0] == byte]
-            found = self._at[byte] = (rules, known)
+            known = [form for form in self._by_length if form.startswith(begin)]
+            found = self._at[begin] = (rules, known)
         return found
 
     def _add(self, found: list[Span], data: bytes, span: Span) -> None:
@@ -140,6 +158,10 @@ class Scanner:
         return self._gate(self._opening_triggers(tokens=False))
 
     @cached_property
+    def _names(self) -> Gate:
+        return self._gate(_PAIRS)
+
+    @cached_property
     def _token_openers(self) -> Gate:
         return self._gate(self._opening_triggers(tokens=True))
 
@@ -152,54 +174,76 @@ class Scanner:
         fast = self.gate.name != "re" and find_spec("re2")
         return make_gate(tuple(triggers), "re2" if fast else "re")
 
-    def undecided(self, data: bytes, start: int) -> tuple[int, Shape | None]:
-        """Give the place from which on nothing can be said yet, and the block that has begun there.
+    def undecided(self, data: bytes, start: int) -> Begun:
+        """Say from which place on nothing can be said yet, and what has begun there.
 
         `start` is where the last unfinished line begins. If the end is harmless, the place is the end.
         """
-        hold = len(data)
-        word = len(data.rstrip(_TOKEN_LETTERS))
-        if word < hold:
-            for place in self._token_openers.hits(data[word:]):
-                hold = min(hold, self._token_begun(data, word + place))
-        for place in self._openers.hits(data[start:]):
-            if start + place >= hold:
-                break
-            hold = min(hold, self._begun(data, start + place))
+        found = self._opened(data, start, self._token_begun(data))
+        place = found.place
         if self._wordy:
-            hold = min(hold, *(_run_start(data, rule) for rule in self._wordy))
-        hold = min(hold, self._known_begun(data), self._partial(data))
-        hold, block = self._block_begun(data, hold)
-        return mark_around(data, hold), block
+            place = min(place, *(_run_start(data, rule) for rule in self._wordy))
+        place = min(place, self._known_begun(data), self._partial(data))
+        if place < found.place:
+            found = Begun(place)
+        found = self._block_begun(data, found)
+        return found._replace(place=mark_around(data, found.place))
 
-    def _block_begun(self, data: bytes, hold: int) -> tuple[int, Shape | None]:
-        block: Shape | None = None
+    def _block_begun(self, data: bytes, found: Begun) -> Begun:
         for rule in self._blocks:
             for literal in rule.literals:
                 place = data.rfind(literal)
                 begun = rule.begun(data, place) if place >= 0 else None
-                if begun is not None and begun < hold:
-                    hold, block = begun, rule
-        return hold, block
+                if begun is not None and begun < found.place:
+                    found = Begun(begun, None, rule)
+        return found
 
-    def _token_begun(self, data: bytes, place: int) -> int:
+    def _token_begun(self, data: bytes) -> Begun:
         """Hold what begins like a token and goes on to the end."""
-        for rule in self._candidates(data[place])[0]:
-            if rule.is_token and rule.starts(data, place):
-                return place
-        return len(data)
+        word = len(data.rstrip(_TOKEN_LETTERS))
+        if word < len(data):
+            for place in self._token_openers.each(data[word:]):
+                self.work += 1
+                if self._token_at(data, word + place):
+                    return Begun(word + place, OPEN["token"])
+        return Begun(len(data))
 
-    def _begun(self, data: bytes, place: int) -> int:
-        """Hold what stands after a name, or after a rule's first part."""
-        hold = len(data)
-        for rule in self._candidates(data[place])[0]:
-            if not rule.is_token and rule.starts(data, place):
-                begun = rule.begun(data, place)
-                hold = hold if begun is None else min(hold, begun)
-        pair = pairs.read(data, place, glued=True)
-        if pair is not None and pair.open and pair.start < hold:
-            hold = pair.start
-        return hold
+    def _token_at(self, data: bytes, place: int) -> list[Shape]:
+        rules = self._candidates(data[place : place + 2])[0]
+        return [rule for rule in rules if rule.is_token and rule.starts(data, place)]
+
+    def half_token(self, data: bytes, start: int) -> Span | None:
+        """Give the token that has begun and is long enough to be told, though it is not whole."""
+        word = max(start, len(data.rstrip(_TOKEN_LETTERS)))
+        for hit in self._token_openers.each(data[word:]):
+            for rule in self._token_at(data, word + hit):
+                if rule.literals and rule.has_begun(data, word + hit):
+                    secret = data[word + hit :]
+                    return Span(word + hit, len(data), rule.rule.id, 1, secret)
+        return None
+
+    def _opened(self, data: bytes, start: int, found: Begun) -> Begun:
+        """Hold what stands after a name, or after a rule's first part: the first that is open."""
+        for hit in self._openers.each(data[start:]):
+            place = start + hit
+            if place >= found.place:
+                break
+            self.work += 1
+            for rule in self._candidates(data[place : place + 2])[0]:
+                if not rule.is_token and rule.starts(data, place):
+                    begun = rule.begun(data, place)
+                    if begun is not None and begun < found.place:
+                        found = Begun(begun, OPEN[rule.rule.open])
+            found, _ = _open_pair(data, place, found)
+        read_to = 0
+        for low, high in windows(data, start):
+            for hit in self._names.each(data[low:high]):
+                self.work += 1
+                if low + hit >= found.place:
+                    break
+                if low + hit >= read_to:
+                    found, read_to = _open_pair(data, low + hit, found)
+        return found
 
     def _known_begun(self, data: bytes) -> int:
         """Known values may have any characters, line ends too, so they are looked for by themselves."""
@@ -211,7 +255,7 @@ class Scanner:
         start = max(0, len(data) - len(self._by_length[0]))
         for place in self._known_openers.hits(data[start:]):
             rest = data[start + place :]
-            if any(form.startswith(rest) for form in self._candidates(rest[0])[1]):
+            if any(form.startswith(rest) for form in self._candidates(rest[:2])[1]):
                 return _glued(data, start + place)
         return len(data)
 
@@ -233,8 +277,8 @@ class Scanner:
         return frozenset(found), max(map(len, found), default=1)
 
     def _opening_triggers(self, *, tokens: bool) -> list[Trigger]:
-        """Look for literals; and for telling names with what joins them to a value."""
-        found = [] if tokens else list(_PAIRS)
+        """Look for literals; and for headers, whose values go on to the end of the line."""
+        found = [] if tokens else [Trigger(pairs.HEADED, pairs.HEADERS)]
         for rule in self._rules:
             if rule.is_token == tokens:
                 found += _openers(rule)
@@ -242,6 +286,17 @@ class Scanner:
 
 
 _PAIRS = (Trigger(pairs.ASSIGNED, pairs.LITERALS), Trigger(pairs.FLAGGED, pairs.LITERALS))
+
+
+def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
+    """Give the value after the name at this place, if it is open and the first; and where to read on."""
+    pair = pairs.read(data, place, glued=True)
+    if pair is None:
+        return found, 0
+    read_to = pair.end if pair.end - pair.start > _LONG else 0
+    if not pair.open or pair.start >= found.place or _FILLER.fullmatch(data, pair.start):
+        return found, read_to
+    return Begun(pair.start, pair.goes_on), read_to
 
 
 def _openers(rule: Shape) -> list[Trigger]:

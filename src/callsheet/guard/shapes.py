@@ -21,6 +21,11 @@ _LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
 _RIGHT = rb"(?![A-Za-z0-9])"
 
 
+_ENOUGH = 4
+_TELLING = 4
+_BODY = re.compile(rb"[A-Za-z0-9_.+/=%-]*")
+
+
 class Shape:
     """A rule, ready to be tried at a place."""
 
@@ -77,6 +82,19 @@ class Shape:
             if found and data.endswith(self.rule.end.encode(), found[0], found[1]):
                 return None
         return place
+
+    def has_begun(self, data: bytes, place: int) -> bool:
+        """Whether a token that goes on to the end has its fixed beginning and enough of the rest."""
+        literal = max((lit for lit in self.literals if data.startswith(lit, place)), key=len)
+        body = data[place + len(literal) :]
+        if len(body) < _ENOUGH or not _BODY.fullmatch(body):
+            return False
+        if self.rule.left and not re.compile(_LEFT).match(data, place):
+            return False
+        if len(literal) < _TELLING and (literal.islower() or literal.isupper()):
+            # Words begin so too: `pattern`, `sk-learn`.
+            return not body.isalpha() or not (body.islower() or body.isupper())
+        return True
 
     @cached_property
     def before(self) -> re.Pattern[bytes]:

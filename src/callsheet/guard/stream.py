@@ -6,11 +6,12 @@ behind as context. So a prompt is passed on at once, and at the end of most line
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .marks import IDENTITY, Marks
-from .scan import Scanner
-from .shapes import Shape
+from .rules import OPEN
+from .scan import Begun, Scanner
 from .spans import Span
 
 HOLD = 16 * 1024
@@ -20,6 +21,11 @@ CONTEXT = 4096
 """So many bytes of the unfinished line are remembered after they were passed on."""
 
 _BACK = 256
+_CROWD = 64
+_FEW = 3
+
+_REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]))*")
+_BLOCK_REST = re.compile(rb"[A-Za-z0-9+/=\r\n]*")
 
 
 class StreamRedactor:
@@ -30,7 +36,8 @@ class StreamRedactor:
         self._marks = marks
         self._data = b""
         self._done = 0  # so much of the data was passed on, and is only context
-        self._block: Shape | None = None  # a block of lines that has begun and waits for its end
+        self._begun = Begun(0)  # what has begun and waits for its end
+        self._swallow: re.Pattern[bytes] | None = None  # the rest of what was marked at a pause
         self.count: int = 0
         """How many secrets were redacted so far."""
 
@@ -41,11 +48,15 @@ class StreamRedactor:
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give those that can be passed on."""
+        if self._swallow is not None:
+            chunk = self._swallowed(chunk, self._swallow)
         data = self._data = self._data + chunk
-        if self._block and self.held <= HOLD and self._block.goes_on(data, len(chunk)):
+        if self.held <= HOLD and self._goes_on(chunk):
             return b""
         start = _context_start(data, len(data), CONTEXT + HOLD)
-        hold, self._block = self._scanner.undecided(data, start)
+        before = self._scanner.work
+        self._begun = self._scanner.undecided(data, start)
+        hold = self._begun.place
         if hold <= self._done and self.held <= HOLD:
             return b""
         spans = self._scanner.spans(data)
@@ -55,23 +66,52 @@ class StreamRedactor:
         hold = max(hold, self._done)
         if len(data) - hold > HOLD:
             hold = self._shorten(spans, hold)
-        return self._pass_on(spans, hold)
+        return self._pass_on(spans, hold, crowded=self._scanner.work - before > _CROWD)
+
+    def _goes_on(self, chunk: bytes) -> bool:
+        """Whether what is held just goes on, so that nothing needs to be looked at again."""
+        begun = self._begun
+        if self.held - len(chunk) < _FEW:
+            return False
+        if begun.block is not None:
+            return begun.block.goes_on(self._data, len(chunk))
+        return begun.goes_on is not None and begun.goes_on.fullmatch(chunk) is not None
 
     def flush(self) -> bytes:
         """Give all that is held, for use when the output pauses.
 
-        What is a secret so far is redacted. What may only become one is shown as it is: if it does
-        become one, the part before the pause has been seen, and only the rest is redacted.
+        What is a secret so far is redacted, also a token that is not whole but has begun for certain. The
+        rest of it is swallowed when it comes. What may only become a secret is shown as it is.
         """
-        self._block = None
+        begun, self._begun = self._begun, Begun(0)
         if not self.held:
             return b""
-        return self._pass_on(self._scanner.spans(self._data), len(self._data))
+        data = self._data
+        spans = list(self._scanner.spans(data))
+        if not spans or spans[-1].end < len(data):
+            half = self._scanner.half_token(data, max(self._done, spans[-1].end if spans else 0))
+            spans += [half] if half else []
+        out = self._pass_on(spans, len(data), crowded=False)
+        if spans and spans[-1].end == len(data):
+            self._swallow = _rest_of(begun)
+            kept = self._data[: max(0, len(self._data) - (len(data) - spans[-1].start))]
+            self._data = kept + self._marks.mark(spans[-1].rule, spans[-1].secret)
+            self._done = len(self._data)
+        return out
+
+    def _swallowed(self, chunk: bytes, rest: re.Pattern[bytes]) -> bytes:
+        match = rest.match(chunk)
+        end = match.end() if match else 0
+        if end < len(chunk):
+            self._swallow = None
+        return chunk[end:]
 
     def finish(self) -> bytes:
         """Give the rest, at the end of the stream."""
-        rest = self.flush()
-        self._data, self._done = b"", 0
+        rest = b""
+        if self.held:
+            rest = self._pass_on(self._scanner.spans(self._data), len(self._data), crowded=False)
+        self._data, self._done, self._begun, self._swallow = b"", 0, Begun(0), None
         return rest
 
     def _shorten(self, spans: Sequence[Span], hold: int) -> int:
@@ -81,10 +121,10 @@ class StreamRedactor:
             if span.start == hold and len(data) - span.end < _BACK:
                 self._data = data[: hold + IDENTITY] + data[-IDENTITY:]
                 return hold
-        hold = len(data) - HOLD // 2
+        hold = len(data) - HOLD // 4
         return max((span.end for span in spans if span.start < hold), default=hold)
 
-    def _pass_on(self, spans: Sequence[Span], hold: int) -> bytes:
+    def _pass_on(self, spans: Sequence[Span], hold: int, *, crowded: bool) -> bytes:
         data, place = self._data, self._done
         parts: list[bytes] = []
         for span in spans:
@@ -96,9 +136,19 @@ class StreamRedactor:
                 place = span.end
                 self.count += 1
         parts.append(data[place:hold])
-        start = _context_start(data, hold, CONTEXT)
+        # Where there is so much to look at, looking at it again each time would take too long.
+        start = max(0, hold - _BACK) if crowded else _context_start(data, hold, CONTEXT)
         self._data, self._done = data[start:], hold - start
         return b"".join(parts)
+
+
+def _rest_of(begun: Begun) -> re.Pattern[bytes]:
+    """Say what the rest of a secret is made of that was marked at a pause."""
+    if begun.block is not None:
+        return _BLOCK_REST
+    if begun.goes_on is None or begun.goes_on is OPEN["token"]:
+        return _REST
+    return begun.goes_on
 
 
 def _context_start(data: bytes, end: int, longest: int) -> int:
