@@ -281,3 +281,11 @@ def test_many_streams_at_once_do_not_mix() -> None:
     assert outs[0] == b"x " * len(TOKEN)
     assert outs[1] == outs[2]
     assert [stream.count for stream in streams] == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "word", ["key-value", "api-server", "sk-learn", "pattern", "key-", "api-v"]
+)
+def test_a_word_that_begins_like_a_token_is_shown_at_a_pause(word: str) -> None:
+    stream = Redactor().stream()
+    assert stream.feed(b"the " + word.encode()) + stream.flush() == b"the " + word.encode()

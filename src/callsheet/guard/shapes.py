@@ -91,9 +91,11 @@ class Shape:
             return False
         if self.rule.left and not re.compile(_LEFT).match(data, place):
             return False
-        if len(literal) < _TELLING and (literal.islower() or literal.isupper()):
-            # Words begin so too: `pattern`, `sk-learn`.
-            return not body.isalpha() or not (body.islower() or body.isupper())
+        short = len(literal) < _TELLING or (len(literal) == _TELLING and literal.endswith(b"-"))
+        if short and (literal.islower() or literal.isupper()):
+            # Words begin so too: `pattern`, `sk-learn`, `key-value`, `api-server`.
+            word = body.translate(None, b"-_.")
+            return not word.isalpha() or not (word.islower() or word.isupper())
         return True
 
     @cached_property

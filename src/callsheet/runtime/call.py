@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from callsheet.report.content import ContentLike, DiffContent, TextContent, ToolCallContent
+from callsheet.report.content import ContentLike, TextContent, ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE
@@ -24,9 +24,9 @@ from callsheet.wire.permission import PermissionOption
 
 from . import permission
 from .desk import Opening
-from .endings import Ending, ending_of
+from .endings import Ending, ending_of, exit_ending, exit_text
 from .errors import PermissionDenied
-from .live import Live, Made
+from .live import Live, Made, is_about
 from .output import KEEP, Output, to_bytes
 from .safely import Misuse, safely
 from .stopwatch import Stopwatch
@@ -90,7 +90,7 @@ class Call(Live):
         if self._report is not None and not self._report.status.is_final:
             timed_out = self._seconds if self._timeout and self._timeout.expired() else None
             if exc is None and self._exit is not None:
-                self._leave(Ending(*self._exit_status(self._exit), None))
+                self._leave(exit_ending(self._exit))
                 return
             clean = self._desk.guard.clean
             self._leave(ending_of(exc, self._desk.phrase, clean, timed_out))
@@ -123,20 +123,6 @@ class Call(Live):
             raise
         finally:
             self.__exit__(type(exc) if exc else None, exc, trace)
-
-    def _exit_items(self, ended: ExitStatus) -> tuple[ToolCallContent, ...]:
-        """Give what is shown of a command's exit that was not a good one."""
-        phrase = self._desk.phrase
-        if ended.signal is not None:
-            return (TextContent(phrase("signal", signal=ended.signal)),)
-        bad = ended.exit_code not in (0, None)
-        return (TextContent(phrase("exit_code", code=ended.exit_code or 0)),) if bad else ()
-
-    def _exit_status(self, ended: ExitStatus) -> tuple[ToolCallStatus, Reason | None]:
-        """Give how a call ends of which nothing but its command's exit was said."""
-        if ended.exit_code == 0 and ended.signal is None:
-            return _COMPLETED, None
-        return ToolCallStatus.FAILED, Reason.EXIT_CODE
 
     def opened(self, report: ToolCallReport, output: Output | None) -> None:
         """Hear, under the desk's lock, that the call is announced."""
@@ -231,7 +217,7 @@ class Call(Live):
         (shown,), found = self._desk.guard.items([ToolCallContent.diff(place.path, old, new)])
 
         def make(report: ToolCallReport) -> Made:
-            others = [item for item in report.content if not _is_about(item, place.path)]
+            others = [item for item in report.content if not is_about(item, place.path)]
             fields: dict[str, Any] = {"content": (*others, shown)}
             if all(other.path != place.path for other in report.locations):
                 fields["locations"] = (*report.locations, place)[-MOST_LOCATIONS:]
@@ -356,8 +342,12 @@ class Call(Live):
                 elif len(items) == 1 and output.is_just(items[0]):
                     items = ()
         fields: dict[str, Any] = {}
-        if not items and self._exit is not None:
-            items = self._exit_items(self._exit)
+        if (
+            not items
+            and self._exit is not None
+            and (text := exit_text(self._exit, self._desk.phrase))
+        ):
+            items = (TextContent(text),)
         if items or content is not report.content:
             fields["content"] = (*content, *items)
         if raw is not None:
@@ -423,8 +413,3 @@ class Call(Live):
     def call(self, name: str, input: JsonValue = None, **options: Any) -> Call:  # noqa: A002
         """Make a call that is part of this one."""
         return self.session.call(name, input, parent=self, **options)
-
-
-def _is_about(item: object, path: str) -> bool:
-    """Whether an item is an earlier diff of the same file, which the new one takes the place of."""
-    return type(item) is DiffContent and [change.path for change in item.changes] == [path]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from callsheet.report.content import ContentLike
+from callsheet.report.events import ExitStatus
 from callsheet.report.status import Reason, ToolCallStatus
 
 from .errors import PermissionDenied
@@ -49,6 +50,20 @@ def ending_of(
         text = short_message(exc, clean) if str(exc) else phrase("timed_out_bare")
         return Ending(_FAILED, Reason.TIMEOUT, text)
     return Ending(_FAILED, Reason.EXCEPTION, short_message(exc, clean))
+
+
+def exit_ending(ended: ExitStatus) -> Ending:
+    """Give the ending of a call of which nothing but its command's exit was said."""
+    if ended.exit_code == 0 and ended.signal is None:
+        return Ending(ToolCallStatus.COMPLETED, None, None)
+    return Ending(_FAILED, Reason.EXIT_CODE, None)
+
+
+def exit_text(ended: ExitStatus, phrase: Callable[..., str]) -> str | None:
+    """Give what is shown of a command's exit, if it was not a good one."""
+    if ended.signal is not None:
+        return phrase("signal", signal=ended.signal)
+    return phrase("exit_code", code=ended.exit_code) if ended.exit_code else None
 
 
 def short_message(exc: BaseException, clean: Callable[[str], str] = str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.describe import fit_title
-from callsheet.report.content import ToolCallContent
+from callsheet.report.content import DiffContent, ToolCallContent
 from callsheet.report.fields import SETTLE
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
@@ -150,3 +150,8 @@ class Live:
         except Exception as exc:  # noqa: BLE001 - without its words, a call still ends
             self._desk.faults.degraded(exc)
             return (), 0
+
+
+def is_about(item: object, path: str) -> bool:
+    """Whether an item is an earlier diff of the same file, which the new one takes the place of."""
+    return type(item) is DiffContent and [change.path for change in item.changes] == [path]
