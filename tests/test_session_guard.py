@@ -8,10 +8,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callsheet import CallsheetError, Peer, Session, ToolCallContent
-from callsheet.guard.bound import ROOMY
+from callsheet.guard.bound import ROOMY, Limits
 from callsheet.guard.redact import Redactor
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.spill import SpillStore
@@ -418,8 +421,44 @@ async def test_the_exit_of_a_command_decides_when_nothing_else_does() -> None:
 
 
 def test_settings_that_make_no_sense_are_refused_at_once() -> None:
-    for given in (5, "off", True):
+    for wrong in (5, "off", True):
         with pytest.raises(CallsheetError, match="expected GuardSettings"):
-            Session(guard=given)  # type: ignore[arg-type]
+            Session(guard=wrong)  # type: ignore[arg-type]
     with pytest.raises(CallsheetError, match="guard limits: expected Limits or NoneType, got int"):
         GuardSettings(limits=5)  # type: ignore[arg-type]
+
+
+any_value = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary()
+    | st.just(SECRET)
+    | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=6)
+        | st.dictionaries(st.sampled_from(["a", "password", "note", "stdout"]), inner, max_size=4)
+    ),
+    max_leaves=30,
+)
+
+
+@given(value=any_value, size=st.integers(256, 4000))
+def test_any_value_is_guarded_within_any_limit_and_guarding_twice_changes_nothing(
+    value: Any, size: int
+) -> None:
+    """JSON, redacted and bounded, as a session does it; and the same again from what came out."""
+    limits = Limits(raw_input=size)
+    guard = Session(guard=GuardSettings(limits=limits, spill=False)).desk.guard
+
+    def once(given: Any) -> Any:
+        return guard.bounded({"raw_input": guard.value(given)[0]}, None, {})["raw_input"]
+
+    safe = once(value)
+    data = msgspec.json.encode(safe)
+    assert len(data) <= max(size, limits.raw_input)
+    assert msgspec.json.decode(data.decode()) == safe
+    assert SECRET.encode() not in data
+    assert once(safe) == safe
