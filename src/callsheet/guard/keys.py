@@ -73,7 +73,8 @@ def _phrases() -> dict[str, str]:
 _PLACEHOLDER = re.compile(
     rb"""(?ix)
     \$ [({\w] .* | %\([\w.]+\)\w | %[sdr] | %\w+% | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*
-    | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \xe2\x80\xa6 (?: .* \xe2\x80\xa6 )? | \[?(?:redacted|hidden|masked|filtered|removed)\]?
+    | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \xe2\x80\xa6 (?: .* \xe2\x80\xa6 )?
+    | \[?(?:redacted|hidden|masked|filtered|removed)\]?
     | null | none | nil | undefined | true | false | yes | no | on | off | nan | n/a | unset | empty
     | bearer | basic | digest | negotiate
     | (?:your|insert|enter)[-_ ].* | example | placeholder | todo

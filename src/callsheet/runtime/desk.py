@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""
 
+MOST_NAMES = 1000
 MOST_LINKS = 100
 """Calls that a call may depend on, as far as it is told."""
 
@@ -84,6 +85,7 @@ class Desk:
         self.outboxes: tuple[Outbox, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.calls: dict[str, Call] = {}
+        self._names: dict[str, str] = {}
 
     # Announcing
 
@@ -122,7 +124,7 @@ class Desk:
         if title is not None:
             title = guard.clean(title)
         if isinstance(name, str):
-            name = guard.clean(name)
+            name = self._clean_name(name)
         if found and kind is None:  # a mark may stand where a command's dangerous part was
             kind = self.describer(name, guard.json(given)).kind
         seen = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
@@ -130,7 +132,8 @@ class Desk:
             "name": name,
             "title": seen.title,
             "kind": seen.kind,
-            "locations": guard.places(seen.locations),
+            # What was found in the input has passed the guard already.
+            "locations": seen.locations if locations is None else guard.places(seen.locations),
             "raw_input": raw_input,
         }
         notes: JsonObject = {}
@@ -142,6 +145,15 @@ class Desk:
         if notes:
             bounded["notes"] = {**bounded.get("notes", {}), **notes}
         return bounded
+
+    def _clean_name(self, name: str) -> str:
+        """Give a tool's name without secrets. A session has few names, and they come again and again."""
+        clean = self._names.get(name)
+        if clean is None:
+            clean = self.guard.clean(name)
+            if len(self._names) < MOST_NAMES:
+                self._names[name] = clean
+        return clean
 
     def _link(self, fields: dict[str, Any], links: dict[str, Any]) -> int:
         """Add what was said of a call besides, guarded. Gives how many secrets were in it."""
