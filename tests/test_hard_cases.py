@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from callsheet import Peer, PermissionDenied, PipeSink, Session
+from callsheet import GuardSettings, Peer, PermissionDenied, PipeSink, Session
 from callsheet.testing import Recorder, assert_every_call_ended, updates_in
 
 
@@ -475,6 +475,40 @@ async def test_a_status_set_by_hand_is_a_real_move() -> None:
     assert "durationMs" in one.notes
     assert one.raw_output == {"a": 1}
     assert cancelled.status.value == "cancelled"
+
+
+async def test_items_that_threads_show_at_once_are_shown_once_each() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    async with Session(guard=GuardSettings(spill=False)) as session:
+        call = session.call("x", {}).__enter__()
+
+        def work(first: int) -> None:
+            for number in range(first, 400, 8):
+                call.show(f"item {number} " + "y" * 300)
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+        whole = [item.text.split()[1] for item in call.whole_content(call.report)]  # type: ignore[attr-defined]
+        assert sorted(map(int, whole)) == list(range(400))
+        call.succeed()
+
+
+@pytest.mark.parametrize("peer", [Peer(), Peer(version=2), Peer(terminals="meta")])
+async def test_a_call_of_which_no_update_can_be_made_still_ends(peer: Peer) -> None:
+    recorder = Recorder(peer)
+    async with Session(sinks=[recorder]) as session:
+
+        def broken(*_: Any, **__: Any) -> Any:
+            raise RuntimeError("a bug in a view")
+
+        session.desk.outboxes[0].backlog.view.call = broken  # type: ignore[method-assign]
+        async with session.call("x", {}) as call:
+            call.start()
+            call.cancel()
+    statuses = assert_every_call_ended(recorder)[call.id]
+    assert statuses == ["pending", "in_progress", "cancelled" if peer.version == 2 else "failed"]
+    assert session.health.degraded == 3
 
 
 # Permission

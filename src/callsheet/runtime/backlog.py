@@ -15,9 +15,8 @@ from typing import Any
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.report import ToolCallReport
-from callsheet.report.status import ToolCallStatus
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import ToolCall, ToolCallUpdate, Update, as_dict, stub
+from callsheet.wire.messages import Update, as_dict, stub
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import V1TextView, View, view_for
 
@@ -149,7 +148,8 @@ class Backlog:
             try:
                 updates = call(report) if plain else self._updates(report, now)
             except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be told
-                updates = self._least(report, exc)
+                self._desk.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
+                updates = [self.view.least(report)]
             for update in updates:
                 try:
                     made = line(update)
@@ -198,19 +198,6 @@ class Backlog:
         """Give a report to whoever takes reports: at its end, with its live output as text."""
         self.lines.append(self.view.shown(report) if report.status.is_final else report)
         return []
-
-    def _least(self, report: ToolCallReport, exc: Exception) -> list[Update]:
-        """Tell at least where a call is, of which no update could be made."""
-        self._desk.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
-        whole = ToolCall if report.status is ToolCallStatus.PENDING else ToolCallUpdate
-        if self._peer is not None and self._peer.version == 2:
-            whole = ToolCallUpdate
-        status = report.status.value
-        if self._peer is not None and self._peer.version == 1:
-            status = "failed" if status == "cancelled" else status.replace("paused", "in_progress")
-        if whole is ToolCall:
-            return [stub(ToolCall(report.tool_call_id, "…", "other", status))]
-        return [stub(ToolCallUpdate(report.tool_call_id, status))]
 
     def _small_line(self, update: Update) -> bytes:
         """Give the line of an update, with as much of it as fits."""

@@ -193,7 +193,10 @@ class Call(Live):
     def show(self, *items: ContentLike) -> None:
         """Add to what the call shows: text, images, links, or whatever `ToolCallContent` makes."""
         new, found = self._desk.guard.items(items)
-        self._apply(lambda report: self._with_items(report, new, found))
+        with self._desk.lock:  # what was shown before is counted on, so nothing may come between
+            report = self.report
+            fields, notes = self._with_items(report, new, found)
+            self._report = self._desk.change(report, fields, notes or None)
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:

@@ -95,7 +95,7 @@ class Desk:
             fields = self._described(call, opening)
         except Exception as exc:  # noqa: BLE001 - whatever is wrong with a call, it is announced
             self.faults.degraded(exc)
-            name = opening[0] if isinstance(opening[0], str) else ""
+            name = self._clean_name(opening[0]) if isinstance(opening[0], str) else ""
             fields = dict[str, Any](name=name, title=self.phrase("unknown_tool"))
         output = self._output_for(fields)
         with self.lock:

@@ -102,7 +102,7 @@ class Live:
     def _with_items(
         self, report: ToolCallReport, new: tuple[ToolCallContent, ...], found: int
     ) -> Made:
-        """Add items to the content. What is too much is cut anew from the whole, and kept at the end."""
+        """Add items to the content, under the lock. What is too much is cut anew from the whole."""
         whole = (*self.whole_content(report), *new)
         notes = self._desk.guard.notes({}, report, found)
         if self._items_whole is not None and len(whole) < 1.25 * self._bounded_at:

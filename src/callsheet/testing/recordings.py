@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from callsheet.report.ledger import Ledger
-from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1, v2
@@ -127,8 +126,3 @@ def assert_every_call_ended(recording: Recording, at_least: int = 1) -> dict[str
     if len(calls) < at_least:
         raise AssertionError(f"the recording has {len(calls)} calls; expected {at_least} or more")
     return calls
-
-
-def reports_in(recording: Recording) -> dict[str, ToolCallReport]:
-    """Give the final reports of a recording, by id."""
-    return {report.tool_call_id: report for report in fold(recording)}

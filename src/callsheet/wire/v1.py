@@ -56,7 +56,7 @@ from .toolcall import (
 )
 from .v1_diffs import code_span, decode_diff, encode_diff, file_mark, notes_of, with_notes
 
-_STATUS = {
+STATUS = {
     ToolCallStatus.PENDING: "pending",
     ToolCallStatus.IN_PROGRESS: "in_progress",
     ToolCallStatus.PAUSED: "in_progress",
@@ -93,7 +93,7 @@ def announce(report: ToolCallReport) -> Update:
         report.tool_call_id,
         title or _stand_in_title(report),
         "other" if type(kind) is CustomKind else kind._value_,
-        _STATUS[report.status],
+        STATUS[report.status],
         name or UNSET,
         encode_items(report.content) if report.content else UNSET,
         [encode_location(place) for place in report.locations] if report.locations else UNSET,
@@ -112,7 +112,7 @@ def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
     cleared: list[str] = []
     status, before = report.status, seen.status
     if status is not before:
-        out.status = _STATUS[status]
+        out.status = STATUS[status]
     head = (
         report.title is not seen.title
         or report.name is not seen.name

@@ -20,7 +20,7 @@ from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 
 from . import terminals, v1
-from .messages import Update, with_meta
+from .messages import ToolCall, ToolCallUpdate, Update, with_meta
 from .plaintext import TEXT_LIMIT, render_text
 from .seen import ENVELOPE, OVERDRAFT, SHARE, SeenTerminal, size_of
 from .view_base import CHUNK, View
@@ -50,6 +50,13 @@ class V1TextView(View):
         if holder is None or seen is None or not self._shows(holder, state):
             return []
         return self.call(holder) if seen.is_stale(state) else []
+
+    def least(self, report: ToolCallReport) -> Update:
+        """Give the least that can be told of a call: where it is in its life."""
+        status = v1.STATUS[report.status]
+        if report.status is ToolCallStatus.PENDING:
+            return ToolCall(report.tool_call_id, "…", "other", status)
+        return ToolCallUpdate(report.tool_call_id, status)
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
         """Give what was held back, as far as it can be paid for by what is kept for this."""

@@ -6,7 +6,7 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
 
 from . import terminals, v2
-from .messages import Update
+from .messages import ToolCallUpdate, Update
 from .toolcall import patch_of
 from .view_base import CHUNK, View
 
@@ -31,6 +31,10 @@ class V2View(View):
         if report.status.is_final:
             return [*opened, *news, *updates]
         return [*opened, *updates, *news]
+
+    def least(self, report: ToolCallReport) -> Update:
+        """Give the least that can be told of a call: where it is in its life."""
+        return ToolCallUpdate(report.tool_call_id, report.status.value)
 
     def _open(self, state: TerminalState) -> Update:
         seen = self._terminals.recall(state)

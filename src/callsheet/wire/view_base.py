@@ -54,6 +54,10 @@ class View(ABC):
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
 
+    @abstractmethod
+    def least(self, report: ToolCallReport) -> Update:
+        """Give the least that can be told of a call: where it is in its life."""
+
     @property
     def held(self) -> bool:
         """Whether something was held back that would have to be sent again too often."""
