@@ -477,20 +477,24 @@ async def test_a_status_set_by_hand_is_a_real_move() -> None:
     assert cancelled.status.value == "cancelled"
 
 
-async def test_items_that_threads_show_at_once_are_shown_once_each() -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
+async def test_items_are_shown_once_also_if_something_comes_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with Session(guard=GuardSettings(spill=False)) as session:
         call = session.call("x", {}).__enter__()
+        guard, bounded = session.desk.guard, session.desk.guard.bounded
 
-        def work(first: int) -> None:
-            for number in range(first, 400, 8):
-                call.show(f"item {number} " + "y" * 300)
+        def interrupted(fields: dict[str, Any], *args: Any, **options: Any) -> Any:
+            if "content" in fields:
+                call.progress(len(fields["content"]), 400)
+            return bounded(fields, *args, **options)
 
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(work, range(8)))
+        monkeypatch.setattr(guard, "bounded", interrupted)
+        for number in range(400):
+            call.show(f"item {number} " + "y" * 300)
         whole = [item.text.split()[1] for item in call.whole_content(call.report)]  # type: ignore[attr-defined]
-        assert sorted(map(int, whole)) == list(range(400))
+        assert [int(number) for number in whole] == list(range(400))
+        assert "progress" in call.report.notes
         call.succeed()
 
 
