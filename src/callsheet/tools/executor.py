@@ -134,7 +134,7 @@ class Executor:
         asked = list(calls)
         turn = asyncio.Semaphore(at_once)
         with self._session.batch(total=len(asked)) as batch:
-            links = {"batch": batch} if len(asked) > 1 else {}
+            links: dict[str, Any] = {"batch": batch} if len(asked) > 1 else {}
             each = [self.run(name, arguments, turn=turn, **links) for name, arguments in asked]
             return await asyncio.gather(*each)
 

@@ -67,7 +67,7 @@ def _of_os_error(problem: OSError) -> ToolError:
     said = problem.strerror or short_message(problem)
     where = problem.filename if isinstance(problem.filename, str) else None
     message = f"{where}: {said}" if where else said
-    metadata = {"file_path": where} if where else {}
+    metadata: dict[str, Any] = {"file_path": where} if where else {}
     if isinstance(problem, FileNotFoundError):
         return NotFound(message, **metadata)
     if isinstance(problem, PermissionError):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.call import Call as RuntimeCall
 from callsheet.runtime.endings import Ending
+from callsheet.runtime.options import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import Session as RuntimeSession
 
 from .errors import ToolError
@@ -108,7 +109,7 @@ class Session(RuntimeSession):
         permission: Mode | None = None,
         tool_settings: ToolSettings | None = None,
         additional_directories: Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[SessionOptions],
     ) -> None:
         if permission is not None and permission not in MODES:
             raise InvalidValue(
@@ -121,8 +122,14 @@ class Session(RuntimeSession):
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
         self._executor: Executor = Executor(self, self.tools, Permits(permission))
 
-    def call(self, *given: Any, **options: Any) -> Call:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return cast("Call", super().call(*given, **options))
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
+        self,
+        name: str,
+        input: JsonValue = None,  # noqa: A002 - the contract's name
+        **options: Unpack[CallOptions],
+    ) -> Call:
+        """Make a call of a tool that you run yourself; see `callsheet.runtime.session.Session.call`."""
+        return cast("Call", super().call(name, input, **options))
 
     async def run(
         self,
@@ -130,7 +137,7 @@ class Session(RuntimeSession):
         arguments: JsonObject | None = None,
         *,
         timeout: float | None = None,
-        **links: Any,
+        **links: Unpack[Links],
     ) -> ToolResult:
         """Run a tool and report it. What goes wrong is a result, too.
 

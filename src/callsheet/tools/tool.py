@@ -87,7 +87,7 @@ class Tool:
             function,
             name,
             description,
-            Parameters(schema, lambda given: {"arguments": dict(given)}, (), takes_call=True),
+            Parameters(schema, _as_one, (), takes_call=True),
             kind=kind,
             title=title,
             read_only=read_only,
@@ -124,6 +124,10 @@ class Tool:
                     f"tool {self.name!r}: writes: {name!r} is not an argument with a Path"
                 )
         return frozenset(declared)
+
+
+def _as_one(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"arguments": dict(arguments)}
 
 
 def _how(function: Callable[..., Any]) -> How:
