@@ -16,7 +16,14 @@ from callsheet.runtime.clock import to_rfc3339
 from . import shield
 from .arguments import Checker
 from .claims import Claims
-from .errors import Cancelled, ExecutionFailed, InvalidArguments, NotFound, TimedOut
+from .errors import (
+    Cancelled,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolError,
+)
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
@@ -121,10 +128,10 @@ class Executor:
                 await run.finished
             finally:
                 del self._runs[call.id]
-            result, problem = self._outcome(run)
+            result, error = self._outcome(run)
             ms = round((loop.time() - (run.started or begun)) * 1000, 3)
             result = result.stamped(call.id, name, ms, self._facts(result))
-            call.conclude(result, reason_of(result, problem))
+            call.conclude(result, reason_of(result, error))
             if cancelled is not None:
                 raise cancelled
         return result
@@ -254,27 +261,24 @@ class Executor:
                 beyond.append((text, path))
         return beyond
 
-    def _outcome(self, run: Run) -> tuple[ToolResult, BaseException | None]:
+    def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
         call, task = run.call, run.task
         assert task is not None
         problem: BaseException | None = None
         if not task.done():
-            assert run.why is not None
             self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
             problem = run.why
         elif task.cancelled():
             problem = run.why or Cancelled(self._session.desk.phrase("cancelled"))
         else:
             problem = task.exception()
-        if problem is not None:
-            error = to_error(problem, run.why)
-            if isinstance(error, (Cancelled, TimedOut)):
-                problem = error
-            return call.error(error), problem
-        try:
-            return to_result(task.result(), call.success), None
-        except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
-            return call.error(to_error(exc, None)), exc
+        if problem is None:
+            try:
+                return to_result(task.result(), call.success), None
+            except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
+                problem = exc
+        error = to_error(problem, run.why)
+        return call.error(error), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
         """Give what is said of every result."""
