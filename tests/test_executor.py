@@ -177,6 +177,28 @@ async def test_cancelling_the_task_cancels_the_tool_and_ends_the_call():
     assert report.notes["reason"] == "cancelled"
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_call_can_be_cancelled_at_any_moment_of_its_beginning(turns):
+    recorder = Recorder()
+    async with Session("s", tools=[wait], on_update=recorder) as session:
+        for stop in (session.cancel, None):
+            task = asyncio.ensure_future(session.run("wait", alias=f"w{stop is None}"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            begun = time.monotonic()
+            if stop is None:
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            elif stop("wFalse"):
+                assert (await task).metadata["error_code"] == "cancelled"
+            else:
+                assert turns == 0
+                task.cancel()
+            assert time.monotonic() - begun < 1
+    assert_every_call_ended(recorder, at_least=0)
+
+
 async def test_a_tool_that_does_not_stop_is_left_behind(monkeypatch):
     monkeypatch.setattr("callsheet.tools.executor.GRACE", 0.1)
     freed = asyncio.Event()
