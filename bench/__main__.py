@@ -7,7 +7,17 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from . import executing, imports, life, life_pipe, machine, million, redaction, slow_peers, streaming
+from . import (
+    executing,
+    imports,
+    life,
+    life_pipe,
+    machine,
+    million,
+    redaction,
+    slow_peers,
+    streaming,
+)
 from .table import Subject, show, show_claims
 
 RESULTS = Path(__file__).with_name("results.json")
