@@ -70,10 +70,10 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
             raise InvalidServer(
                 f"{self}: headers are for servers with a url; this one has a command"
             )
-        for text in (self.command, *self.args, *self.env, *self.env.values()):
+        for text in (self.command, self.cwd or "", *self.args, *self.env, *self.env.values()):
             if "\0" in text:
                 raise InvalidServer(
-                    f"{self}: a command, its args and env can't have a NUL character"
+                    f"{self}: a command, its args, env and cwd can't have a NUL character"
                 )
 
     def _check_url(self, url: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +16,7 @@ from callsheet.tools.errors import IOFailed
 
 from . import sdk
 from .config import McpServer
-from .faults import Lost, ServerFault, StartFailed
+from .faults import Lost, NotDelivered, ServerFault, StartFailed
 from .process import ServerProcess
 
 if TYPE_CHECKING:
@@ -51,14 +52,20 @@ class Connection:
         self._end: asyncio.Future[str] = loop.create_future()
         self._client: Client | None = None
         self._link: Link | None = None
+        self._process: ServerProcess | None = None
         self._strays: set[asyncio.Task[Any]] = set()
-        self._owner = asyncio.create_task(self._own(), name=f"callsheet {server}")
+        # Not in the context of the call that happens to need the connection: it outlives the call.
+        self._owner = asyncio.create_task(
+            self._own(), name=f"callsheet {server}", context=Context()
+        )
         self._owner.add_done_callback(lambda _: self._fail("was closed"))  # if it never began
 
     @property
     def is_over(self) -> bool:
         """Whether it is of no use any more."""
-        return self._end.done() or self._owner.done()
+        if self._end.done() or self._owner.done():
+            return True
+        return self._process is not None and self._process.has_exited
 
     @property
     def is_gone(self) -> bool:
@@ -78,8 +85,9 @@ class Connection:
     ) -> CallToolResult:
         """Call a tool, once. Raises a `ToolError`, `Lost`, or `NotDelivered`."""
         if self._client is None or self.is_over:
-            raise Lost(self.why)
+            raise NotDelivered(self.why)
         asking = asyncio.create_task(self._client.call(tool, arguments, on_progress))
+        asking.add_done_callback(_heard)
         try:
             await asyncio.wait({asking, self._end}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
@@ -120,13 +128,12 @@ class Connection:
     # What the owner does
 
     async def _own(self) -> None:
-        process: ServerProcess | None = None
         try:
             async with asyncio.timeout(self._server.start_timeout) as deadline:
                 try:
-                    process = await self._start()
+                    self._process = await self._start()
                     await sdk.prepare()
-                    await self._speak(process, deadline)
+                    await self._speak(deadline)
                 except BaseException as exc:
                     self._fail(self._why_not(exc, timed_out=deadline.expired()))
                     raise
@@ -134,8 +141,8 @@ class Connection:
             pass
         finally:
             self.lose("was closed")
-            if process is not None:
-                await process.close()
+            if self._process is not None:
+                await self._process.close()
 
     async def _start(self) -> ServerProcess | None:
         if self._server.command is None:
@@ -153,10 +160,10 @@ class Connection:
         except OSError as exc:
             raise StartFailed(f"can't be started: {exc.strerror or exc}") from None
 
-    async def _speak(self, process: ServerProcess | None, deadline: asyncio.Timeout) -> None:
+    async def _speak(self, deadline: asyncio.Timeout) -> None:
         from .client import Client, link_to
 
-        link = self._link = link_to(self._server, process)
+        link = self._link = link_to(self._server, self._process)
         link.over.add_done_callback(lambda over: self.lose(over.result()))
         async with Client.over(self._server, link, self._roots, self._on_change) as client:
             tools = await client.greet()
@@ -181,6 +188,12 @@ class Connection:
         if isinstance(exc, asyncio.CancelledError):
             return "was closed"
         return f"can't be spoken with: {str(exc).strip() or type(exc).__name__}"
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Take note of what a task has raised, also if nobody waits for it any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _innermost(exc: BaseException) -> BaseException:

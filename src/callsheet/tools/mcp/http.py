@@ -7,7 +7,7 @@ answers here: an error for the one request that failed, which says whether the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,9 @@ FAILED = -32018
 _MARK = token_hex(16)
 """Goes with our own errors, so that no server can say that it did not get a request."""
 
-_CONNECT_TIMEOUT = 10.0
-_WRITE_TIMEOUT = 60.0
+CONNECT_TIMEOUT = 10.0
+WRITE_TIMEOUT = 60.0
+"""Seconds. For an answer, nobody waits less long than the call may take."""
 
 
 def is_undelivered(code: int, data: object) -> bool:
@@ -51,15 +52,8 @@ class HttpLink:
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
         """Give the streams for the SDK."""
-        timeout = httpx2.Timeout(
-            None, connect=_CONNECT_TIMEOUT, write=_WRITE_TIMEOUT, pool=_CONNECT_TIMEOUT
-        )
         async with (
-            httpx2.AsyncClient(
-                headers=dict(self._server.headers),
-                timeout=timeout,
-                mounts={"all://": _Told(httpx2.AsyncHTTPTransport(), self)},
-            ) as client,
+            _Client(self._server, self.lose) as client,
             streamable_http_client(
                 self._server.url or "", http_client=client, max_sse_event_size=LONGEST_LINE
             ) as streams,
@@ -73,17 +67,18 @@ class HttpLink:
             self.over.set_result(why)
 
 
-class _Told(httpx2.AsyncBaseTransport):
+class _Client(httpx2.AsyncClient):
     """Sends requests, and answers those that fail with an error in the words of JSON-RPC."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, link: HttpLink) -> None:
-        self._inner = inner
-        self._link = link
+    def __init__(self, server: McpServer, lose: Callable[[str], None]) -> None:
+        timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT)
+        super().__init__(headers=dict(server.headers), timeout=timeout)
+        self._lose = lose
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request. Never raises what the network does."""
         try:
-            response = await self._inner.handle_async_request(request)
+            response = await super().send(request, **options)
             if _is_json(response):
                 await response.aread()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
@@ -91,7 +86,7 @@ class _Told(httpx2.AsyncBaseTransport):
             if (
                 request.method == "GET"
             ):  # the stream that is always open: nobody waits for an answer
-                self._link.lose(why)
+                self._lose(why)
             return _failure(request, 503, NOT_DELIVERED, why)
         except httpx2.TransportError as exc:
             return _failure(request, 502, FAILED, f"lost the connection ({_words(exc)})")
@@ -101,10 +96,6 @@ class _Told(httpx2.AsyncBaseTransport):
             return response  # an error in the words of JSON-RPC, of the server's own
         await response.aclose()
         return _refused(request, response)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._inner.aclose()
 
 
 def _refused(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:

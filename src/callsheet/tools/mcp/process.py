@@ -102,6 +102,17 @@ class ServerProcess(asyncio.SubprocessProtocol):
         await self._writable.wait()
 
     @property
+    def has_exited(self) -> bool:
+        """Whether the child has exited, also if asyncio has not heard of it yet."""
+        if self._exited.is_set() or not hasattr(os, "waitid"):
+            return self._exited.is_set()
+        try:
+            options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self._pid, options) is not None
+        except ChildProcessError:
+            return True
+
+    @property
     def tail(self) -> str:
         """The last of what the child complained of."""
         return self._tail.decode("utf-8", "replace").strip()

@@ -12,6 +12,7 @@ from .names import Pair, name_tools
 from .server import Server
 
 if TYPE_CHECKING:
+    from callsheet.tools.registry import Registry
     from callsheet.tools.tool import Tool
     from callsheet.tools.workspace import Workspace
 
@@ -22,8 +23,8 @@ class McpServers:
     Entering this starts them, side by side, and does not wait; `tools` does. A server that can't be
     started brings no tools; why is in `problems`. Leaving this ends them all, and nothing is left.
 
-    `servers` may be entries of ACP's `mcpServers`. `on_change` is called when the tools have changed:
-    then ask for `tools` again.
+    `servers` may be entries of ACP's `mcpServers`. `on_change` is called when the tools have changed
+    since they were asked for: then `register` them, or ask again.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class McpServers:
         self._on_change = on_change
         self._starting: list[asyncio.Task[None]] = []
         self._has_told = False
+        self._registered: set[str] = set()
         self._servers = {
             label: Server(config, str(workspace.cwd), workspace.roots, self._changed)
             for label, config in self._labelled(servers)
@@ -74,12 +76,23 @@ class McpServers:
         if self._starting:
             await asyncio.wait(self._starting)
         self._has_told = True
+        return self._made()
+
+    def register(self, registry: Registry) -> None:
+        """Put the tools that there are now into a registry, and take out those that have gone."""
+        tools = self._made()
+        for name in self._registered.difference([tool.name for tool in tools]):
+            registry.remove(name)
+        self._registered = {registry.add(tool).name for tool in tools}
+
+    def _made(self) -> list[Tool]:
         told = [
             (label, server, tool)
             for label, server in self._servers.items()
             for tool in server.tools
         ]
         self._names |= name_tools([(label, tool.name) for label, _, tool in told], self._names)
+        self._wrong = []
         if not told:
             return []
         from .making import make_tool  # after a server was there, so the SDK is
