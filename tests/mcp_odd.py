@@ -28,6 +28,7 @@ TOOLS = [
     tool("refuse"),
     tool("linger"),
     tool("hang"),
+    tool("deaf"),
     tool("close_stdout"),
     tool("a.b/c d"),
     tool("a_b_c_d"),
@@ -56,6 +57,8 @@ def call(name: str) -> dict[str, Any] | None:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         Path("child").write_text(str(child.pid))
         os._exit(5)
+    if name == "deaf":
+        time.sleep(60)
     if name == "close_stdout":
         os.close(1)
         time.sleep(60)

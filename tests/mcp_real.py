@@ -86,6 +86,11 @@ async def slow(mark: str) -> str:
     return "slept"
 
 
+@server.tool(structured_output=False)
+def big(size: int) -> str:
+    return "x" * size
+
+
 @server.tool()
 def say_pid() -> str:
     return str(os.getpid())

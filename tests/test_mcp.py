@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 
 from callsheet.testing import Recorder, assert_every_call_ended
-from callsheet.tools.mcp import InvalidServer, McpServer, McpServers
+from callsheet.tools.mcp import InvalidServer, McpServer, McpServers, process
 from callsheet.tools.mcp.names import LONGEST, name_tools, plain_name
 from callsheet.tools.session import Session
 from callsheet.tools.workspace import Workspace
@@ -38,6 +38,13 @@ def real(name: str = "real", **more: Any) -> McpServer:
 
 def odd(*words: str, **more: Any) -> McpServer:
     return McpServer("odd", command=sys.executable, args=[ODD, *words], **more)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def servers_get_less_time_to_end() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "GRACE", 0.3)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -353,6 +360,31 @@ async def test_a_server_can_be_given_a_timeout(place: Path) -> None:
         assert (await run("odd__structured")).success
 
 
+async def test_a_server_that_reads_nothing_cant_hold_whoever_cancels(place: Path) -> None:
+    async with opened(place, odd()) as servers, session_of(servers, place) as run:
+        calls = [run.start("odd__deaf"), run.start("odd__structured", a="x" * 1_000_000)]
+        await asyncio.sleep(0.1)
+        begun = time.monotonic()
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        assert time.monotonic() - begun < 2
+
+
+async def test_a_server_that_does_not_start_again_is_told_by_every_call(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(Path(ODD).read_text())
+    server = McpServer("once", command=sys.executable, args=[str(script)])
+    async with opened(tmp_path, server) as servers, session_of(servers, tmp_path) as run:
+        script.write_text("raise SystemExit('no more')")
+        (tmp_path / "pid").write_text((await run("once__last_word")).output)
+        await until(lambda: not is_running(int((tmp_path / "pid").read_text())))
+        for _ in range(2):
+            result = await run("once__structured")
+            assert result.metadata["error_code"] == "io_error"
+            assert "'once' exited with code 1. The last that it wrote:\nno more" in result.output
+
+
 # Death
 
 
@@ -600,6 +632,7 @@ async def test_tools_are_called_over_http(web: Web, place: Path) -> None:
         assert (await run("web__add", a=1, b=2)).metadata["structured_content"] == {"result": 3}
         assert (await run("web__count", to=2)).output == "counted"
         assert run.report.notes["progress"] == {"done": 2, "total": 2, "message": "at 2"}
+        assert (await run("web__big", size=2_000_000)).output == "x" * 2_000_000
         result = await run("web__everything", directory=str(place))
         assert len(result.content) == 7
         assert (await run("web__see_roots")).output == place.resolve().as_uri()

@@ -88,6 +88,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 return None
             self._news.clear()
             await self._news.wait()
+        await asyncio.sleep(
+            0
+        )  # a server that writes without end must not keep others from their turn
         line = self._lines.popleft()
         if self._is_paused and len(self._lines) < _MANY // 2:
             self._pause(False)
