@@ -92,6 +92,7 @@ class Connection:
             await asyncio.wait({asking, self._end}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
                 await asyncio.wait({asking}, timeout=LAST_WORDS)
+            self._note_end()
             if self._end.done() and (not asking.done() or isinstance(asking.exception(), IOFailed)):
                 raise Lost(self.why)
             return asking.result()
@@ -110,6 +111,11 @@ class Connection:
         """End the connection, and with it every call."""
         if not self._end.done():
             self._end.set_result(why)
+
+    def _note_end(self) -> None:
+        """End if the link is over."""
+        if self._link is not None and self._link.over.done():
+            self.lose(self._link.over.result())
 
     async def close(self) -> None:
         """End the connection, and wait until nothing is left of it."""
@@ -164,7 +170,7 @@ class Connection:
         from .client import Client, link_to
 
         link = self._link = link_to(self._server, self._process)
-        link.over.add_done_callback(lambda over: self.lose(over.result()))
+        link.over.add_done_callback(lambda _: self._note_end())
         async with Client.over(self._server, link, self._roots, self._on_change) as client:
             tools = await client.greet()
             deadline.reschedule(None)

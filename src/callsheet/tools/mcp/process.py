@@ -100,6 +100,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Send a line. Returns when the child keeps up. Raises `PipeClosed` if it has gone."""
         pipe = self._pipe(0)
         if self.over.done() or pipe is None or pipe.is_closing():
+            await asyncio.wait({self.over}, timeout=2 * SETTLE)  # so that it is known why
             raise PipeClosed
         cast("asyncio.WriteTransport", pipe).write(line)
         await self._writable.wait()
