@@ -9,9 +9,6 @@ import jsonschema_rs
 
 from callsheet.report.values import JsonValue
 
-LONGEST = 1_000_000
-"""Characters that a schema may have."""
-
 
 class Unusable(ValueError):
     """A schema can't be used to check anything."""
