@@ -150,11 +150,12 @@ class Keeper:
 
     def end(self) -> None:
         """Ask everything to end."""
-        for sign in (signal.SIGTERM, signal.SIGCONT):
-            for leader in self.leaders():  # before looking for the others, which takes a while
-                send(os.killpg, leader, sign)
-        others = {pid: group for pid, group in self.members().items() if group != self.shell}
-        ask_to_end(others)
+        told = self.leaders()
+        for leader in told:  # before looking for the others, which takes a while
+            send(os.killpg, leader, signal.SIGTERM)
+            send(os.killpg, leader, signal.SIGCONT)
+        members = self.members().items()
+        ask_to_end({pid: group for pid, group in members if group not in told})
         self.enter(ENDING, self.grace)
 
     def kill_swiftly(self) -> None:
@@ -202,6 +203,7 @@ def main() -> None:
     keeper = Keeper(control, shell, float(grace), marker, owns)
     keeper.run(wakeup)
     _say(control, keeper.report())
+    os._exit(0)  # there is nothing to tidy up, and we are waited for
 
 
 def _take_signals() -> int:

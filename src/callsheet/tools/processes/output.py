@@ -13,6 +13,9 @@ from callsheet.wire.plaintext import render_plain
 LIMIT = 30_000
 """Bytes that a model gets at most."""
 
+_SAMPLE = 8192
+_MOST_WRONG = 20
+
 
 class Kept:
     """As much of a command's output as is needed. It takes the same memory however much comes."""
@@ -32,10 +35,18 @@ class Kept:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there were more than a model gets."""
-        return self._state.total > self._limit
+        """Whether a model does not get all of it."""
+        return self._state.total > self._limit or not self._is_text()
 
     def text(self) -> str:
         """Give the text, when nothing more will come."""
+        if not self._is_text():
+            return f"[{self.total} bytes that are no text]"
         self._state.exit_status = ExitStatus()
         return render_plain(self._state, self._limit)
+
+    def _is_text(self) -> bool:
+        """Tell text from other data: a model can make nothing of that, and it would take much room."""
+        sample = self._state.tail(_SAMPLE)
+        wrong = sample.decode(errors="replace").count("\ufffd")
+        return b"\0" not in sample or wrong * _MOST_WRONG < len(sample)

@@ -95,7 +95,11 @@ def message(
     parts = [str(grace), marker, os.path.abspath(cwd), str(len(argv)), *argv, *pairs, marker]  # noqa: PTH100
     if any("\0" in part for part in parts):
         raise ValueError("a NUL character can't be passed on to a command")
-    data = b"\0".join(os.fsencode(part) for part in parts)
+    try:
+        data = b"\0".join(os.fsencode(part) for part in parts)
+    except UnicodeEncodeError as exc:
+        bad = exc.object[exc.start]
+        raise ValueError(f"the character {bad!r} can't be passed on to a command") from None
     return len(data).to_bytes(8, "big") + data
 
 
