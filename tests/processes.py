@@ -20,11 +20,11 @@ def new_token() -> str:
     return f"61.{uuid4().int % 10**12:012}"
 
 
-def with_token(token: str) -> list[str]:
+def with_token(token: str, but: int = 0) -> list[str]:
     """Give the processes that have the token in their command line or environment."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
+        if entry.name.isdigit() and int(entry.name) not in (os.getpid(), but):
             line, environment = _read(entry / "cmdline"), _read(entry / "environ")
             if token.encode() in line + environment:
                 found.append(f"{entry.name} {line.decode(errors='replace')!r}")
@@ -39,10 +39,10 @@ def children() -> list[str]:
     return [name for text in found for name in text.split()]
 
 
-def wait_until_gone(token: str, seconds: float = 3.0) -> list[str]:
+def wait_until_gone(token: str, seconds: float = 3.0, but: int = 0) -> list[str]:
     """Wait for the end of what has the token. Gives what is still there."""
     until = time.monotonic() + seconds
-    while (left := with_token(token)) and time.monotonic() < until:
+    while (left := with_token(token, but)) and time.monotonic() < until:
         time.sleep(0.01)
     return left
 

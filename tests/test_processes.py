@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ RUNAWAYS = {
 RELAY = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(1, b"up")
 for _ in range(20_000):
     if os.fork():
         os._exit(0)
@@ -229,8 +231,15 @@ async def test_after_an_end_by_itself_nothing_is_left(command: str, token: str) 
 async def test_what_runs_away_by_forking_is_caught(kind: str, token: str, tmp_path: Path) -> None:
     script = tmp_path / f"relay-{token}.py"
     script.write_text(RELAY)
-    ended, output = await run(f"'{PYTHON}' '{script}' {kind}; sleep {{t}}", token, timeout=0.3)
-    assert ended.survivors == 0
+    output = Output()
+    running = process(f"'{PYTHON}' '{script}' {kind}; sleep {{t}}", output, token, grace=0.1)
+    task = asyncio.create_task(running.run())
+    await output.wait_for(b"up")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert running.ended is not None
+    assert running.ended.survivors == 0
     assert b"came to its end" not in output
 
 
@@ -308,13 +317,18 @@ async def test_somebody_else_who_holds_the_output_is_not_waited_for(token: str) 
 
 
 @linux
-@pytest.mark.parametrize("command", ["kill -KILL $PPID; sleep {t}", "kill -STOP $PPID; sleep {t}"])
-async def test_a_command_that_attacks_its_keeper_ends_all_the_same(
-    command: str, token: str
-) -> None:
-    ended, _ = await run("sleep {t} & setsid sleep {t} & sleep 0.1; " + command, token, timeout=0.5)
-    assert ended.exit_code is None
-    assert ended.survivors == 0
+async def test_a_command_that_kills_its_keeper_ends_all_the_same(token: str) -> None:
+    command = "sleep {t} & setsid sleep {t} & sleep 0.1; kill -KILL $PPID; sleep {t}"
+    ended, _ = await run(command, token)
+    assert (ended.exit_code, ended.signal, ended.survivors) == (None, "SIGKILL", 0)
+
+
+@linux
+async def test_a_command_that_stops_its_keeper_ends_in_time_all_the_same(token: str) -> None:
+    begun = time.monotonic()
+    ended, _ = await run("kill -STOP $PPID; sleep {t} & sleep {t}", token, timeout=0.3)
+    assert time.monotonic() - begun < 2
+    assert (ended.timed_out, ended.signal) == (True, "SIGTERM")
 
 
 @linux
@@ -324,25 +338,48 @@ async def test_signals_that_can_be_caught_do_not_end_the_keeper() -> None:
 
 
 HOST = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from callsheet.tools.processes.run import run_process
 
 def show(data):
-    os.write(1, data)
+    other = 0
+    if sys.argv[1:] == ["forked"]:
+        other = os.fork()
+        if not other:
+            time.sleep(60)
+    os.write(1, b"%d\\n" % other)
 
 command = "trap '' TERM; setsid sleep $TOKEN & sleep $TOKEN & echo up; wait"
 asyncio.run(run_process(["bash", "-c", command], cwd="/", env=dict(os.environ), on_output=show))
 """
 
 
+@contextmanager
+def host(token: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Give another process that runs a command, and a fork of it."""
+    env = {**os.environ, "TOKEN": token, "PYTHONPATH": os.pathsep.join(sys.path)}
+    argv = [PYTHON, "-c", HOST, *arguments]
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline())
+
+
 @linux
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_if_we_are_killed_the_command_ends_too(token: str, sign: signal.Signals) -> None:
-    env = {**os.environ, "TOKEN": token, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([PYTHON, "-c", HOST], env=env, stdout=subprocess.PIPE) as host:
-        assert host.stdout is not None
-        assert host.stdout.readline() == b"up\n"
-        host.send_signal(sign)
+    with host(token) as (process, _):
+        process.send_signal(sign)
+    assert wait_until_gone(token) == []
+
+
+@linux
+def test_if_we_are_killed_a_fork_of_us_does_not_keep_the_command(token: str) -> None:
+    """A fork has our end of the socket too, so the keeper is not told by the socket."""
+    with host(token, "forked") as (process, fork):
+        process.kill()
+        left = wait_until_gone(token, but=fork)
+        os.kill(fork, signal.SIGKILL)
+    assert left == []
     assert wait_until_gone(token) == []
 
 

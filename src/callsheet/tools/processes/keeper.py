@@ -27,7 +27,7 @@ import sys
 from contextlib import suppress
 from time import monotonic
 
-from .table import ask_to_end, family, kill, name, own_children, send
+from .table import ask_to_end, family, kill, name, send
 
 LINGER = 0.3
 """Seconds for what still runs when the command has ended, such as the `tee` of `> >(tee log)`."""
@@ -36,7 +36,6 @@ PATIENCE = 1.0
 """Seconds until a process that was killed is taken for one that can't be ended."""
 
 PACE = 0.005
-SWIFT = 50
 MOST_NAMES = 5
 
 RUNNING, LINGERING, ENDING, KILLING, DONE = range(5)
@@ -142,8 +141,10 @@ class Keeper:
         elif self.phase is ENDING and due:
             self.enter(KILLING, PATIENCE)
         elif self.phase is KILLING:
-            self.kill_swiftly()
-            kill(members := self.members(), self.leaders())
+            members = self.members()
+            kill(
+                members, {*members.values(), *self.leaders()}
+            )  # all their groups are of their making
             if due:
                 self.survivors = len(members)
                 self.phase = DONE
@@ -158,26 +159,15 @@ class Keeper:
         ask_to_end({pid: group for pid, group in members if group not in told})
         self.enter(ENDING, self.grace)
 
-    def kill_swiftly(self) -> None:
-        """Kill from the top down: the children of one that was killed are our own next.
-
-        This needs no look at all processes, so it is faster than most that run away by forking.
-        """
-        for _ in range(SWIFT):
-            for leader in self.leaders():
-                send(os.killpg, leader, signal.SIGKILL)
-            for pid in own_children():
-                send(os.kill, pid, signal.SIGKILL)
-            self.reap()
-            if not self.has_children:
-                return
-
     def leaders(self) -> tuple[int, ...]:
         """Give the command, if it leads its group for sure: after its end, its number may be another's."""
         return (self.shell,) if self.status is None else ()
 
     def enter(self, phase: int, seconds: float) -> None:
         """Begin a phase that lasts so long at most."""
+        if phase is KILLING:
+            for leader in self.leaders():
+                send(os.killpg, leader, signal.SIGKILL)
         self.phase = phase
         self.until = monotonic() + seconds
 

@@ -65,15 +65,6 @@ def _send_all(members: dict[int, int], leaders: Iterable[int], sign: int) -> Non
             send(os.kill, pid, sign)
 
 
-def own_children() -> list[int]:
-    """Give the children of this process, which must have one thread, without looking through all.
-
-    Not every Linux can say that.
-    """
-    pid = os.getpid()
-    return [int(child) for child in _read(pid, f"task/{pid}/children").split()]
-
-
 def name(pid: int) -> str:
     """Give a process's command line, or what the system calls it, in a short line."""
     words = _read(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(pid, "comm")
