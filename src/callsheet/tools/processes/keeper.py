@@ -142,9 +142,8 @@ class Keeper:
             self.enter(KILLING, PATIENCE)
         elif self.phase is KILLING:
             members = self.members()
-            kill(
-                members, {*members.values(), *self.leaders()}
-            )  # all their groups are of their making
+            groups = {*members.values(), *self.leaders()}  # all of their own making
+            kill(members, groups)
             if due:
                 self.survivors = len(members)
                 self.phase = DONE
