@@ -10,13 +10,15 @@ from callsheet.report.status import Reason, ToolCallStatus
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from callsheet.runtime.batch import Batch
-    from callsheet.runtime.call import Call
     from callsheet.runtime.errors import ConsumerLost, PermissionDenied, SessionClosed
     from callsheet.runtime.guard import GuardSettings
     from callsheet.runtime.health import Health
     from callsheet.runtime.permission import Question
-    from callsheet.runtime.session import Session
     from callsheet.runtime.sinks import PipeSink, Sink
+    from callsheet.tools.errors import ToolError
+    from callsheet.tools.result import ToolResult
+    from callsheet.tools.session import Call, Session
+    from callsheet.tools.tool import tool
     from callsheet.wire.peer import Peer
     from callsheet.wire.permission import PermissionOption
 
@@ -43,12 +45,15 @@ __all__ = [
     "ToolCallLocation",
     "ToolCallReport",
     "ToolCallStatus",
+    "ToolError",
     "ToolKind",
+    "ToolResult",
+    "tool",
 ]
 
 _LAZY = {
     "Batch": "callsheet.runtime.batch",
-    "Call": "callsheet.runtime.call",
+    "Call": "callsheet.tools.session",
     "ConsumerLost": "callsheet.runtime.errors",
     "GuardSettings": "callsheet.runtime.guard",
     "Health": "callsheet.runtime.health",
@@ -57,9 +62,12 @@ _LAZY = {
     "PermissionOption": "callsheet.wire.permission",
     "PipeSink": "callsheet.runtime.sinks",
     "Question": "callsheet.runtime.permission",
-    "Session": "callsheet.runtime.session",
+    "Session": "callsheet.tools.session",
     "SessionClosed": "callsheet.runtime.errors",
     "Sink": "callsheet.runtime.sinks",
+    "ToolError": "callsheet.tools.errors",
+    "ToolResult": "callsheet.tools.result",
+    "tool": "callsheet.tools.tool",
 }
 """What is imported when it is asked for: an editor waits for our start, and not all need asyncio."""
 

@@ -116,6 +116,7 @@ class Desk:
     def _described(self, call: Call, opening: Opening) -> dict[str, Any]:
         """Give what is announced: guarded, described, bounded."""
         name, raw_input, title, kind, locations, links = opening
+        hints = links.pop("annotations", None) if links else None
         guard, found, given = self.guard, 0, raw_input
         if raw_input is not None:
             raw_input, found = guard.value(raw_input)
@@ -127,7 +128,9 @@ class Desk:
             name = self._clean_name(name)
         if found and kind is None:  # a mark may stand where a command's dangerous part was
             kind = self.describer(name, guard.json(given)).kind
-        seen = self.describer(name, raw_input, kind=kind, title=title, locations=locations)
+        seen = self.describer(
+            name, raw_input, kind=kind, title=title, locations=locations, annotations=hints
+        )
         fields: dict[str, Any] = {
             "name": name,
             "title": seen.title,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from callsheet.report.errors import CallsheetError
+from callsheet.wire.permission import PermissionOption
 
 
 class SessionClosed(CallsheetError):
@@ -10,11 +11,17 @@ class SessionClosed(CallsheetError):
 
 
 class PermissionDenied(CallsheetError):
-    """The client said no, or nobody could be asked. `cancelled` says that the turn was cancelled instead."""
+    """The client said no, or nobody could be asked.
 
-    def __init__(self, message: str, *, cancelled: bool = False) -> None:
+    `cancelled` says that the turn was cancelled instead; `option` is what was chosen.
+    """
+
+    def __init__(
+        self, message: str, *, cancelled: bool = False, option: PermissionOption | None = None
+    ) -> None:
         super().__init__(message)
         self.cancelled: bool = cancelled
+        self.option: PermissionOption | None = option
 
 
 class ConsumerLost(CallsheetError):

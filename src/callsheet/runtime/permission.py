@@ -84,7 +84,7 @@ def _chosen(
         if option.option_id == answer:
             if option.kind in ("allow_once", "allow_always"):
                 return option
-            raise PermissionDenied(phrase("denied"))
+            raise PermissionDenied(phrase("denied"), option=option)
     if answer is not False:
         told = f"permission: the answer {answer!r} is none of the options; that is no approval"
         session.faults.count(told, degraded=1)

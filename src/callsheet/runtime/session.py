@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from callsheet.describe import Describer, pick_locale
+from callsheet.describe.classify import Annotations
 from callsheet.report.errors import InvalidValue
 from callsheet.report.kinds import Kind
 from callsheet.report.locations import ToolCallLocation
@@ -56,6 +57,8 @@ class Session:
     - `guard` says how secrets are taken out, what the limits are, and where the rest is kept.
     - `strict` lets faults of reporting raise, for tests.
     """
+
+    call_type: type[Call] = Call
 
     def __init__(
         self,
@@ -208,6 +211,7 @@ class Session:
         depends_on: Sequence[Call | str] = (),
         batch: Batch | str | None = None,
         timeout: float | None = None,
+        annotations: Annotations | None = None,
         meta: JsonObject = EMPTY,
         custom: JsonObject | None = None,
     ) -> Call:
@@ -216,7 +220,7 @@ class Session:
         It is announced when it is entered. Title, kind and locations that you don't give are found
         by `describe`; a title may be a template: "Reading {path}". `alias` is the id that a model
         uses for it; `parent` and `depends_on` are other calls of this session, or their ids or
-        aliases.
+        aliases. `annotations` are what an MCP server says of the tool.
         """
         if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
             given = timeout if isinstance(timeout, (int, float)) else type(timeout).__name__
@@ -232,11 +236,13 @@ class Session:
             links["depends_on"] = [c.id if isinstance(c, Call) else c for c in known]
         if batch is not None:
             links["batch"] = batch
+        if annotations:
+            links["annotations"] = annotations
         if meta is not EMPTY:
             links["meta"] = meta
         if custom is not None:
             links["notes"] = {"custom": custom}
-        return Call(self, (name, input, title, kind, locations, links), timeout)
+        return self.call_type(self, (name, input, title, kind, locations, links), timeout)
 
     def batch(self, title: str = "", *, total: int | None = None, summary: bool = False) -> Batch:
         """Group calls: `async with session.batch("Reading 12 files", total=12) as batch:`.

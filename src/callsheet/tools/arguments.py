@@ -1,0 +1,174 @@
+"""Whether arguments are what a tool's schema allows, and if not, what is wrong, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+
+from .errors import InvalidArguments
+
+_MOST_PROBLEMS = 5
+_LONGEST_VALUE = 80
+_WORDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+
+
+class Checker:
+    """Checks arguments against one schema."""
+
+    def __init__(self, tool: str, schema: JsonObject) -> None:
+        import jsonschema_rs
+
+        self._tool: str = tool
+        self._schema: JsonObject = schema
+        self._validator: Any = jsonschema_rs.validator_for(schema)
+
+    def __call__(self, arguments: object) -> None:
+        """Raise `InvalidArguments` if the arguments are not allowed."""
+        if not is_object(arguments):
+            raise InvalidArguments(
+                f"{self._tool}: expected the arguments as an object, got {_type(arguments)}; "
+                + self._wanted()
+            )
+        try:
+            if self._validator.is_valid(arguments):
+                return
+            errors = list(self._validator.iter_errors(arguments))
+        except ValueError as exc:  # not JSON: a key that is no text, a number that is none
+            raise InvalidArguments(f"{self._tool}: the arguments are not JSON: {exc}") from None
+        problems = list(dict.fromkeys(self._say(arguments, error) for error in errors))
+        left = len(problems) - _MOST_PROBLEMS
+        said = "; ".join(problems[:_MOST_PROBLEMS]) + (f"; and {left} more" if left > 0 else "")
+        raise InvalidArguments(f"{self._tool}: {said}")
+
+    def _wanted(self) -> str:
+        names = ", ".join(self._schema.get("properties", ()))
+        return f"{self._tool} takes {names}" if names else f"{self._tool} takes no arguments"
+
+    def _say(self, arguments: JsonObject, error: Any) -> str:
+        where = _place(error.instance_path)
+        kind = error.kind.name if hasattr(error.kind, "name") else type(error.kind).__name__
+        schema = _schema_at(self._schema, error.schema_path)
+        if kind == "additionalProperties":
+            return self._unknown(where, error, schema)
+        if kind == "required":
+            missing = error.kind.property
+            missing = missing.strip('"') if isinstance(missing, str) else missing
+            inside = f" of {where}" if where else ""
+            return self._missing(arguments if not where else {}, missing, inside, schema)
+        given = _shown(error.instance)
+        return f"{where or 'the arguments'}: expected {expected(schema)}, got {given}"
+
+    def _unknown(self, where: str, error: Any, schema: JsonObject) -> str:
+        known = list(schema.get("properties", ()))
+        said: list[str] = []
+        for name in error.kind.unexpected:
+            near = nearest(name, known)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+            said.append(f"unknown argument {f'{where}.' if where else ''}{name} ({hint})")
+        return "; ".join(said)
+
+    def _missing(self, given: JsonObject, name: str, inside: str, schema: JsonObject) -> str:
+        wanted = schema.get("properties", {}).get(name, {})
+        said = f"missing argument {name}{inside} ({expected(self._resolved(wanted))})"
+        return said if given else f"{said}; {self._wanted()}" if not inside else said
+
+    def _resolved(self, schema: JsonObject) -> JsonObject:
+        return _resolve(self._schema, schema)
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Give the names that somebody may have meant, the nearest first."""
+    by_key = {_key(one): one for one in known}
+    found = get_close_matches(_key(name), by_key, n=most, cutoff=0.6)
+    if not found and len(name) >= 3:
+        found = [key for key in by_key if _key(name) in key or key in _key(name)][:most]
+    return [by_key[key] for key in found]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
+
+
+def expected(schema: JsonObject) -> str:
+    """Say in words what a schema allows."""
+    if "enum" in schema:
+        return "one of " + ", ".join(_shown(value) for value in schema["enum"])
+    if "const" in schema:
+        return _shown(schema["const"])
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if is_list(options):
+        return " or ".join(dict.fromkeys(expected(option) for option in options))
+    kinds = schema.get("type")
+    words = [
+        _WORDS.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds or [])
+    ]
+    said = " or ".join(words) or "something else"
+    return said + _bounds(schema)
+
+
+def _bounds(schema: JsonObject) -> str:
+    parts = [
+        ("minimum", "from {} on"),
+        ("exclusiveMinimum", "above {}"),
+        ("maximum", "up to {}"),
+        ("exclusiveMaximum", "below {}"),
+        ("minLength", "of at least {} characters"),
+        ("maxLength", "of at most {} characters"),
+        ("minItems", "with at least {} items"),
+        ("maxItems", "with at most {} items"),
+        ("pattern", "that matches {}"),
+    ]
+    said = [text.format(schema[key]) for key, text in parts if key in schema]
+    return " " + ", ".join(said) if said else ""
+
+
+def _schema_at(root: JsonObject, path: Sequence[str | int]) -> JsonObject:
+    """Give the schema that a value did not meet: the one that holds the keyword at the path's end."""
+    schema: JsonValue = root
+    for step in list(path)[:-1]:
+        if is_object(schema) and "$ref" in schema and step not in schema:
+            schema = _resolve(root, schema)
+        if step == "$ref":
+            continue
+        if is_object(schema) and step in schema:
+            schema = schema[str(step)]
+        elif is_list(schema) and isinstance(step, int) and step < len(schema):
+            schema = schema[step]
+        else:
+            return {}
+    return _resolve(root, schema) if is_object(schema) else {}
+
+
+def _resolve(root: JsonObject, schema: JsonObject) -> JsonObject:
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        return root.get("$defs", {}).get(reference[len("#/$defs/") :], {})
+    return schema
+
+
+def _place(path: Sequence[str | int]) -> str:
+    said = ""
+    for step in path:
+        said += f"[{step}]" if isinstance(step, int) else f".{step}" if said else step
+    return said
+
+
+def _type(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -1,0 +1,308 @@
+"""Runs tools, and reports what they do: checked, permitted, timed, shielded, and ended on every path.
+
+A tool runs in a task of its own, so that it can be stopped alone. One that does not stop when it is told to
+is left behind after a while, and its call ends without it. No tool is ever run twice by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from callsheet.report.values import JsonObject, is_object
+from callsheet.runtime.clock import to_rfc3339
+
+from . import shield
+from .arguments import Checker
+from .claims import Claims
+from .errors import (
+    Cancelled,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolError,
+)
+from .invoke import invoke
+from .outcome import reason_of, to_error, to_result
+from .permits import Permits
+from .registry import Registry
+from .result import ToolResult
+from .running import running
+from .tool import Tool
+
+if TYPE_CHECKING:
+    from .session import Call, Session
+
+TIMEOUT = 120.0
+"""Seconds that a tool may run, if neither it nor the caller says otherwise."""
+
+GRACE = 3.0
+"""Seconds after which a tool that was told to stop is left behind."""
+
+AT_ONCE = 16
+"""Calls of one `run_all` that run at the same time."""
+
+Asked: TypeAlias = "tuple[str, JsonObject]"
+
+
+class Run:
+    """One call that is being carried out."""
+
+    __slots__ = ("_loop", "_timers", "call", "finished", "started", "task", "why")
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        self.call: Call = call
+        self.started: float | None = None
+        self.why: Cancelled | TimedOut | None = None
+        self.task: asyncio.Task[Any] | None = None
+        self.finished: asyncio.Future[None] = loop.create_future()
+        self._loop: asyncio.AbstractEventLoop = loop
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Follow the task that carries it out."""
+        self.task = task
+        task.add_done_callback(self._done)
+
+    def begin(self, seconds: float | None) -> None:
+        """Note that the tool runs now, for this long at most."""
+        self.started = self._loop.time()
+        if seconds is not None:
+            said = self.call.session.desk.phrase("timed_out", seconds=seconds)
+            why = TimedOut(said, timeout_s=seconds)
+            self._timers.append(self._loop.call_later(seconds, self.stop, why))
+
+    def stop(self, why: Cancelled | TimedOut) -> None:
+        """Tell the tool to stop, and don't wait for ever."""
+        if self.why is None and self.task is not None and not self.task.done():
+            self.why = why
+            self.task.cancel()
+            self._timers.append(self._loop.call_later(GRACE, self._done))
+
+    def _done(self, _: object = None) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        if not self.finished.done():
+            self.finished.set_result(None)
+
+
+class Executor:
+    """Runs the tools of one session."""
+
+    def __init__(self, session: Session, registry: Registry, permits: Permits) -> None:
+        self.registry: Registry = registry
+        self.permits: Permits = permits
+        self._session: Session = session
+        self._claims: Claims = Claims()
+        self._checkers: dict[str, tuple[Tool, Checker]] = {}
+        self._runs: dict[str, Run] = {}
+
+    async def run(
+        self,
+        name: str,
+        arguments: JsonObject | None = None,
+        *,
+        timeout: float | None = None,
+        turn: asyncio.Semaphore | None = None,
+        **links: Any,
+    ) -> ToolResult:
+        """Run a tool, and give its result. What goes wrong is a result, too, not an exception."""
+        given: Any = {} if arguments is None else arguments
+        tool = self.registry.get(name)
+        links.setdefault("parent", self._outer())
+        with self._call(name, tool, given, links) as call:
+            loop = asyncio.get_running_loop()
+            run = Run(call, loop)
+            begun = loop.time()
+            carried = self._carried_out(run, tool, name, given, timeout, turn)
+            run.watch(loop.create_task(carried))
+            self._runs[call.id] = run
+            cancelled: asyncio.CancelledError | None = None
+            try:
+                await asyncio.shield(run.finished)
+            except asyncio.CancelledError as exc:
+                cancelled = exc
+                run.stop(Cancelled(self._session.desk.phrase("cancelled")))
+                await run.finished
+            finally:
+                del self._runs[call.id]
+            result, error = self._outcome(run)
+            ms = round((loop.time() - (run.started or begun)) * 1000, 3)
+            result = result.stamped(call.id, name, ms, self._facts(result))
+            call.conclude(result, reason_of(result, error))
+            if cancelled is not None:
+                raise cancelled
+        return result
+
+    async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
+        """Run tools in parallel, and give their results in the order of the calls."""
+        asked = list(calls)
+        turn = asyncio.Semaphore(at_once)
+        with self._session.batch(total=len(asked)) as batch:
+            links: dict[str, Any] = {"batch": batch} if len(asked) > 1 else {}
+            each = [self.run(name, arguments, turn=turn, **links) for name, arguments in asked]
+            return await asyncio.gather(*each)
+
+    def cancel(self, key: str, message: str | None = None) -> bool:
+        """Stop one call, by its id or alias. The others go on. Gives whether it was running."""
+        report = self._session.get(key)
+        run = self._runs.get(key if report is None else report.tool_call_id)
+        if run is None:
+            return False
+        run.stop(Cancelled(message or self._session.desk.phrase("cancelled")))
+        return True
+
+    async def close(self) -> None:
+        """Stop everything that runs, and wait for it for a while."""
+        left = list(self._runs.values())
+        for run in left:
+            run.stop(Cancelled(self._session.desk.phrase("closed")))
+        for run in left:
+            await asyncio.shield(run.finished)
+        if left:
+            await asyncio.sleep(0)  # whoever waits for them concludes them
+
+    # One call
+
+    def _call(self, name: str, tool: Tool | None, given: Any, links: JsonObject) -> Call:
+        links = {key: value for key, value in links.items() if value is not None}
+        if tool is None:
+            return self._session.call(name, given, **links)
+        return self._session.call(
+            name,
+            given,
+            title=tool.title,
+            kind=tool.kind,
+            locations=self._locations(tool, given),
+            annotations=tool.annotations,
+            **links,
+        )
+
+    def _locations(self, tool: Tool, given: Any) -> Sequence[Any] | None:
+        if not callable(tool.locations):
+            return tool.locations
+        try:
+            return tool.locations(given)
+        except Exception as exc:  # noqa: BLE001 - the arguments are not checked yet
+            if is_object(given):
+                self._session.faults.count(f"locations of {tool.name}: {exc!r}", degraded=1)
+            return None
+
+    def _outer(self) -> Call | None:
+        call = running.get()
+        return call if call is not None and call.session is self._session else None
+
+    async def _carried_out(
+        self,
+        run: Run,
+        tool: Tool | None,
+        name: str,
+        given: Any,
+        timeout: float | None,
+        turn: asyncio.Semaphore | None,
+    ) -> Any:
+        if tool is None:
+            raise self._unknown(name)
+        self._check(tool, given)
+        values = self._converted(tool, given)
+        beyond = self._place(tool, given, values)
+        await self.permits.ask(run.call, tool, given, beyond)
+        writes = [values[name] for name in tool.writes if values.get(name) is not None]
+        reads = [
+            values[path.name]
+            for path in tool.paths
+            if path.name not in tool.writes and values.get(path.name) is not None
+        ]
+        limit = timeout or tool.timeout or self._session.tool_settings.timeout
+        async with _in_turn(turn), self._claims.hold(reads, writes):
+            run.call.start()
+            run.begin(limit)
+            shield.put_up()
+            token = running.set(run.call)
+            try:
+                return await invoke(tool, run.call, values)
+            except SystemExit as exc:
+                raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
+            finally:
+                running.reset(token)
+                shield.take_down()
+
+    def _unknown(self, name: str) -> NotFound:
+        near = self.registry.nearest(name)
+        names = ", ".join(near or self.registry.names()) or "none"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {names}"
+        return NotFound(f"There is no tool {name!r}; {hint}")
+
+    def _check(self, tool: Tool, given: Any) -> None:
+        known = self._checkers.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._checkers[tool.name] = tool, Checker(tool.name, tool.schema)
+        known[1](given)
+
+    def _converted(self, tool: Tool, given: JsonObject) -> dict[str, Any]:
+        try:
+            return tool.parameters.convert(given)
+        except Exception as exc:
+            raise InvalidArguments(f"{tool.name}: {exc}") from exc
+
+    def _place(self, tool: Tool, given: JsonObject, values: dict[str, Any]) -> list[Any]:
+        """Put the real paths in, and give those that are outside the workspace."""
+        beyond: list[Any] = []
+        workspace = self._session.workspace
+        for name, entry in tool.paths:
+            value = values.get(name)
+            if value is None:
+                continue
+            text = given.get(name, str(value))
+            path = values[name] = workspace.find(text, entry=entry)
+            if not workspace.holds(path):
+                beyond.append((text, path))
+        return beyond
+
+    def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
+        call, task = run.call, run.task
+        assert task is not None
+        problem: BaseException | None = None
+        if not task.done():
+            self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
+            problem = run.why
+        elif task.cancelled():
+            problem = run.why or Cancelled(self._session.desk.phrase("cancelled"))
+        else:
+            problem = task.exception()
+        if problem is None:
+            try:
+                return to_result(task.result(), call.success), None
+            except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
+                problem = exc
+        error = to_error(problem, run.why)
+        return call.error(error), error
+
+    def _facts(self, result: ToolResult) -> JsonObject:
+        """Give what is said of every result."""
+        facts: JsonObject = {
+            "timestamp": to_rfc3339(self._session.desk.clock.time_ns()),
+            "working_directory": self._session.cwd,
+        }
+        if not result.success:
+            facts |= {"error_code": ExecutionFailed.code, "retry": ExecutionFailed.retry}
+        return facts
+
+
+class _in_turn:  # noqa: N801 - used like a function
+    """Waits for a semaphore, if there is one."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: asyncio.Semaphore | None) -> None:
+        self._turn: asyncio.Semaphore | None = turn
+
+    async def __aenter__(self) -> None:
+        if self._turn is not None:
+            await self._turn.acquire()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._turn is not None:
+            self._turn.release()

@@ -1,0 +1,301 @@
+"""`ToolResult`: the one format in which every tool answers.
+
+`output` is for people and models, `metadata` for machines. A result is made by `ToolResult.success`
+or `ToolResult.error` (or by a call's methods of these names), enriched by `with_…`, and never changes.
+Who made the call, how long it took and when is stamped on by the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, final, overload
+
+from callsheet.guard.jsonsafe import fix_text, jsonsafe
+from callsheet.report.content import ContentLike, ToolCallContent, to_content
+from callsheet.report.errors import CallsheetError, InvalidValue
+from callsheet.report.values import JsonValue, freeze
+
+from .errors import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NO_OUTPUT = "(no output)"
+"""What a model gets of a tool that has nothing to say."""
+
+NO_MESSAGE = "The tool failed and did not say why"
+
+Fields: TypeAlias = "dict[str, Any]"
+
+_FIELDS = (
+    "call_id",
+    "tool_name",
+    "success",
+    "output",
+    "error",
+    "exit_code",
+    "execution_time_ms",
+    "metadata",
+    "content",
+)
+_NOTHING: Mapping[str, JsonValue] = MappingProxyType({})
+
+
+class ByHand(CallsheetError, TypeError):
+    """A result was to be made or changed by hand."""
+
+
+class _Success:
+    """On the class, the helper that makes a result; on a result, whether it is a success."""
+
+    @overload
+    def __get__(
+        self, result: None, owner: type[ToolResult]
+    ) -> Callable[[str, str, str], ToolResult]: ...
+    @overload
+    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> bool: ...
+    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Any:
+        return _succeeded if result is None else result._fields["success"]  # pyright: ignore[reportPrivateUsage]
+
+
+class _Error:
+    """On the class, the helper that makes a failed result; on a result, what went wrong, or None."""
+
+    @overload
+    def __get__(self, result: None, owner: type[ToolResult]) -> Callable[..., ToolResult]: ...
+    @overload
+    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> str | None: ...
+    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Any:
+        return _failed if result is None else result._fields["error"]  # pyright: ignore[reportPrivateUsage]
+
+
+@final
+class ToolResult:
+    """What a tool has to say for itself.
+
+    - `ToolResult.success(call_id, tool_name, output)`
+    - `ToolResult.error(call_id, tool_name, error)`, with a message or a `ToolError`; `output=` is what
+      there is besides. The result's output then has both.
+
+    Read `success` and `error` of a result to know which it is.
+    """
+
+    __slots__ = ("_fields",)
+    _fields: Fields
+
+    success = _Success()
+    error = _Error()
+
+    def __init__(self, *_: object, **__: object) -> None:
+        raise ByHand(
+            "a ToolResult is not built by hand; use ToolResult.success(call_id, tool_name, output) or "
+            "ToolResult.error(call_id, tool_name, error), or call.success(output) and call.error(error)"
+        )
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call that this is the result of."""
+        return self._fields["call_id"]
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool."""
+        return self._fields["tool_name"]
+
+    @property
+    def output(self) -> str:
+        """What people and models get. Never empty; of a failure, it says what went wrong."""
+        return self._fields["output"]
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, of what really has one."""
+        return self._fields["exit_code"]
+
+    @property
+    def execution_time_ms(self) -> float | None:
+        """How long it took."""
+        return self._fields["execution_time_ms"]
+
+    @property
+    def metadata(self) -> Mapping[str, JsonValue]:
+        """What machines get."""
+        return self._fields["metadata"]
+
+    @property
+    def content(self) -> tuple[ToolCallContent, ...]:
+        """What is shown besides the text: images, links."""
+        return self._fields["content"]
+
+    # Enriching. Each gives a new result.
+
+    def with_metadata(self, key: str, value: JsonValue) -> Self:
+        """Add a value for machines."""
+        return self.with_all_metadata({key: value})
+
+    def with_all_metadata(self, values: Mapping[str, JsonValue]) -> Self:
+        """Add values for machines."""
+        for key in values:
+            if not isinstance(key, str) or not key:
+                raise InvalidValue(f"metadata: a key is a name, got {key!r}")
+        own = {key: _own(value) for key, value in values.items()}
+        return self._with(metadata=MappingProxyType({**self.metadata, **own}))
+
+    def with_execution_time(self, ms: float) -> Self:
+        """Say how long it took. The executor does this for every tool it runs."""
+        if isinstance(ms, bool) or not isinstance(ms, (int, float)) or not 0 <= ms < float("inf"):
+            raise InvalidValue(f"execution time: expected milliseconds from 0 on, got {ms!r}")
+        return self._with(execution_time_ms=ms)
+
+    def with_exit_code(self, code: int) -> Self:
+        """Say how a command ended."""
+        if isinstance(code, bool) or not isinstance(code, int):
+            raise InvalidValue(f"exit code: expected a whole number, got {code!r}")
+        return self._with(exit_code=code)
+
+    def with_content(self, *items: ContentLike) -> Self:
+        """Show something besides the text: images, audio, links, resources."""
+        return self._with(content=(*self.content, *[to_content(item) for item in items]))
+
+    def as_written(self) -> Self:
+        """Say that the output is what was written live, so that people are not shown it twice."""
+        return self._with(written=True)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the output is what was written live."""
+        return self._fields["written"]
+
+    def stamped(self, call_id: str, tool_name: str, ms: float, values: Fields) -> Self:
+        """Say whose result it is, how long it took, and what holds for every tool.
+
+        What the tool said of itself stays; whose result it is, only the executor knows.
+        """
+        metadata = MappingProxyType({**values, **self.metadata, "timestamp": values["timestamp"]})
+        return self._with(
+            call_id=call_id, tool_name=tool_name, execution_time_ms=ms, metadata=metadata
+        )
+
+    def _with(self, **changed: Any) -> Self:
+        return _made(self._fields | changed)  # pyright: ignore[reportReturnType] - the class is final
+
+    # Reading
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Give the result as plain data. `content` is there only if it holds something."""
+        data: dict[str, Any] = {name: self._fields[name] for name in _FIELDS}
+        data["metadata"] = dict(self.metadata)
+        if self.content:
+            from callsheet.wire import v1
+
+            data["content"] = v1.encode_items(self.content)
+        else:
+            del data["content"]
+        return data
+
+    def for_model(self) -> str:
+        """Give the text that a model gets. It is never empty."""
+        return self.output
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise ByHand(f"a ToolResult never changes; make a new one: result.with_…, not .{name} = …")
+
+    def __delattr__(self, name: str) -> None:
+        raise ByHand("a ToolResult never changes")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolResult) and self._fields == other._fields
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - its metadata is a mapping
+
+    def __repr__(self) -> str:
+        word = "success" if self.success else "error"
+        said = self.error if self.error is not None else self.output
+        said = said if len(said) <= 60 else said[:59] + "…"
+        return f"<ToolResult {word} of {self.tool_name!r} {self.call_id}: {said!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_plain, ({**self._fields, "metadata": dict(self.metadata)},)
+
+
+def _made(fields: Fields) -> ToolResult:
+    result = object.__new__(ToolResult)
+    object.__setattr__(result, "_fields", fields)
+    return result
+
+
+def _from_plain(fields: Fields) -> ToolResult:
+    return _made({**fields, "metadata": MappingProxyType(fields["metadata"])})
+
+
+def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
+    """Make the result of a tool that has done what was asked. `output` says what, in few words."""
+    return _made(
+        {
+            "call_id": _text(call_id, "call_id"),
+            "tool_name": _text(tool_name, "tool_name"),
+            "success": True,
+            "output": _text(output, "output") or NO_OUTPUT,
+            "error": None,
+            "exit_code": None,
+            "execution_time_ms": None,
+            "metadata": _NOTHING,
+            "content": (),
+            "written": False,
+        }
+    )
+
+
+def _failed(
+    call_id: str, tool_name: str, error: str | ToolError, *, output: str = ""
+) -> ToolResult:
+    """Make the result of a tool that has failed. `error` says what was wrong and what would be right."""
+    metadata: Fields = {}
+    exit_code = None
+    if isinstance(error, ToolError):
+        own = {key: _own(value) for key, value in error.metadata.items()}
+        metadata = {"error_code": error.code, "retry": error.retry, **own}
+        output, exit_code, error = output or error.output, error.exit_code, str(error)
+    message = _text(error, "error").strip() or NO_MESSAGE
+    return _made(
+        {
+            "call_id": _text(call_id, "call_id"),
+            "tool_name": _text(tool_name, "tool_name"),
+            "success": False,
+            "output": _with_message(_text(output, "output"), message),
+            "error": message,
+            "exit_code": exit_code,
+            "execution_time_ms": None,
+            "metadata": MappingProxyType(metadata),
+            "content": (),
+            "written": False,
+        }
+    )
+
+
+def _with_message(output: str, message: str) -> str:
+    if message in output:
+        return output
+    return f"{output.rstrip()}\n\n{message}" if output.strip() else message
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f"ToolResult: {name} is text, got {type(value).__name__}")
+    return value if value.isascii() else fix_text(value)
+
+
+def _own(value: JsonValue) -> JsonValue:
+    """Give a private copy of a value, as JSON, whatever it was."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if value is None or kind is bool or (kind is str and value.isascii()):
+        return value
+    return freeze(jsonsafe(value), "metadata")
+
+
+def content_of(result: ToolResult) -> Iterable[ContentLike]:
+    """Give what a call shows of a result: its text, and what there is besides."""
+    if result.success and result.output == NO_OUTPUT and result.content:
+        return result.content
+    return (result.output, *result.content)

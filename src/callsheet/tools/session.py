@@ -1,0 +1,162 @@
+"""The public `Session` and `Call`: those of the runtime, with tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Unpack, cast
+
+from msgspec import Struct
+
+from callsheet.report.errors import InvalidValue
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject, JsonValue
+from callsheet.runtime.call import Call as RuntimeCall
+from callsheet.runtime.endings import Ending
+from callsheet.runtime.options import CallOptions, Links, SessionOptions
+from callsheet.runtime.session import Session as RuntimeSession
+
+from .errors import ToolError
+from .executor import AT_ONCE, TIMEOUT, Asked, Executor
+from .permits import MODES, Mode, Permits
+from .registry import Registry
+from .result import ToolResult, content_of
+from .tool import Tool
+from .workspace import FileMemory, Workspace
+
+
+class ToolSettings(Struct, frozen=True, kw_only=True):
+    """What holds for all tools of a session.
+
+    `timeout` is in seconds, for tools that don't say how long they may take. `private_hosts` are hosts,
+    addresses or networks that `fetch` may reach although they are not public; "*" stands for all.
+    """
+
+    timeout: float | None = TIMEOUT
+    private_hosts: tuple[str, ...] = ()
+
+
+class Call(RuntimeCall):
+    """A call, live, as its tool sees it."""
+
+    __slots__ = ()
+    session: Session  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def success(self, output: str) -> ToolResult:
+        """Make the result of a tool that has done what was asked. `output` says what, in few words."""
+        return ToolResult.success(self.id, self.report.name or "", output)
+
+    def error(self, error: str | ToolError, *, output: str = "") -> ToolResult:
+        """Make the result of a tool that has failed: what was wrong, and what would be right.
+
+        `output` is what there is besides.
+        """
+        return ToolResult.error(self.id, self.report.name or "", error, output=output)
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where tools may go."""
+        return self.session.workspace
+
+    @property
+    def files(self) -> FileMemory:
+        """Which files were seen, and in what state."""
+        return self.session.files
+
+    def conclude(self, result: ToolResult, reason: Reason | None) -> None:
+        """End the call with its result, if it has not ended."""
+        if self.has_ended:
+            return
+        raw: JsonObject = {"success": result.success}
+        if result.error is not None:
+            raw["error"] = result.error
+        if result.exit_code is not None:
+            raw["exit_code"] = result.exit_code
+        written = self._output is not None and bool(self._output.state.total)
+        if written and result.error is not None:
+            shown: Any = (result.error, *result.content)
+        elif written and result.is_written:
+            shown = result.content or None
+        else:
+            shown = content_of(result)
+            if result.output != result.error:
+                raw["output"] = result.output
+        raw["metadata"] = dict(result.metadata)
+        status = ToolCallStatus.COMPLETED if result.success else ToolCallStatus.FAILED
+        if reason is Reason.CANCELLED:
+            status = ToolCallStatus.CANCELLED
+        self._end(Ending(status, reason, shown), raw)
+
+
+class Session(RuntimeSession):
+    """The calls of one conversation, its tools, and who is told of them.
+
+    Everything that `callsheet.runtime.session.Session` takes, and
+
+    - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
+    - `permission`: what happens to calls that need one: "ask", "allow" or "deny". If it is left out, they
+      are asked about if there is an `on_permission`, and run if there is none.
+    - `tool_settings`: what holds for all tools.
+    """
+
+    call_type = Call
+
+    def __init__(
+        self,
+        session_id: str | None = None,
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        builtin: bool = True,
+        permission: Mode | None = None,
+        tool_settings: ToolSettings | None = None,
+        additional_directories: Sequence[str] = (),
+        **options: Unpack[SessionOptions],
+    ) -> None:
+        if permission is not None and permission not in MODES:
+            raise InvalidValue(
+                f"permission: expected one of {', '.join(MODES)}, got {permission!r}"
+            )
+        super().__init__(session_id, additional_directories=additional_directories, **options)
+        self.tool_settings: ToolSettings = tool_settings or ToolSettings()
+        self.tools: Registry = Registry(tools, builtin=builtin)
+        self.files: FileMemory = FileMemory()
+        self.workspace: Workspace = Workspace(self.cwd, additional_directories)
+        self._executor: Executor = Executor(self, self.tools, Permits(permission))
+
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
+        self,
+        name: str,
+        input: JsonValue = None,  # noqa: A002 - the contract's name
+        **options: Unpack[CallOptions],
+    ) -> Call:
+        """Make a call of a tool that you run yourself; see `callsheet.runtime.session.Session.call`."""
+        return cast("Call", super().call(name, input, **options))
+
+    async def run(
+        self,
+        name: str,
+        arguments: JsonObject | None = None,
+        *,
+        timeout: float | None = None,
+        **links: Unpack[Links],
+    ) -> ToolResult:
+        """Run a tool and report it. What goes wrong is a result, too.
+
+        `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom` are those of `call`.
+        """
+        self.open()
+        return await self._executor.run(name, arguments, timeout=timeout, **links)
+
+    async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
+        """Run tools in parallel: `[("read", {"path": "a"}), …]`. Gives the results in that order."""
+        self.open()
+        return await self._executor.run_all(calls, at_once=at_once)
+
+    def cancel(self, key: str, message: str | None = None) -> bool:
+        """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
+        return self._executor.cancel(key, message)
+
+    async def close(self) -> None:
+        """Stop the tools that run, end every call, send everything, and let the consumers go."""
+        if not self.desk.is_closed:
+            await self._executor.close()
+        await super().close()

@@ -1,0 +1,188 @@
+"""`@tool`: a plain function becomes a tool. What a model is told of it is read off the function."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, overload
+
+from callsheet.report.kinds import Kind, ToolKind, to_kind
+from callsheet.report.locations import ToolCallLocation
+from callsheet.report.values import JsonObject
+
+from .docstrings import read_docstring
+from .signature import BadTool, Parameters, PathArgument, read_signature
+
+Locate: TypeAlias = Callable[[JsonObject], Sequence[ToolCallLocation | str]]
+Permission: TypeAlias = bool | Callable[[JsonObject], bool] | None
+How: TypeAlias = Literal["async", "async stream", "sync", "stream"]
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}").fullmatch
+_READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
+
+
+class Tool:
+    """A function, and everything that a model, a person and the executor must know of it.
+
+    It can still be called like the function that it was made from.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        description: str,
+        parameters: Parameters,
+        *,
+        kind: Kind | str | None = None,
+        title: str | None = None,
+        locations: Sequence[str] | Locate | None = None,
+        read_only: bool | None = None,
+        timeout: float | None = None,
+        permission: Permission = None,
+        writes: Sequence[str] | None = None,
+        annotations: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not _NAME(name):
+            raise BadTool(
+                f"tool {name!r}: a name has letters, digits, '_', '-' and '.', at most 128 of them"
+            )
+        if timeout is not None and not timeout > 0:
+            raise BadTool(f"tool {name!r}: timeout: expected seconds above 0, got {timeout}")
+        self.function: Callable[..., Any] = function
+        self.name: str = name
+        self.description: str = description
+        self.parameters: Parameters = parameters
+        self.kind: Kind | None = None if kind is None else to_kind(kind)
+        self.title: str | None = title
+        self.locations: Sequence[str] | Locate | None = locations
+        self.read_only: bool = self.kind in _READING if read_only is None else read_only
+        self.timeout: float | None = timeout
+        self.permission: Permission = permission
+        self.annotations: Mapping[str, Any] | None = annotations
+        self.how: How = _how(function)
+        self.paths: tuple[PathArgument, ...] = parameters.paths
+        self.writes: frozenset[str] = self._writes(writes)
+        self.__doc__ = description
+        self.__name__ = name
+
+    @classmethod
+    def from_schema(
+        cls,
+        name: str,
+        description: str,
+        schema: JsonObject,
+        function: Callable[..., Any],
+        *,
+        title: str | None = None,
+        kind: Kind | str | None = None,
+        read_only: bool = False,
+        permission: Permission = None,
+        annotations: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+    ) -> Tool:
+        """Make a tool whose schema is known from elsewhere: `function(call, arguments)`."""
+        return cls(
+            function,
+            name,
+            description,
+            Parameters(schema, _as_one, (), takes_call=True),
+            kind=kind,
+            title=title,
+            read_only=read_only,
+            permission=permission,
+            annotations=annotations,
+            timeout=timeout,
+        )
+
+    @property
+    def schema(self) -> JsonObject:
+        """The JSON Schema of the arguments."""
+        return self.parameters.schema
+
+    def needs_permission(self, arguments: JsonObject) -> bool:
+        """Whether somebody should be asked before it is run with these arguments."""
+        if callable(self.permission):
+            return bool(self.permission(arguments))
+        return not self.read_only if self.permission is None else self.permission
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the bare function: nothing is checked, asked or reported."""
+        return self.function(*arguments, **named)
+
+    def __repr__(self) -> str:
+        return f"<Tool {self.name}({', '.join(self.schema.get('properties', ()))})>"
+
+    def _writes(self, declared: Sequence[str] | None) -> frozenset[str]:
+        paths = {path.name for path in self.paths}
+        if declared is None:
+            return frozenset(() if self.read_only else paths)
+        for name in declared:
+            if name not in paths:
+                raise BadTool(
+                    f"tool {self.name!r}: writes: {name!r} is not an argument with a Path"
+                )
+        return frozenset(declared)
+
+
+def _as_one(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"arguments": dict(arguments)}
+
+
+def _how(function: Callable[..., Any]) -> How:
+    if inspect.isasyncgenfunction(function):
+        return "async stream"
+    if inspect.iscoroutinefunction(function):
+        return "async"
+    return "stream" if inspect.isgeneratorfunction(function) else "sync"
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    kind: Kind | str | None = None,
+    title: str | None = None,
+    locations: Sequence[str] | Locate | None = None,
+    read_only: bool | None = None,
+    timeout: float | None = None,
+    permission: Permission = None,
+    writes: Sequence[str] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **declared: Any,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a function, sync or async: `@tool` or `@tool(kind="read", title="Reading {path}")`.
+
+    - Name, description and schema come from the function's name, docstring and hints.
+    - A first parameter `call: Call` gets the live call. Arguments with the hint `Path` are held inside
+      the workspace, and are absolute when the function gets them.
+    - `kind`, `title` and `locations` are what people see; what isn't declared is found by `describe`.
+      `locations` names arguments (`["{path}"]`), or is a function of the arguments.
+    - `read_only` tools are not asked about, and run beside each other. (Those of kind read, search and
+      think are, unless said otherwise.) Tools that write are run one after another for each path;
+      `writes` names the arguments that are written to, if not all paths are.
+    - `timeout` is in seconds. `permission` is True (always ask), False (never), or a function of the
+      arguments.
+
+    The function may return a `ToolResult`, text, or data; if it yields, that is its live output.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool:
+        if isinstance(function, Tool) or not callable(function):
+            raise BadTool(f"@tool makes a tool of a function, got {function!r}")
+        named = name or getattr(function, "__name__", "")
+        doc = read_docstring(function.__doc__)
+        parameters = read_signature(function, named, doc)
+        return Tool(function, named, description or doc.text, parameters, **declared)
+
+    return make if function is None else make(function)
