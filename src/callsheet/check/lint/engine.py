@@ -63,8 +63,9 @@ def _lint(
     text: str, tree: ast.Module, path: str, rules: Sequence[Rule], follow: Follow, is_test: bool
 ) -> list[Finding]:
     source = Source(text)
-    module = Module(source, tree, follow, is_test=is_test)
+    module = Module(source, tree, follow)
     ignores = Ignores(source)
+    rules = [rule for rule in rules if rule.in_tests or not is_test]
     found = {finding: None for rule in rules for finding in _run(rule, module, ignores, path)}
     return sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule))
 

@@ -43,6 +43,8 @@ class Rule:
     good: str
     """The same code as it should be."""
     check: Callable[[Module], Iterator[Hit]]
+    in_tests: bool = True
+    """Whether it holds in files of tests, too. These make odd results, to compare with."""
 
     @property
     def category(self) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .source import Source
 
 WIDTH = 88
 """The longest line that is written, where the parts allow it: what most formatters agree on."""
+
+Span = tuple[int, int]
+Placed = dict[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class Piece:
 
     name: str
     arguments: tuple[str, ...]
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
     is_bracketed: bool = False
     """Whether the one argument stands in brackets that serve for the call."""
 
@@ -28,45 +32,82 @@ class Piece:
             return self.name + self.arguments[0]
         return f"{self.name}({', '.join(self.arguments)})"
 
+    @property
+    def short(self) -> str:
+        """The call without its arguments."""
+        return f"{self.name}(…)"
 
-def lay_out(source: Source, node: ast.expr, pieces: list[Piece]) -> str:
+    def fitted(self, indent: str, step: str, rest: int = 0) -> str:
+        """The call in one line, if that fits with what follows it; else one argument in each line."""
+        fits = len(indent) + len(self.text) + rest <= WIDTH and "\n" not in self.text
+        if fits or self.is_bracketed:
+            return self.text
+        lines = [f"{indent}{step}{argument}," for argument in self.arguments]
+        return "\n".join([f"{self.name}(", *lines, f"{indent})"])
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A head that is one of two calls."""
+
+    success: Piece
+    test: str
+    place: Span
+    failure: Piece
+
+    @property
+    def text(self) -> str:
+        """The choice in one line."""
+        return f"({self.success.text} if {self.test} else {self.failure.text})"
+
+    @property
+    def short(self) -> str:
+        """The choice without the arguments."""
+        return f"({self.success.short} if … else {self.failure.short})"
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """Where the parts stood."""
+        return (*self.success.spans, self.place, *self.failure.spans)
+
+    def fitted(self, indent: str, step: str, rest: int = 0) -> str:
+        """The choice in one line, if that fits with what follows it; else in three."""
+        if len(indent) + len(self.text) + rest <= WIDTH and "\n" not in self.text:
+            return self.text
+        inner = indent + step
+        good, bad = self.success.fitted(inner, step), self.failure.fitted(inner, step, len("else "))
+        return f"(\n{inner}{good}\n{inner}if {self.test}\n{inner}else {bad}\n{indent})"
+
+
+def lay_out(source: Source, node: ast.expr, pieces: Sequence[Piece | Choice]) -> str:
     """Write pieces instead of a node."""
     start, end = source.span(node)
     above, beside = _comments(source, (start, end), pieces)
     line = "".join(piece.text for piece in pieces)
     column = source.place(start)[1] - 1
     rest = len(source.lines[source.place(end)[0] - 1]) - source.place(end)[1] + 1
-    if not above and not beside and "\n" not in line and column + len(line) + rest <= WIDTH:
-        return line
     indent = source.indent(start)
     step = "\t" if "\t" in indent else "    "
-    if len(pieces) == 1 and not above and not beside:
-        return _spread(pieces[0], indent, step)
+    if not above and not beside:
+        if "\n" not in line and column + len(line) + rest <= WIDTH:
+            return line
+        if len(pieces) == 1 or isinstance(pieces[0], Choice):
+            head = pieces[0].fitted(indent, step, WIDTH)
+            return head + "".join(piece.fitted(indent, step) for piece in pieces[1:])
     inner = indent + step
     written: list[str] = []
     for number, piece in enumerate(pieces):
         written += [inner + comment for comment in above.get(number, [])]
-        text = inner + piece.text
-        if len(text) > WIDTH or "\n" in text:
-            text = inner + _spread(piece, inner, step)
+        text = inner + piece.fitted(inner, step)
         written.append("  ".join([text, *beside.get(number, [])]))
     written += [inner + comment for comment in above.get(len(pieces), [])]
     return "\n".join(["(", *written, f"{indent})"])
 
 
-def _spread(piece: Piece, indent: str, step: str) -> str:
-    """Write a call with one argument in each line."""
-    if piece.is_bracketed:
-        return piece.text
-    lines = [f"{indent}{step}{argument}," for argument in piece.arguments]
-    return "\n".join([f"{piece.name}(", *lines, f"{indent})"])
-
-
-Placed = dict[int, list[str]]
-
-
-def _comments(source: Source, span: tuple[int, int], pieces: list[Piece]) -> tuple[Placed, Placed]:
-    """Give the comments that would be lost, by the piece that they belong to: above it and beside it."""
+def _comments(
+    source: Source, span: Span, pieces: Sequence[Piece | Choice]
+) -> tuple[Placed, Placed]:
+    """Give the comments that would be lost, by the piece they belong to: above it, and beside it."""
     above: Placed = {}
     beside: Placed = {}
     owned = sorted(

@@ -18,13 +18,11 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Module:
     """A parsed file."""
 
-    def __init__(self, source: Source, tree: ast.Module, follow: Follow, *, is_test: bool) -> None:
+    def __init__(self, source: Source, tree: ast.Module, follow: Follow) -> None:
         self.source: Source = source
         self.tree: ast.Module = tree
         self.names: Names = Names(tree, follow)
         self.tools: dict[ast.AST, Tool] = find_tools(tree, self.names)
-        self.is_test: bool = is_test
-        """Whether it's a file of tests, which make results to compare with."""
 
     @cached_property
     def results(self) -> list[Made]:

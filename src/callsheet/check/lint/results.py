@@ -12,6 +12,7 @@ from .tools import Tool
 from .vocabulary import FIELDS, HELPERS, RESULT, meaning
 
 _ENVELOPES = ("call_id", "tool_name")
+_BESIDES: dict[str, tuple[str, ...]] = {"success": (), "error": ("output",)}
 _CONVERTERS = frozenset(
     {"msgspec.convert", "msgspec.json.decode", "msgspec.msgpack.decode", "functools.partial"}
 )
@@ -75,7 +76,7 @@ def made_by(node: ast.AST, names: Names, tool: Tool | None) -> Made | None:
 def _helped(
     node: ast.Call, helper: str, order: tuple[str, ...], way: Way, tool: Tool | None
 ) -> Made:
-    given, whole = _arguments(node, order)
+    given, whole = _arguments(node, order, _BESIDES[helper])
     return Made(node, way, helper == "success", given, whole, tool)
 
 
@@ -84,14 +85,16 @@ def _by_hand(node: ast.Call, tool: Tool | None, is_ours: bool) -> Made:
     return Made(node, Way.HAND, truth(given.get("success")), given, whole, tool, is_ours)
 
 
-def _arguments(node: ast.Call, order: tuple[str, ...]) -> tuple[dict[str, ast.expr], bool]:
-    """Give the arguments by the names in `order`, and whether these are all."""
+def _arguments(
+    node: ast.Call, order: tuple[str, ...], besides: tuple[str, ...] = ()
+) -> tuple[dict[str, ast.expr], bool]:
+    """Give the arguments by their names, and whether these are all. `besides` go by name only."""
     given = dict(zip(order, node.args, strict=False))
     whole = len(node.args) <= len(order)
     for argument in node.args:
         whole = whole and not isinstance(argument, ast.Starred)
     for keyword in node.keywords:
-        if keyword.arg in order and keyword.arg not in given:
+        if keyword.arg in (*order, *besides) and keyword.arg not in given:
             given[keyword.arg] = keyword.value
         else:
             whole = False

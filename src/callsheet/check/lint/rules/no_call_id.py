@@ -15,12 +15,10 @@ _WAYS = (Way.HELPER, Way.HAND)
 def check(module: Module) -> Iterator[Hit]:
     """Find results whose call id is missing, None, blank, or written into the code."""
     for made in module.results:
-        executed = made.tool is not None and made.tool.executed
-        if made.way not in _WAYS or not made.is_ours or (module.is_test and not executed):
-            continue
-        problem = _problem(made, module)
-        if problem is not None:
-            yield Hit(made.node, problem, _fix(made))
+        if made.way in _WAYS and made.is_ours:
+            problem = _problem(made, module)
+            if problem is not None:
+                yield Hit(made.node, problem, _fix(made))
 
 
 def _problem(made: Made, module: Module) -> str | None:
@@ -72,4 +70,5 @@ def say_hello(call_id: str, name: str) -> ToolResult:
     return result.with_execution_time((time.perf_counter() - began) * 1000)
 """,
     check=check,
+    in_tests=False,
 )

@@ -82,4 +82,5 @@ def pick(call: Call, colour: str) -> ToolResult:
     return call.success(f"Picked {colour}.")
 ''',
     check=check,
+    in_tests=False,
 )

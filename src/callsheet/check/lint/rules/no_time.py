@@ -13,6 +13,7 @@ from callsheet.check.lint.tools import Tool
 
 _STAMP = "with_execution_time"
 _FIELD = "execution_time_ms"
+_SAID = {True: "output", False: "error"}
 _CLOCKS = frozenset(
     {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time"}
 )
@@ -21,8 +22,6 @@ _SIGNS = frozenset({_STAMP, _FIELD}) | _CLOCKS
 
 def check(module: Module) -> Iterator[Hit]:
     """Find tools outside of an executor whose results don't say how long they took."""
-    if module.is_test:
-        return
     measured = _measured(module)
     for tool in module.tools.values():
         made = [made for made in module.results_of(tool) if made.way in (Way.HELPER, Way.HAND)]
@@ -35,10 +34,16 @@ def check(module: Module) -> Iterator[Hit]:
 
 
 def _passes_on(made: list[Made], tool: Tool) -> bool:
-    """Whether a function only wraps the helpers: which tool it is, it's told by its caller."""
+    """Whether a function only wraps the helpers: its caller tells it which tool, or what to say."""
     told = {argument.arg for argument in parameters(tool.node.args)}
-    names = (result.given.get("tool_name") for result in made)
-    return all(isinstance(name, ast.Name) and name.id in told for name in names)
+    for result in made:
+        name, said = result.given.get("tool_name"), result.given.get(_SAID[result.success is True])
+        is_told = (
+            isinstance(said, ast.Name) and said.id in told and not isinstance(name, ast.Constant)
+        )
+        if not is_told and not (isinstance(name, ast.Name) and name.id in told):
+            return False
+    return True
 
 
 def _measured(module: Module) -> set[str]:
@@ -93,4 +98,5 @@ def look_up(call: Call, word: str) -> ToolResult:
     return call.success(DICTIONARY[word])
 ''',
     check=check,
+    in_tests=False,
 )
