@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from callsheet.check.lint import RULES, Finding, Outcome, Rule, lint_paths
+from callsheet.check.lint import Finding, Outcome, Rule, lint_paths
 from callsheet.check.lint.rules import names, select
 
 
@@ -49,16 +49,14 @@ def command(
     rules = select(_known(chosen), _known(ignored))
     outcome = lint_paths(paths, rules=rules, fix=fix or diff, write=not diff)
     if form == "json":
-        click.echo(json.dumps(_as_json(outcome), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(_as_json(outcome, rules), indent=2, ensure_ascii=False))
     elif diff:
         _show_diff(outcome)
     else:
         _show(outcome)
     for problem in outcome.problems:
-        click.echo(
-            f"callsheet: {_place(problem.path, problem.line, problem.column)}{problem.message}",
-            err=True,
-        )
+        place = _place(problem.path, problem.line, problem.column)
+        click.echo(f"callsheet: {place}{_harmless(problem.message)}", err=True)
     return outcome.exit_code
 
 
@@ -101,9 +99,8 @@ def _show(outcome: Outcome) -> None:
         click.echo()
     for finding in outcome.fixed:
         place = _place(finding.path, finding.line, finding.column)
-        _say(
-            f"{place}{click.style('fixed', fg='green')} {finding.rule}: {finding.fix.removeprefix('write ')}"
-        )
+        new = _harmless(finding.fix).removeprefix("write ")
+        _say(f"{place}{click.style('fixed', fg='green')} {finding.rule}: {new}")
     if outcome.fixed:
         click.echo()
     _say(_summary(outcome))
@@ -112,17 +109,18 @@ def _show(outcome: Outcome) -> None:
 def _show_finding(path: str, finding: Finding, explained: set[str]) -> None:
     """Show a finding; why its rule holds is said with the first one."""
     place = click.style(_place(path, finding.line, finding.column), bold=True)
-    _say(f"{place}{click.style(finding.rule, fg='red')} {finding.message}")
+    _say(f"{place}{click.style(finding.rule, fg='red')} {_harmless(finding.message)}")
     if finding.rule not in explained:
         explained.add(finding.rule)
         _say(click.style(_wrap(f"why: {finding.why}", "    "), dim=True))
     mark = click.style(" [--fix]", fg="cyan") if finding.fixable else ""
-    _say(_wrap(f"fix: {finding.fix}", "    ") + mark)
+    _say(_wrap(f"fix: {_harmless(finding.fix)}", "    ") + mark)
 
 
 def _show_diff(outcome: Outcome) -> None:
     for diff in outcome.diffs:
-        for line in diff.splitlines():
+        for raw in diff.removesuffix("\n").split("\n"):
+            line = _harmless(raw) if sys.stdout.isatty() else raw
             colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
             _say(click.style(line, fg=colour) if colour else line)
     click.echo(_summary(outcome), err=True)
@@ -147,7 +145,12 @@ def _count(number: int, thing: str) -> str:
 
 
 def _place(path: str, line: int | None, column: int | None) -> str:
-    return f"{path}:{line}:{column}: " if line else ""
+    return f"{_harmless(path)}:{line}:{column}: " if line else ""
+
+
+def _harmless(text: str) -> str:
+    """Give text of somebody's code or file names so that a terminal shows it, and obeys nothing."""
+    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
 
 
 def _say(text: str) -> None:
@@ -176,10 +179,10 @@ def _indent(code: str) -> str:
 # JSON
 
 
-def _as_json(outcome: Outcome) -> dict[str, object]:
+def _as_json(outcome: Outcome, rules: tuple[Rule, ...]) -> dict[str, object]:
     return {
         "files": outcome.files,
-        "rules": [rule.id for rule in RULES],
+        "rules": [rule.id for rule in rules],
         "findings": [finding.to_dict() for finding in outcome.findings],
         "fixed": [finding.to_dict() for finding in outcome.fixed],
         "problems": [problem.to_dict() for problem in outcome.problems],

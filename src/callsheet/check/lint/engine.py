@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from .vocabulary import WORTH_A_LOOK
 MOST_PASSES = 20
 """How often a text is mended: what stands inside of what was mended comes in the next pass."""
 
+_VERSION = ".".join(map(str, sys.version_info[:2]))
 _TOO_DEEP = "nested too deeply to be linted"
 
 
@@ -92,7 +94,8 @@ def parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # a bad escape in somebody's text isn't ours to report
             return ast.parse(text)
     except SyntaxError as exc:
-        raise Unparsable(exc.msg, exc.lineno or 1, exc.offset or 1) from exc
+        message = f"{exc.msg} (as Python {_VERSION} reads it)"
+        raise Unparsable(message, exc.lineno or 1, exc.offset or 1) from exc
     except ValueError as exc:
         raise Unparsable(str(exc)) from exc
     except (RecursionError, MemoryError) as exc:

@@ -83,17 +83,14 @@ def lay_out(source: Source, node: ast.expr, pieces: Sequence[Piece | Choice]) ->
     """Write pieces instead of a node."""
     start, end = source.span(node)
     above, beside = _comments(source, (start, end), pieces)
-    line = "".join(piece.text for piece in pieces)
-    column = source.place(start)[1] - 1
-    rest = len(source.lines[source.place(end)[0] - 1]) - source.place(end)[1] + 1
     indent = source.indent(start)
     step = "\t" if "\t" in indent else "    "
     if not above and not beside:
-        if "\n" not in line and column + len(line) + rest <= WIDTH:
-            return line
-        if len(pieces) == 1 or isinstance(pieces[0], Choice):
-            head = pieces[0].fitted(indent, step, WIDTH)
-            return head + "".join(piece.fitted(indent, step) for piece in pieces[1:])
+        before = source.place(start)[1] - 1
+        after = len(source.lines[source.place(end)[0] - 1]) - source.place(end)[1] + 1
+        text = _without_brackets(pieces, indent, step, before, after)
+        if text is not None:
+            return text
     inner = indent + step
     written: list[str] = []
     for number, piece in enumerate(pieces):
@@ -102,6 +99,21 @@ def lay_out(source: Source, node: ast.expr, pieces: Sequence[Piece | Choice]) ->
         written.append("  ".join([text, *beside.get(number, [])]))
     written += [inner + comment for comment in above.get(len(pieces), [])]
     return "\n".join(["(", *written, f"{indent})"])
+
+
+def _without_brackets(
+    pieces: Sequence[Piece | Choice], indent: str, step: str, before: int, after: int
+) -> str | None:
+    """Write pieces in one line, or behind a head that has brackets of its own; None if it's too long."""
+    head, *links = pieces
+    tail = "".join(link.text for link in links)
+    if "\n" in tail:
+        return None
+    if "\n" not in head.text and before + len(head.text + tail) + after <= WIDTH:
+        return head.text + tail
+    if not links or (isinstance(head, Choice) and len(indent + tail) + after < WIDTH):
+        return head.fitted(indent, step, WIDTH) + tail
+    return None
 
 
 def _comments(

@@ -123,7 +123,7 @@ def _last(func: ast.expr) -> str:
 def _is_shaped(node: ast.Call) -> bool:
     """Whether somebody else's `ToolResult(…)` is given our fields: it's the standard, made by hand."""
     words = {keyword.arg for keyword in node.keywords}
-    return "success" in words and bool(words & set(_ENVELOPES)) and words <= set(FIELDS)
+    return {*_ENVELOPES, "success"} <= words <= set(FIELDS)
 
 
 # Dicts
@@ -144,9 +144,9 @@ def shaped_dict(value: ast.expr, names: Names) -> ast.Dict | None:
 
 
 def is_unmistakable(value: ast.Dict) -> bool:
-    """Whether a dict is a result even outside of a tool: it has a call's id and a literal success."""
+    """Whether a dict is a result even outside of a tool: it names call, tool and a literal success."""
     given = dict_items(value)
-    return "call_id" in given and truth(given.get("success")) is not None
+    return given.keys() >= set(_ENVELOPES) and truth(given.get("success")) is not None
 
 
 def made_of_dict(value: ast.Dict, tool: Tool | None) -> Made:

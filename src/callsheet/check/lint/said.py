@@ -122,7 +122,9 @@ def _text(value: ast.expr | None, module: Module) -> ast.expr | str | None:
         and isinstance(value.op, ast.Or)
         and is_empty(value.values[-1])
     ):
-        return _text(value.values[0], module) if len(value.values) == 2 else value
+        if len(value.values) > 2:
+            raise Refused("what it says may be None")
+        return _text(value.values[0], module)
     if isinstance(value, ast.IfExp) and is_empty(value.body):
         return _text(value.orelse, module)
     if isinstance(value, ast.IfExp) and is_empty(value.orelse):

@@ -27,6 +27,7 @@ _SEE_THROUGH = frozenset(
         "AsyncIterator",
     }
 )
+_LISTS = (ast.List, ast.Tuple, ast.Set)
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
@@ -100,7 +101,7 @@ def _given_to_executors(tree: ast.Module, names: Names) -> Iterator[str]:
             if meaning(names.dotted(func)) in EXECUTORS:
                 tools = [keyword.value for keyword in node.keywords if keyword.arg == "tools"]
                 for argument in (*node.args, *tools):
-                    parts = ast.walk(argument)
+                    parts = argument.elts if isinstance(argument, _LISTS) else [argument]
                     yield from (part.id for part in parts if isinstance(part, ast.Name))
 
 
