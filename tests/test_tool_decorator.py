@@ -173,7 +173,7 @@ def test_other_mistakes_are_refused_when_the_tool_is_made():
     def odd(path: object.__class__) -> str:
         return ""
 
-    with pytest.raises(BadTool, match="without a schema|can't be found"):
+    with pytest.raises(BadTool, match=r"without a schema|can't be found"):
         tool(odd)
 
 

@@ -79,26 +79,35 @@ async def check_tool(
 def assert_standard(result: ToolResult) -> None:
     """Hold that a result obeys the standard, whatever tool it is of."""
     data = result.to_dict()
-    assert isinstance(data["call_id"], str) and data["call_id"], f"no call id: {result}"
-    assert isinstance(data["tool_name"], str) and data["tool_name"], f"no tool's name: {result}"
-    assert isinstance(data["success"], bool), f"success is not set: {result}"
-    assert isinstance(data["output"], str) and data["output"].strip(), f"empty output: {result}"
-    assert result.for_model().strip(), f"a model would see nothing: {result}"
-    time = data["execution_time_ms"]
-    assert isinstance(time, (int, float)) and time >= 0, f"no execution time: {result}"
-    assert data["exit_code"] is None or type(data["exit_code"]) is int, f"bad exit code: {result}"
-    metadata = data["metadata"]
-    assert is_object(metadata), f"metadata is not an object: {result}"
-    stamp = metadata.get("timestamp")
-    assert isinstance(stamp, str) and _RFC_3339(stamp), f"no timestamp: {result}"
+    time, code, metadata = data["execution_time_ms"], data["exit_code"], data["metadata"]
+    stamp = metadata.get("timestamp") if is_object(metadata) else None
+    _hold(result, "a call's id", _is_said(data["call_id"]))
+    _hold(result, "the tool's name", _is_said(data["tool_name"]))
+    _hold(result, "a word on success", isinstance(data["success"], bool))
+    _hold(result, "an output", _is_said(data["output"]))
+    _hold(result, "something for a model", _is_said(result.for_model()))
+    _hold(result, "an execution time", isinstance(time, (int, float)) and time >= 0)
+    _hold(result, "an exit code that is a number", code is None or type(code) is int)
+    _hold(result, "a timestamp", isinstance(stamp, str) and bool(_RFC_3339(stamp)))
     if result.success:
-        assert data["error"] is None, f"a success with an error: {result}"
+        _hold(result, "no error, being a success", data["error"] is None)
     else:
-        assert isinstance(data["error"], str) and data["error"].strip(), f"no error: {result}"
-        assert data["error"] in result.output, f"the output lacks the error's details: {result}"
-        assert isinstance(metadata.get("error_code"), str), f"no error code: {result}"
-        assert metadata.get("retry") in ("no", "changed", "later"), f"no word on retrying: {result}"
+        error = data["error"]
+        _hold(result, "an error", _is_said(error))
+        _hold(result, "the error's details in its output", str(error) in result.output)
+        _hold(result, "an error code", _is_said(result.metadata.get("error_code")))
+        known = ("no", "changed", "later")
+        _hold(result, "a word on trying again", result.metadata.get("retry") in known)
     msgspec.json.encode(data)
+
+
+def _hold(result: ToolResult, what: str, has: bool) -> None:
+    if not has:
+        raise AssertionError(f"a result must have {what}: {result!r}")
+
+
+def _is_said(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 async def _with_bad_arguments(
@@ -120,7 +129,7 @@ async def _with_bad_arguments(
 def _held_up(one: Tool) -> Tool:
     """Give the same tool, except that it never gets to work."""
 
-    async def wait(call: Any, arguments: JsonObject) -> None:
+    async def wait(*_: Any, **__: Any) -> None:
         await asyncio.sleep(_PATIENCE)
 
     return Tool.from_schema(
