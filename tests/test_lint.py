@@ -375,6 +375,7 @@ def test_a_number_that_stands_only_in_prose_is_found(line: str) -> None:
         'return call.error(f"Found {len(x)} matches where one was expected")',
         'return call.success(f"Line {x} of {path}")',
         "return str(len(x))",
+        'return call.success("Title\\n" + "=" * len(x))',
         'return f"{len(x)}"',
         "return len(x)",
         "return f\"It's {'long' if len(x) > 3 else 'short'}\"",

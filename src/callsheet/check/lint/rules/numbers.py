@@ -97,8 +97,8 @@ def _in_joined(text: ast.JoinedStr, module: Module) -> Iterator[ast.expr]:
 
 
 def _is_count(node: ast.expr, module: Module) -> bool:
-    """Whether an expression counts something: `len(…)`, `sum(…)`, or a sum of these."""
-    if isinstance(node, ast.BinOp):
+    """Whether an expression counts something: `len(…)`, `sum(…)`, `….count(…)`, or a sum of these."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
         return _is_count(node.left, module) or _is_count(node.right, module)
     if not isinstance(node, ast.Call):
         return False
