@@ -1,0 +1,64 @@
+"""One turn, as a mind sees it: what it can say, and the tools that it can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from callsheet.report.values import JsonObject
+from callsheet.runtime.options import Links
+from callsheet.tools.executor import AT_ONCE, Asked
+from callsheet.tools.registry import Registry
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Session
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+
+class Turn:
+    """What a mind can do until its turn ends."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation: Conversation = conversation
+        self.number: int = conversation.turns
+
+    @property
+    def session(self) -> Session:
+        """The session, for what is not here."""
+        return self._conversation.session
+
+    @property
+    def tools(self) -> Registry:
+        """The tools that there are."""
+        return self.session.tools
+
+    async def say(self, text: str) -> None:
+        """Say something to the user. It is shown at once, and pieces make up one message."""
+        await self._conversation.say("agent_message_chunk", text)
+
+    async def think(self, text: str) -> None:
+        """Show a thought."""
+        await self._conversation.say("agent_thought_chunk", text)
+
+    async def plan(self, entries: Sequence[JsonObject]) -> None:
+        """Show the plan: `{"content": "…", "priority": "medium", "status": "pending"}`, each time whole."""
+        await self._conversation.plan(entries)
+
+    async def usage(self, used: int, size: int) -> None:
+        """Tell how much of the model's window is used, in tokens."""
+        await self._conversation.update({"sessionUpdate": "usage_update", "used": used, "size": size})
+
+    async def run(
+        self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]
+    ) -> ToolResult:
+        """Run a tool, reported and asked about as it should be."""
+        return await self.session.run(name, arguments, **links)
+
+    async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
+        """Run tools in parallel, and give their results in that order."""
+        return await self.session.run_all(calls, at_once=at_once)
+
+    def call(self, name: str, input: Any = None, **options: Any) -> Any:  # noqa: A002
+        """Report a call of a tool that you run yourself: `async with turn.call(…) as call`."""
+        return self.session.call(name, input, **options)
