@@ -153,6 +153,10 @@ def _whole_lines(text: str, span: Span) -> Span:
 def _count(old: str, new: str) -> tuple[int, int]:
     """Count the lines that were added and removed."""
     before, after = _lines(old), _lines(new)
+    few, many = sorted((before, after), key=len)
+    if len(few) <= 1:
+        same = sum(line in many for line in few)
+        return len(after) - same, len(before) - same
     if max(len(before), len(after)) > _MOST_COMPARED:
         return len(after), len(before)
     matcher = SequenceMatcher(None, before, after, autojunk=False)

@@ -30,6 +30,8 @@ _LONGEST = 4 << 20
 """Characters of a file that are searched for shared words."""
 
 _LONGEST_WANTED = 20_000
+"""Characters of a wanted text whose words are searched for."""
+
 _FEW_CHARACTERS = 240
 
 _LOOKS = {
@@ -65,9 +67,7 @@ def near_misses(text: str, wanted: str) -> list[Miss]:
     if not wanted.strip():
         return []
     misses = _wrong_copies(text, wanted) or _apart(list(_same_letters(text, wanted)))
-    if misses or len(wanted) > _LONGEST_WANTED:
-        return misses
-    return _shared_words(text[:_LONGEST], wanted)
+    return misses or _shared_words(text[:_LONGEST], wanted[:_LONGEST_WANTED])
 
 
 # Wrong copies

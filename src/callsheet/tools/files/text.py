@@ -118,9 +118,7 @@ def _plain_codec(data: bytes) -> Codec:
     text = data.decode("utf-8", "surrogateescape")
     broken = len(_ESCAPED.findall(text))
     others = len(text) - broken - sum(map(len, re.findall(r"[\x00-\x7f]+", text)))
-    if (
-        others > broken
-    ):  # UTF-8 with some bytes that are none; another encoding would spoil the rest
+    if others * 4 > broken:  # UTF-8 with some bytes that are none; by chance, it would be far less
         return Codec("utf-8", b"", "surrogateescape")
     legacy = Codec("cp1252")
     return legacy if _decodes(data, legacy) else Codec("latin-1")
