@@ -363,6 +363,13 @@ async def test_a_notebook_that_is_none_is_read_all_the_same(
     assert (await session.run("read", {"path": "a.ipynb"})).success
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
+async def test_a_file_that_is_made_up_as_it_is_read_is_not_empty(tmp_path: Path) -> None:
+    async with Session("s", cwd=tmp_path, additional_directories=["/proc"], strict=True) as session:
+        result = await session.run("read", {"path": "/proc/self/status", "limit": 1})
+    assert result.output.startswith("1→Name:")
+
+
 # What is refused
 
 

@@ -6,7 +6,9 @@ import asyncio
 import errno
 import os
 import stat
+import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 
@@ -17,7 +19,7 @@ from hypothesis import strategies as st
 from callsheet import Session
 from callsheet.report.content import DiffContent
 from callsheet.testing import Recorder
-from callsheet.tools.errors import ExecutionFailed
+from callsheet.tools.errors import Cancelled, ExecutionFailed
 from callsheet.tools.files import atomic
 from callsheet.tools.files.atomic import replace_file
 from callsheet.tools.files.finishing import finished
@@ -279,7 +281,8 @@ async def test_a_read_only_directory_is_refused() -> None:
         async with Session("s", cwd=here, strict=True) as session:
             for name in ("a.txt", "b.txt"):
                 result = await session.run("write", {"path": f"d/{name}", "content": "b"})
-                assert result.error == f"d/{name} can't be written: permission denied"
+                wanted = f"d/{name} can't be written: its directory may not be written to"
+                assert result.error == wanted
                 assert result.metadata["error_code"] == "permission_denied"
         assert (here / "d" / "a.txt").read_text() == "a"
 
@@ -305,6 +308,41 @@ def test_a_change_in_the_last_moment_is_not_overwritten(tmp_path: Path) -> None:
         replace_file(path, b"mine", None, lambda: path.write_text("theirs") and None)
     assert path.read_text() == "theirs"
     assert names(tmp_path) == ["a.txt"]
+
+
+async def test_a_link_put_in_the_way_never_leads_outside(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    (inside / "real").mkdir(parents=True)
+    (outside / "f.txt").write_text("outside")
+    (inside / "link").symlink_to(outside)
+    done = Event()
+
+    def swap() -> None:
+        """Let `d` be a directory, nothing, or a link that leads outside, in turns."""
+        number = 0
+        while not done.is_set():
+            for name in ("real", "link"):
+                with suppress(OSError):  # a write has made the directory
+                    (inside / name).rename(inside / "d")
+                    time.sleep(0.0001)
+                    (inside / "d").rename(inside / name)
+                    continue
+                number += 1
+                (inside / "d").rename(inside / f"made-{number}")
+
+    async with Session("s", cwd=inside, strict=True) as session:
+        swapping = asyncio.create_task(asyncio.to_thread(swap))
+        try:
+            for number in range(200):
+                await session.run("write", {"path": "d/f.txt", "content": str(number)})
+                result = await session.run("read", {"path": "d/f.txt"})
+                assert "1→outside" not in result.output
+        finally:
+            done.set()
+            await swapping
+    assert [path.name for path in outside.iterdir()] == ["f.txt"]
+    assert (outside / "f.txt").read_text() == "outside"
 
 
 def test_nothing_is_left_behind_if_the_disk_is_full(
@@ -370,9 +408,9 @@ async def test_a_cancelled_write_changes_nothing_or_says_that_it_was_too_late(
             task.cancel()
             await asyncio.sleep(0)
             go.set()
-            said = "too late" if late else "nothing was written"
-            with pytest.raises(Exception, match=said):
+            with pytest.raises(Cancelled) as caught:
                 await task
+            assert caught.value.output == ("done" if late else "Nothing was written")
             assert path.exists() is late
         call.succeed("done")
 
@@ -391,5 +429,6 @@ async def test_cancelling_a_write_leaves_the_file_as_its_result_says(
         session.cancel(f"c{number}")
         result = await running
         told_new = result.success or "Replaced" in result.output
+        assert result.success or result.metadata["error_code"] == "cancelled"
         assert path.read_text() == ("new" if told_new else "old"), result.output
     assert not [name for name in names(tmp_path) if name.startswith(".")]

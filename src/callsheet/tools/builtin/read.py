@@ -26,6 +26,9 @@ DEFAULT_LIMIT = 2000
 MOST_IMAGE_BYTES = 3_750_000
 """A larger image is described, not shown; in base64 this is 5 MB, the most that models take."""
 
+MOST_MADE_UP = 1 << 20
+"""Bytes that are read of a file whose size is not told."""
+
 
 @tool(kind="read", read_only=True)
 def read(
@@ -47,7 +50,7 @@ def read(
     """
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "read"), opened(path, shown) as (file, found):
-        source = Source(file, found.st_size, lambda: _go_on(call))
+        source = _source(call, Opened(file, found))
         head = source.read(0, HEAD)
         call.files.saw(path, found)
         about: dict[str, JsonValue] = {"file_path": str(path), "size_bytes": found.st_size}
@@ -61,6 +64,16 @@ def read(
                 call, path, Opened(file, found), source, head, offset, limit
             )
     return result.with_all_metadata({**about, **result.metadata})
+
+
+def _source(call: Call, file: Opened) -> Source:
+    """Give the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
+    if file.stat.st_size:
+        return Source(file.file, file.stat.st_size, lambda: _go_on(call))
+    data = bytearray()
+    while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
+        data += more
+    return Source(BytesIO(data), len(data), lambda: None)
 
 
 def _go_on(call: Call) -> None:
@@ -77,7 +90,9 @@ def _text(
     codec = codec_of_bom(head) or UTF8
     if source.size <= len(codec.bom):
         source.size = 0
-    index = INDEXES.get(file.stat, codec)
+    index = LineIndex(source.size, Newlines(codec))
+    if file.stat.st_size:
+        index = INDEXES.get(file.stat, codec)
     result, shown = _lines(call, source, index, head, offset, limit, call.workspace.show(path))
     line = shown.first if shown is not None and shown.first > 0 else None
     call.locate(str(path), line)

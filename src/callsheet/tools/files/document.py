@@ -10,7 +10,7 @@ from typing import NamedTuple
 from callsheet.tools.errors import NotPermitted
 
 from .lines import Source
-from .opening import opened, place_of
+from .opening import may_write, opened, place_of
 from .text import Codec, codec_of, codec_of_bom, is_binary
 
 MOST_BYTES = 64 << 20
@@ -63,7 +63,7 @@ def load_if_any(path: Path, shown: str) -> Document | None:
 def check_writable(path: Path, found: os.stat_result, shown: str) -> None:
     """Raise if a file is read-only. Taking its name would work all the same, but isn't wanted."""
     mode = stat.S_IMODE(found.st_mode)
-    if not mode & 0o222 or not os.access(path, os.W_OK):
+    if not mode & 0o222 or not may_write(path):
         raise NotPermitted(
             f"{shown} is read-only (mode {mode:04o}); change its mode first if it may be written to"
         )

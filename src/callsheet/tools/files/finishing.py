@@ -21,7 +21,7 @@ async def finished(work: Callable[[Callable[[], None]], ToolResult]) -> ToolResu
 
     def go_on() -> None:
         if unwanted.is_set():
-            raise Cancelled("nothing was written")
+            raise Cancelled("stopped", output="Nothing was written")
 
     task = asyncio.ensure_future(in_thread(lambda: work(go_on)))
     try:
@@ -29,6 +29,4 @@ async def finished(work: Callable[[Callable[[], None]], ToolResult]) -> ToolResu
     except asyncio.CancelledError:
         unwanted.set()
         result = await task
-        raise Cancelled(
-            "it was too late to stop", output=result.output, **dict(result.metadata)
-        ) from None
+        raise Cancelled("stopped too late", output=result.output, **dict(result.metadata)) from None

@@ -90,6 +90,11 @@ def _step(here: int, part: str, create: bool) -> int:
     return os.open(part, flags, dir_fd=here)
 
 
+def may_write(path: Path) -> bool:
+    """Whether the system would let this process write there, as it is now."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
 class Opened(NamedTuple):
     """A regular file, open for reading, and its state when it was opened."""
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from callsheet.tools.errors import InvalidArguments, IOFailed, NotFound, NotPermitted, ToolError
 from callsheet.tools.workspace import Workspace
 
+from .opening import may_write
+
 _MOST_NAMES = 5000
 """Names of a directory that are looked at for one that may have been meant."""
 
@@ -49,6 +51,8 @@ def explain(exc: OSError, path: Path, shown: str, doing: str) -> ToolError:
         kind = NotPermitted
     elif number in _IMPOSSIBLE:
         kind = InvalidArguments
+    if number == errno.EACCES and doing != "read" and not may_write(path.parent):
+        why = "its directory may not be written to"
     if number == errno.ENOTDIR:
         why = f"{_not_a_directory(path, shown)} is a file, not a directory"
     return kind(f"{shown} can't be {doing}: {why}", file_path=str(path))
