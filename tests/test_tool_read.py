@@ -73,6 +73,15 @@ async def test_offset_0_is_the_beginning(session: Session, tmp_path: Path) -> No
     assert (await session.run("read", {"path": "a.txt", "offset": 0})).output.startswith("1→a\n")
 
 
+async def test_numbers_may_be_as_large_as_they_like(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a\n" * 60_000)
+    result = await session.run("read", {"path": "a.txt", "offset": -(10**30), "limit": 10**30})
+    assert result.metadata["truncated"] is True
+    assert 10_000 < result.metadata["lines_read"] < 60_000
+    result = await session.run("read", {"path": "a.txt", "offset": 10**30})
+    assert "it has 60,000 lines" in (result.error or "")
+
+
 async def test_an_offset_beyond_the_end_is_an_error_that_says_how_many_lines_there_are(
     session: Session, tmp_path: Path
 ) -> None:

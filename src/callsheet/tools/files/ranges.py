@@ -128,7 +128,8 @@ def _collect(source: Source, index: LineIndex, offset: int, limit: int) -> list[
     """Take lines until there are enough, or more bytes than can be shown."""
     lines: list[Line] = []
     size = 0
-    for line in islice(lines_from(source, index.newlines, offset, _KEEP), limit):
+    most = min(limit, MOST_BYTES)
+    for line in islice(lines_from(source, index.newlines, offset, _KEEP), most):
         lines.append(line)
         size += len(line.kept) // index.newlines.width
         if size > MOST_BYTES:
