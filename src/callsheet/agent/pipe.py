@@ -141,4 +141,3 @@ class Reader:
         except RuntimeError:  # the loop is closed
             return False
         return True
-

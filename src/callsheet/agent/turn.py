@@ -47,7 +47,9 @@ class Turn:
 
     async def usage(self, used: int, size: int) -> None:
         """Tell how much of the model's window is used, in tokens."""
-        await self._conversation.update({"sessionUpdate": "usage_update", "used": used, "size": size})
+        await self._conversation.update(
+            {"sessionUpdate": "usage_update", "used": used, "size": size}
+        )
 
     async def run(
         self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]

@@ -12,6 +12,7 @@ import click
 from callsheet import __version__
 
 COMMANDS = {
+    "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
     "demo": "Show the life of one real tool call, as it goes over the wire.",
     "lint": "Find tools that break the result standard.",
 }

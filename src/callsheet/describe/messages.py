@@ -127,5 +127,14 @@ PHRASES: Final[dict[str, str]] = {
     "allow_always": N_("Always allow"),
     "reject_once": N_("Reject"),
     "reject_always": N_("Always reject"),
+    "mode": N_("Permission"),
+    "mode_ask": N_("Ask first"),
+    "mode_ask_means": N_("Asks before anything is changed or run"),
+    "mode_edits": N_("Allow edits"),
+    "mode_edits_means": N_("Changes files without asking; asks before anything is run"),
+    "mode_all": N_("Allow all"),
+    "mode_all_means": N_("Asks only about what is outside the workspace"),
+    "mode_read_only": N_("Read only"),
+    "mode_read_only_means": N_("Nothing is changed or run"),
 }
 """The fixed phrases that the rest of callsheet says to people, by keys that stay."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from callsheet.report.kinds import ToolKind
 from callsheet.report.values import JsonObject
 from callsheet.runtime.errors import PermissionDenied
 
@@ -16,10 +17,11 @@ if TYPE_CHECKING:
     from .session import Call
     from .tool import Tool
 
-Mode: TypeAlias = Literal["ask", "allow", "deny"]
-"""What happens to a call that needs permission."""
+Mode: TypeAlias = Literal["ask", "edits", "allow", "deny"]
+"""What happens to a call that needs permission. `edits` allows those that change files, and asks for the rest."""
 
-MODES: tuple[Mode, ...] = ("ask", "allow", "deny")
+MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
+_EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
 
 
 class Permits:
@@ -38,7 +40,7 @@ class Permits:
         self, call: Call, tool: Tool, arguments: JsonObject, beyond: Sequence[tuple[str, Path]]
     ) -> None:
         """Return if the call may be run; else raise. `beyond` are paths outside the workspace."""
-        if not beyond and (not tool.needs_permission(arguments) or self.mode == "allow"):
+        if not beyond and (not tool.needs_permission(arguments) or self._allows(tool)):
             return
         nobody = call.session.on_permission is None
         if self.mode == "deny" or (beyond and nobody):
@@ -48,6 +50,9 @@ class Permits:
         if not beyond and nobody and tool.permission is not True and self.mode is None:
             return
         await self._ask(call, [tool.name, *[f"{tool.name} {path}" for _, path in beyond]][-1])
+
+    def _allows(self, tool: Tool) -> bool:
+        return self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)
 
     async def _ask(self, call: Call, key: str) -> None:
         known = self._answers.get(key)

@@ -98,7 +98,7 @@ class Session(RuntimeSession):
     Everything that `callsheet.runtime.session.Session` takes, and
 
     - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
-    - `permission`: what happens to calls that need one: "ask", "allow" or "deny". If it is left out, they
+    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left out, they
       are asked about if there is an `on_permission`, and run if there is none.
     - `tool_settings`: what holds for all tools.
     - `mcp_servers`: `McpServer`s, or entries of ACP's `mcpServers`. Their tools are there when `connected`
@@ -128,7 +128,8 @@ class Session(RuntimeSession):
         self.tools: Registry = Registry(tools, builtin=builtin)
         self.files: FileMemory = FileMemory()
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
-        self._executor: Executor = Executor(self, self.tools, Permits(permission))
+        self.permits: Permits = Permits(permission)
+        self._executor: Executor = Executor(self, self.tools, self.permits)
         self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
         self._connecting: asyncio.Task[list[str]] | None = None
 
@@ -198,6 +199,10 @@ class Session(RuntimeSession):
         if self._servers is not None:
             self._connecting = asyncio.ensure_future(self._connect(self._servers))
         return self
+
+    async def stop_tools(self) -> None:
+        """Stop every tool that runs, and wait for it."""
+        await self._executor.close()
 
     async def close(self) -> None:
         """Stop the tools that run, end every call, send everything, and let the consumers go."""

@@ -1,0 +1,230 @@
+"""The agent: which methods a client may call, and which sessions there are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from callsheet import __version__
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.permission import Question
+from callsheet.tools.permits import Mode
+from callsheet.tools.session import ToolSettings
+from callsheet.tools.tool import Tool
+from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
+from callsheet.wire.peer import Peer, peer_of
+
+from .brain import Brain
+from .client import Client
+from .conversation import Conversation
+from .modes import MODES, OPTION
+from .pipe import Reader, Writer
+from .rpc import Answer, Connection
+from .surface import V1, V2, Surface
+
+
+class UnknownSession(ProtocolError):
+    """No session has that id."""
+
+    code = -32002
+    label = "Resource not found"
+
+
+class AgentSettings(Struct, kw_only=True):
+    """How an agent is set up."""
+
+    brain: Callable[[], Brain]
+    protocol: Literal[1, 2] = 1
+    permission: Mode = "ask"
+    locale: str | None = None
+    tools: Sequence[Tool] = ()
+    tool_settings: ToolSettings | None = None
+    guard: GuardSettings | None = None
+
+
+class Agent:
+    """Serves one client."""
+
+    def __init__(self, settings: AgentSettings, reader: Reader, writer: Writer) -> None:
+        self.settings: AgentSettings = settings
+        self.connection: Connection = Connection(reader, writer, self._serve, self._hear)
+        self.peer: Peer = Peer()
+        self.client: Client = Client(self.connection, {})
+        self.surface: Surface = V1()
+        self.conversations: dict[str, Conversation] = {}
+        self._is_ready: bool = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._methods: dict[str, Callable[[JsonObject], Awaitable[Answer]]] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/prompt": self._prompt,
+            "session/close": self._close,
+            "session/list": self._list,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
+            "tool_call/cancel": self._cancel_call,
+        }
+
+    async def run(self) -> None:
+        """Serve until the client goes, then end everything that it began."""
+        try:
+            await self.connection.run()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """End every session, and whatever runs for it."""
+        closing = [conversation.close() for conversation in self.conversations.values()]
+        self.conversations = {}
+        await asyncio.gather(*closing, return_exceptions=True)
+        await self.connection.stop()
+        for task in self._tasks:
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # a client that is gone is no news
+
+    # What the connection brings
+
+    async def _serve(self, method: str, params: JsonObject) -> Answer:
+        serve = self._methods.get(method)
+        if serve is None:
+            raise UnknownMethod(method)
+        if not self._is_ready and method != "initialize":
+            raise InvalidRequest(f"{method} before initialize; say initialize first")
+        return await serve(params)
+
+    def _hear(self, method: str, params: JsonObject) -> None:
+        if method == "session/cancel":
+            conversation = self.conversations.get(params.get("sessionId") or "")
+            if conversation is not None:
+                conversation.cancel_soon()
+
+    # Methods
+
+    async def _initialize(self, params: JsonObject) -> Answer:
+        if self._is_ready:
+            raise InvalidRequest("initialize was said before; once is enough")
+        wanted = params.get("protocolVersion")
+        if isinstance(wanted, bool) or not isinstance(wanted, int):
+            raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
+        version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
+        self.surface = V2() if version == 2 else V1()
+        self.peer = peer_of(params, version)
+        self.client = Client(self.connection, params.get("clientCapabilities"))
+        self._is_ready = True
+        info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
+        return Answer(self.surface.initialized(info))
+
+    async def _authenticate(self, params: JsonObject) -> Answer:
+        raise InvalidParams("there is nothing to authenticate with; none is needed")
+
+    async def _new(self, params: JsonObject) -> Answer:
+        cwd = _directory(params.get("cwd"), "cwd")
+        more = params.get("additionalDirectories") or []
+        if not is_list(more):
+            raise InvalidParams("additionalDirectories: expected a list of paths")
+        servers = params.get("mcpServers") or []
+        if not is_list(servers) or not all(is_object(one) for one in servers):
+            raise InvalidParams("mcpServers: expected a list of servers")
+        directories = [_directory(one, "additionalDirectories") for one in more]
+        key = Conversation.new_id("sess")
+        conversation = Conversation(self, key, cwd, directories, servers)
+        await conversation.open()
+        self.conversations[key] = conversation
+        return Answer(self.surface.opened(conversation, conversation.commands()), conversation.show)
+
+    async def _prompt(self, params: JsonObject) -> Answer:
+        conversation = self._of(params)
+        blocks = params.get("prompt")
+        if not is_list(blocks) or not all(is_object(block) for block in blocks):
+            raise InvalidParams("prompt: expected a list of content blocks")
+        return await self.surface.prompt(conversation, blocks)
+
+    async def _close(self, params: JsonObject) -> Answer:
+        conversation = self._of(params)
+        del self.conversations[conversation.session_id]
+        await conversation.close()
+        return Answer({})
+
+    async def _list(self, params: JsonObject) -> Answer:
+        cwd = params.get("cwd")
+        told: list[JsonValue] = [
+            {"sessionId": one.session_id, "cwd": one.session.cwd}
+            for one in self.conversations.values()
+            if cwd is None or one.session.cwd == cwd
+        ]
+        return Answer({"sessions": told})
+
+    async def _set_mode(self, params: JsonObject) -> Answer:
+        conversation = self._of(params)
+        conversation.set_mode(_mode(params.get("modeId"), "modeId"))
+        return Answer({}, lambda: self.spawn(conversation.tell_options()))
+
+    async def _set_option(self, params: JsonObject) -> Answer:
+        conversation = self._of(params)
+        if params.get("configId") != OPTION:
+            raise InvalidParams(
+                f"configId: the only one is {OPTION!r}, got {params.get('configId')!r}"
+            )
+        conversation.set_mode(_mode(params.get("value"), "value"))
+        then = (lambda: self.spawn(conversation.tell_mode())) if self.peer.version == 1 else None
+        return Answer({"configOptions": conversation.options()}, then)
+
+    async def _cancel_call(self, params: JsonObject) -> Answer:
+        conversation = self._of(params)
+        key = params.get("toolCallId")
+        if not isinstance(key, str) or not conversation.session.cancel(key):
+            raise InvalidParams(f"toolCallId: no call {key!r} is running")
+        return Answer({})
+
+    def _of(self, params: JsonObject) -> Conversation:
+        key = params.get("sessionId")
+        found = self.conversations.get(key) if isinstance(key, str) else None
+        if found is None:
+            data: JsonObject = {"sessionId": key}
+            raise UnknownSession(f"there is no session {key!r}; make one by session/new", data=data)
+        return found
+
+    # What conversations need
+
+    def tools_of(self, conversation: Conversation) -> list[Tool]:
+        """Give the tools of a session, beside the built-in ones: the user's, and those of the client."""
+        return [*self.client.tools(conversation), *self.settings.tools]
+
+    async def ask_permission(self, conversation: Conversation, question: Question) -> JsonValue:
+        """Ask the client whether a call may be done."""
+        await self.surface.asking(conversation, True)
+        try:
+            params = question.params(self.peer.version)
+            return await self.connection.ask("session/request_permission", params)
+        finally:
+            await self.surface.asking(conversation, False)
+
+
+def _directory(given: JsonValue, field: str) -> str:
+    if not isinstance(given, str) or not os.path.isabs(given):  # noqa: PTH117 - as text
+        raise InvalidParams(f"{field}: expected an absolute path, got {given!r}")
+    if "\0" in given or not os.path.isdir(given):  # noqa: PTH112
+        raise InvalidParams(f"{field}: there is no directory {given!r}")
+    return given
+
+
+def _mode(given: JsonValue, field: str) -> str:
+    if not isinstance(given, str) or given not in MODES:
+        raise InvalidParams(f"{field}: expected one of {', '.join(MODES)}, got {given!r}")
+    return given

@@ -1,0 +1,1 @@
+"""Minds that come with the agent. Neither needs a model or a network."""

@@ -1,0 +1,192 @@
+"""One ACP session of the agent: its calls, its mode, and the turn that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from callsheet.report.values import JsonObject, JsonValue
+from callsheet.runtime.endings import short_message
+from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.permission import Question
+from callsheet.tools.session import Session
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.jsonrpc import InvalidRequest
+
+from .brain import Brain, Command, Prompt
+from .modes import MODES, config_options, mode_id
+from .pipe import SharedSink
+from .turn import Turn
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+
+class Busy(InvalidRequest):
+    """A turn is running already."""
+
+
+class Conversation:
+    """A session, as the agent has it."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        session_id: str,
+        cwd: str,
+        additional: Sequence[str],
+        servers: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.turns: int = 0
+        self._agent: Agent = agent
+        self._brain: Brain = agent.settings.brain()
+        self._turn: asyncio.Task[Any] | None = None
+        self._is_cancelled: bool = False
+        self._message: str = ""
+        self.session: Session = Session(
+            session_id,
+            cwd=cwd,
+            additional_directories=additional,
+            locale=agent.settings.locale,
+            on_permission=self._ask,
+            permission=agent.settings.permission,
+            tools=agent.tools_of(self),
+            mcp_servers=servers,
+            guard=agent.settings.guard,
+            tool_settings=agent.settings.tool_settings,
+            peer=agent.peer,
+        )
+        self.session_id: str = session_id
+        self._frames: UpdateFrames = UpdateFrames(session_id)
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Begin. Nothing is sent to the client yet."""
+        await self.session.__aenter__()
+
+    def show(self) -> None:
+        """Begin to send, now that the client knows of the session."""
+        self.session.attach(SharedSink(self._agent.connection.writer, self._agent.peer))
+        self._agent.spawn(self._introduce())
+
+    async def _introduce(self) -> None:
+        await self.tell_commands()
+        known = len(self.session.tools)
+        await self.session.connected()
+        if len(self.session.tools) != known:
+            await self.tell_commands()
+
+    async def close(self) -> None:
+        """End the turn that runs, and everything of the session."""
+        await self.cancel()
+        await self.session.close()
+
+    # Turns
+
+    async def prompt(self, blocks: Sequence[JsonObject]) -> str:
+        """Run a turn, and give why it stopped, when everything of it was sent."""
+        self.check_idle()
+        self.turns += 1
+        self._is_cancelled = False
+        self._message = self.new_id("msg")
+        turn = Turn(self)
+        self._turn = asyncio.ensure_future(self._brain.turn(Prompt(tuple(blocks)), turn))
+        try:
+            reason = await self._turn
+        except asyncio.CancelledError:
+            if not self._is_cancelled:  # the request itself was taken back
+                self._turn.cancel()
+                await asyncio.wait({self._turn}, timeout=5)
+                raise
+            reason = "cancelled"
+        finally:
+            self._turn = None
+            await self.session.stop_tools()
+            await self.session.flush_client()
+        return "cancelled" if self._is_cancelled else reason or "end_turn"
+
+    async def cancel(self) -> None:
+        """End the turn that runs, if one does, and wait for its end."""
+        turn = self._turn
+        if turn is not None and not turn.done():
+            self._is_cancelled = True
+            turn.cancel()
+            await asyncio.wait({turn}, timeout=10)
+
+    def check_idle(self) -> None:
+        """Raise if a turn is running."""
+        if self._turn is not None:
+            raise Busy("a turn of this session is running; wait for its end, or cancel it")
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Do something beside."""
+        self._agent.spawn(work)
+
+    def told(self, exc: BaseException) -> str:
+        """Say what went wrong, without secrets."""
+        return short_message(exc, self.session.desk.guard.clean)
+
+    def cancel_soon(self) -> None:
+        """Tell the turn that runs to end."""
+        if self._turn is not None and not self._turn.done():
+            self._is_cancelled = True
+            self._turn.cancel()
+
+    # What is said to the client
+
+    async def update(self, update: JsonObject) -> None:
+        """Send an update, after everything that was said before it."""
+        await self.session.flush_client()
+        await self._agent.connection.writer.post(self._frames.line(update))
+
+    async def say(self, kind: str, text: str) -> None:
+        """Send a piece of a message."""
+        if text:
+            chunk: JsonObject = {"type": "text", "text": self.session.desk.guard.clean(text)}
+            await self.update({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
+
+    async def plan(self, entries: Sequence[JsonObject]) -> None:
+        """Send the plan."""
+        await self.update(self._agent.surface.plan(list(entries)))
+
+    def commands(self) -> Sequence[Command]:
+        """Give the slash commands that there are."""
+        return self._brain.commands(list(self.session.tools))
+
+    async def tell_commands(self) -> None:
+        """Tell which slash commands there are."""
+        await self.update(self._agent.surface.commands(self.commands()))
+
+    async def tell_options(self) -> None:
+        """Tell the config options, after the mode was chosen."""
+        options = self.options()
+        await self.update({"sessionUpdate": "config_option_update", "configOptions": options})
+
+    async def tell_mode(self) -> None:
+        """Tell the mode, after the config option was chosen."""
+        await self.update({"sessionUpdate": "current_mode_update", "currentModeId": self.mode})
+
+    # Permission
+
+    @property
+    def mode(self) -> str:
+        """The id of the mode that holds now."""
+        return mode_id(self.session.permits.mode or "ask")
+
+    def set_mode(self, key: str) -> None:
+        """Choose a mode."""
+        self.session.permits.mode = MODES[key]
+
+    def options(self) -> list[JsonObject]:
+        """Give the config options as they are now."""
+        return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
+
+    async def _ask(self, question: Question) -> JsonValue:
+        return await self._agent.ask_permission(self, question)
+
+    @staticmethod
+    def new_id(what: str) -> str:
+        """Give an id of its own."""
+        return f"{what}_" + new_call_id().removeprefix("call_")
