@@ -139,7 +139,7 @@ class _Shown:
             return f"An image ({mime_type}, {_size(body)})"
         if kind in ("image", "binary"):
             return f"Not text: {content_type or 'of unknown type'}, {_size(body)}"
-        text = to_text(body, charset)
+        text = to_text(body, charset, is_cut=answer.truncated)
         if kind == "html":
             return self._page(text, answer.url)
         return _indented(text) if kind == "json" else text

@@ -141,8 +141,11 @@ _META = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]
 _XML = re.compile(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
 
 
-def to_text(body: bytes, charset: str | None) -> str:
-    """Read text: by its byte order mark, the charset it is said to have, or the one it says itself."""
+def to_text(body: bytes, charset: str | None, *, is_cut: bool = False) -> str:
+    """Read text: by its byte order mark, the charset it is said to have, or the one it says itself.
+
+    If the body `is_cut`, its last character may be incomplete.
+    """
     for mark, codec in _MARKS:
         if body.startswith(mark):
             return body.decode(codec, "replace")
@@ -158,5 +161,5 @@ def to_text(body: bytes, charset: str | None) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as exc:
-        is_cut = exc.start >= len(body) - 3
-        return body.decode("utf-8" if is_cut else "windows-1252", "replace")
+        is_utf8 = is_cut and exc.start >= len(body) - 3
+        return body.decode("utf-8" if is_utf8 else "windows-1252", "replace")

@@ -213,9 +213,11 @@ class Layout:
         text = _SPACE.sub(" ", "".join(self._parts))
         self._parts, self._span = [], None
         lines = [line.strip() for line in text.split(_MARK)]
-        while lines and not lines[-1]:
+        # Of empty lines, one is enough, and none at either end.
+        lines = [line for at, line in enumerate(lines) if line or (at and lines[at - 1])]
+        if lines and not lines[-1]:
             lines.pop()
-        if not any(lines):
+        if not lines:
             return
         if self._heading:
             self._put("#" * self._heading + " " + " ".join(filter(None, lines)))
