@@ -14,6 +14,7 @@ from . import (
     life_pipe,
     machine,
     million,
+    reading,
     redaction,
     slow_peers,
     streaming,
@@ -28,6 +29,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "slow_peers": lambda _: slow_peers.measure(),
     "redaction": lambda _: redaction.measure(),
     "executing": lambda _: executing.measure(),
+    "reading": lambda _: reading.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

@@ -49,6 +49,7 @@ async def check_tool(
     recorder, results = Recorder(), dict[str, ToolResult]()
     options = {"permission": "allow", "on_update": recorder, "tools": given, **options}
     async with Session(cwd=cwd, **options) as session:
+        await session.connected()
         known = session.tools.get(name)
         assert known is not None, f"there is no tool {name!r}"
         results["success"] = await _within(session.run(name, good), "success")

@@ -240,11 +240,7 @@ class Executor:
         beyond = self._place(tool, given, values)
         await self.permits.ask(run.call, tool, given, beyond)
         writes = [values[name] for name in tool.writes if values.get(name) is not None]
-        reads = [
-            values[path.name]
-            for path in tool.paths
-            if path.name not in tool.writes and values.get(path.name) is not None
-        ]
+        reads = [values[name] for name in tool.reads if values.get(name) is not None]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         async with _in_turn(turn), self._claims.hold(reads, writes):
             run.call.start()

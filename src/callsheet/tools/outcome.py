@@ -47,9 +47,7 @@ def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
 def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolError:
     """Make a `ToolError` of what a tool has raised. `why` is why it was stopped, if it was."""
     if why is not None and isinstance(problem, (asyncio.CancelledError, Cancelled, TimedOut)):
-        output = problem.output if isinstance(problem, ToolError) else ""
-        metadata = problem.metadata if isinstance(problem, ToolError) else {}
-        return type(why)(str(why), output=output, **metadata)
+        return _stopped(problem, why)
     if isinstance(problem, ToolError):
         return problem
     if isinstance(problem, PermissionDenied):
@@ -62,6 +60,17 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
         return _of_os_error(problem)
     error = ExecutionFailed(short_message(problem), exception=type(problem).__name__)
     error.reason = Reason.EXCEPTION
+    return error
+
+
+def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
+    """Keep what a tool said while it was stopped. Why it was, the executor knows better."""
+    if not isinstance(problem, ToolError):
+        return why
+    error = type(why)(str(why), output=problem.output)
+    error.metadata |= why.metadata | problem.metadata
+    if "timed_out" in error.metadata:
+        error.metadata["timed_out"] = isinstance(why, TimedOut)
     return error
 
 
