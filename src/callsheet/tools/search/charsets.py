@@ -14,7 +14,7 @@ LAST = 0x10FFFF
 ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
 """Every character. Bytes that aren't UTF-8 are kept as lone surrogates, so nothing here matches them."""
 ASCII: Ranges = ((0, 127),)
-NEWLINE: Ranges = ((10, 10),)
+IN_A_LINE: Ranges = ((0, 9), (11, 0xD7FF), (0xE000, LAST))
 
 _CASED = 0x1F000
 """Above this, no character has another case."""

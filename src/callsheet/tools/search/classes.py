@@ -22,7 +22,7 @@ _OPERATORS: dict[str, Callable[[Ranges, Ranges], Ranges]] = {
 
 def is_space(char: str) -> bool:
     """Say whether verbose patterns pass by a character."""
-    return char.isspace() or char in "\u200e\u200f"
+    return any(low <= ord(char) <= high for low, high in charsets.SPACE)
 
 
 class Classes:
@@ -194,7 +194,7 @@ class Classes:
         assert isinstance(high, int)
         if high < low:
             raise PatternError("the range runs backwards", begin)
-        return self.folded(((low, high),))
+        return self.folded(both(((low, high),), charsets.ALL))
 
     def _after_hyphen(self) -> str:
         ahead = 1

@@ -18,6 +18,9 @@ from .pattern_errors import PatternError, Unsupported
 DEEPEST = 50
 """Groups in groups, at most."""
 
+# What is no word's edge is not told next to bytes that aren't UTF-8, which come as lone surrogates.
+_AFTER = "(?<![\\udc80-\\udcff])"
+_BEFORE = "(?![\\udc80-\\udcff])"
 _EDGES = {"start", "end", "start-half", "end-half"}
 
 
@@ -227,16 +230,16 @@ class _Parser(Classes):
                 self.at, sides = end + 1, name
         return {
             "b": f"(?:(?<={word})(?!{word})|(?<!{word})(?={word}))",
-            "B": f"(?:(?<={word})(?={word})|(?<!{word})(?!{word}))",
+            "B": f"{_AFTER}{_BEFORE}(?:(?<={word})(?={word})|(?<!{word})(?!{word}))",
             "start": f"(?<!{word})(?={word})",
             "end": f"(?<={word})(?!{word})",
-            "start-half": f"(?<!{word})",
-            "end-half": f"(?!{word})",
+            "start-half": f"{_AFTER}(?<!{word})",
+            "end-half": f"{_BEFORE}(?!{word})",
         }[sides]
 
     def _source(self, ranges: Ranges, begin: int) -> str:
         """Write a set of characters for `re`."""
-        kept = charsets.minus(ranges, charsets.NEWLINE)
+        kept = charsets.both(ranges, charsets.IN_A_LINE)
         if not kept and ranges:
             raise PatternError("a match can't go beyond a line", begin)
         if self.ascii_only:

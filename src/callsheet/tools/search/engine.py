@@ -24,7 +24,7 @@ from .pattern_errors import PatternError
 from .walk import Scope, Walk
 
 _COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
-_LINE = re.compile(rb"([^\0]+)\0(\d+):(\d+):(\d+):[^\n]*\n")
+_LINE = re.compile(rb"([^\0]+)\0(\d+):(?:(\d+):)?(\d+):[^\n]*\n")
 
 _INLINE = 1 << 18
 """Bytes of counts that are read in the event loop; more than that is read in a thread."""
@@ -238,6 +238,6 @@ def _hits(scope: Scope, output: bytes) -> list[Hits]:
     found: dict[bytes, list[Line]] = {}
     for match in _LINE.finditer(output):
         path, number, column, offset = match.groups()
-        found.setdefault(path, []).append(Line(int(number), int(column), int(offset)))
+        found.setdefault(path, []).append(Line(int(number), int(column or 1), int(offset)))
     root = scope.top.rstrip("/")
     return [Hits(f"{root}/{os.fsdecode(path)[2:]}", lines) for path, lines in found.items()]

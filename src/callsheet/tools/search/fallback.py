@@ -138,7 +138,8 @@ def matching_lines(text: Text, pattern: Translated) -> Iterator[Line]:
             begin_of_line = chars.rfind("\n", begin, start) + 1 or begin
             place += _size(chars[begin:begin_of_line], plain)
             begin = begin_of_line
-            yield Line(number, _size(chars[begin:start], plain) + 1, offset + place)
+            before_match = _size(chars[begin:start], plain) if start < len(chars) else 0
+            yield Line(number, before_match + 1, offset + place)
             at = chars.find("\n", start) + 1
             if not at:
                 break

@@ -43,10 +43,11 @@ class Rule(NamedTuple):
     only_directories: bool
 
     def below(self, directory: str) -> str:
-        """Write the rule for a file that lies in another directory, `directory` above this one."""
+        """Write the rule for a file further up, from where this one's directory is `directory`."""
         head = re.sub(r"([\\*?\[\]{}!# ])", r"\\\1", f"{directory}/") if directory else ""
+        head = re.sub("[\n\r\udc80-\udcff]", "?", head)  # what can't be written
         tail = "/" if self.only_directories else ""
-        return f"{'' if self.ignores else '!'}/{head}{self.glob}{tail}"
+        return f"{'' if self.ignores else '!'}/{head}{from_bytes(self.glob)}{tail}"
 
 
 def parse_line(line: str) -> Rule | None:
@@ -75,9 +76,10 @@ def parse_line(line: str) -> Rule | None:
 def parse(data: bytes) -> list[Rule]:
     """Read an ignore file, up to the first line that isn't UTF-8."""
     rules = list[Rule]()
-    for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+    *lines, last = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for line in [*(line.removesuffix(b"\r") for line in lines), last]:
         try:
-            rule = parse_line(line.removesuffix(b"\r").decode())
+            rule = parse_line(line.decode())
         except UnicodeDecodeError:
             break
         if rule is not None:

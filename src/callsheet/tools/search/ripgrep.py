@@ -112,11 +112,11 @@ def rules_file(scope: Scope) -> bytes:
     """Write the rules above a directory for one ignore file at the top, the strongest last."""
     above = sorted(rules_above(scope), key=lambda each: -each[0])
     lines = [
-        rule.below(directory.rstrip("/").encode(errors="surrogateescape").decode("latin-1"))
+        rule.below(directory.rstrip("/"))
         for _, directory, rules in above
         for rule in rules
     ]
-    return "".join(f"{line}\n" for line in lines).encode("latin-1")
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def complaint(pattern: str, said: str) -> PatternError:
