@@ -20,6 +20,7 @@ check: $(VENV)/.dev ## lint, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/callsheet lint src/callsheet/tools
 
 format: $(VENV)/.dev ## format the code
 	$(BIN)/ruff check --fix .

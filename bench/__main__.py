@@ -7,7 +7,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from . import imports, life, life_pipe, machine, million, redaction, slow_peers, streaming
+from . import (
+    executing,
+    imports,
+    life,
+    life_pipe,
+    machine,
+    million,
+    reading,
+    redaction,
+    slow_peers,
+    streaming,
+)
 from .table import Subject, show, show_claims
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -17,6 +28,8 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "streaming": lambda _: streaming.measure(),
     "slow_peers": lambda _: slow_peers.measure(),
     "redaction": lambda _: redaction.measure(),
+    "executing": lambda _: executing.measure(),
+    "reading": lambda _: reading.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

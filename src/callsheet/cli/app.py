@@ -13,6 +13,7 @@ from callsheet import __version__
 
 COMMANDS = {
     "demo": "Show the life of one real tool call, as it goes over the wire.",
+    "lint": "Find tools that break the result standard.",
 }
 
 

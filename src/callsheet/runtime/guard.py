@@ -32,7 +32,7 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import to_items
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.values import EMPTY, JsonObject, JsonValue
 
 from .endings import short_message
 from .faults import Faults
@@ -96,6 +96,16 @@ class Guard:
             elif given is not False:
                 self._redactor = given
         return self._redactor
+
+    def learn(self, known: Mapping[str, str]) -> None:
+        """Take values out from now on that are known to be secret."""
+        redactor = self.redactor
+        if redactor is None or not known:
+            return
+        if self._settings.redact is True:
+            self._redactor = _shipped(known)
+        else:
+            redactor.register(known)
 
     # Values
 
@@ -216,10 +226,10 @@ def _spoken_of(fields: Mapping[str, Any]) -> list[str]:
 _making = threading.Lock()
 
 
-def _shipped() -> Redactor:
+def _shipped(known: Mapping[str, str] = EMPTY) -> Redactor:
     """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
     with _making:
-        return _made(tuple(sorted(secrets_of(os.environ).items())))
+        return _made(tuple(sorted({**secrets_of(os.environ), **known}.items())))
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 
 from .errors import InvalidArguments
 
@@ -108,7 +108,7 @@ def expected(schema: JsonObject) -> str:
     if "const" in schema:
         return _shown(schema["const"])
     options = schema.get("anyOf") or schema.get("oneOf")
-    if isinstance(options, list):
+    if is_list(options):
         return " or ".join(dict.fromkeys(expected(option) for option in options))
     kinds = schema.get("type")
     words = [
@@ -136,16 +136,17 @@ def _bounds(schema: JsonObject) -> str:
 
 def _schema_at(root: JsonObject, path: Sequence[str | int]) -> JsonObject:
     """Give the schema that a value did not meet: the one that holds the keyword at the path's end."""
-    schema: Any = root
+    schema: JsonValue = root
     for step in list(path)[:-1]:
+        if is_object(schema) and "$ref" in schema and step not in schema:
+            schema = _resolve(root, schema)
         if step == "$ref":
-            schema = _resolve(root, schema)
             continue
-        if isinstance(schema, dict) and "$ref" in schema and step not in schema:
-            schema = _resolve(root, schema)
-        try:
+        if is_object(schema) and step in schema:
+            schema = schema[str(step)]
+        elif is_list(schema) and isinstance(step, int) and step < len(schema):
             schema = schema[step]
-        except (KeyError, IndexError, TypeError):
+        else:
             return {}
     return _resolve(root, schema) if is_object(schema) else {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -61,7 +61,7 @@ class Claims:
         self._waiting: deque[Claim] = deque()
 
     @asynccontextmanager
-    async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncIterator[None]:
+    async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
         """Hold paths, when nobody else does who must not."""
         mine = _holding.get()
         claim = Claim(

@@ -24,7 +24,7 @@ class ToolError(CallsheetError):
 
     code: ClassVar[str] = "execution_failed"
     retry: ClassVar[Retry] = "changed"
-    reason: ClassVar[Reason] = Reason.TOOL_ERROR
+    reason: Reason = Reason.TOOL_ERROR
 
     def __init__(
         self, message: str, *, output: str = "", exit_code: int | None = None, **metadata: JsonValue

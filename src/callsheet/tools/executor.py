@@ -7,7 +7,7 @@ is left behind after a while, and its call ends without it. No tool is ever run 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.values import JsonObject, is_object
@@ -16,7 +16,14 @@ from callsheet.runtime.clock import to_rfc3339
 from . import shield
 from .arguments import Checker
 from .claims import Claims
-from .errors import Cancelled, ExecutionFailed, InvalidArguments, NotFound, TimedOut
+from .errors import (
+    Cancelled,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolError,
+)
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
@@ -43,21 +50,55 @@ Asked: TypeAlias = "tuple[str, JsonObject]"
 class Run:
     """One call that is being carried out."""
 
-    __slots__ = ("_loop", "_timers", "call", "finished", "started", "task", "why")
+    __slots__ = (
+        "_loop",
+        "_timers",
+        "begun",
+        "call",
+        "finished",
+        "has_ended",
+        "problem",
+        "started",
+        "task",
+        "value",
+        "why",
+    )
 
     def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
         self.call: Call = call
         self.started: float | None = None
         self.why: Cancelled | TimedOut | None = None
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.begun: bool = False
+        self.has_ended: bool = False
+        self.value: Any = None
+        self.problem: BaseException | None = None
         self.finished: asyncio.Future[None] = loop.create_future()
         self._loop: asyncio.AbstractEventLoop = loop
         self._timers: list[asyncio.TimerHandle] = []
 
-    def watch(self, task: asyncio.Task[Any]) -> None:
-        """Follow the task that carries it out."""
-        self.task = task
-        task.add_done_callback(self._done)
+    async def carry_out(self, work: Callable[[], Awaitable[Any]]) -> None:
+        """Do the work, and keep what comes of it."""
+        self.begun = True
+        try:
+            self.value = await work()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as exc:  # noqa: BLE001 - it becomes a result
+            self.problem = exc
+        self.has_ended = True
+        self._finish()
+
+    async def wait(self) -> None:
+        """Wait for the end of the work. If this is cancelled, the work is told to stop, and is waited for."""
+        try:
+            await self.finished
+        except asyncio.CancelledError:
+            if not self.has_ended:
+                self.finished = self._loop.create_future()
+                self.stop(Cancelled(self.call.session.desk.phrase("cancelled")))
+                await self.finished
+            raise
 
     def begin(self, seconds: float | None) -> None:
         """Note that the tool runs now, for this long at most."""
@@ -72,9 +113,12 @@ class Run:
         if self.why is None and self.task is not None and not self.task.done():
             self.why = why
             self.task.cancel()
-            self._timers.append(self._loop.call_later(GRACE, self._done))
+            if self.begun:
+                self._timers.append(self._loop.call_later(GRACE, self._finish))
+            else:  # a task that has not begun never will
+                self._finish()
 
-    def _done(self, _: object = None) -> None:
+    def _finish(self, _: object = None) -> None:
         for timer in self._timers:
             timer.cancel()
         if not self.finished.done():
@@ -109,24 +153,18 @@ class Executor:
             loop = asyncio.get_running_loop()
             run = Run(call, loop)
             begun = loop.time()
-            carried = self._carried_out(run, tool, name, given, timeout, turn)
-            run.watch(loop.create_task(carried))
+            run.task = loop.create_task(
+                run.carry_out(lambda: self._carried_out(run, tool, name, given, timeout, turn))
+            )
             self._runs[call.id] = run
-            cancelled: asyncio.CancelledError | None = None
             try:
-                await asyncio.shield(run.finished)
-            except asyncio.CancelledError as exc:
-                cancelled = exc
-                run.stop(Cancelled(self._session.desk.phrase("cancelled")))
-                await run.finished
+                await run.wait()
             finally:
                 del self._runs[call.id]
-            result, problem = self._outcome(run)
-            ms = round((loop.time() - (run.started or begun)) * 1000, 3)
-            result = result.stamped(call.id, name, ms, self._facts(result))
-            call.conclude(result, reason_of(result, problem))
-            if cancelled is not None:
-                raise cancelled
+                result, error = self._outcome(run)
+                ms = round((loop.time() - (run.started or begun)) * 1000, 3)
+                result = result.stamped(call.id, name, ms, self._facts(result))
+                call.conclude(result, reason_of(result, error))
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
@@ -134,7 +172,7 @@ class Executor:
         asked = list(calls)
         turn = asyncio.Semaphore(at_once)
         with self._session.batch(total=len(asked)) as batch:
-            links = {"batch": batch} if len(asked) > 1 else {}
+            links: dict[str, Any] = {"batch": batch} if len(asked) > 1 else {}
             each = [self.run(name, arguments, turn=turn, **links) for name, arguments in asked]
             return await asyncio.gather(*each)
 
@@ -153,9 +191,8 @@ class Executor:
         for run in left:
             run.stop(Cancelled(self._session.desk.phrase("closed")))
         for run in left:
-            await asyncio.shield(run.finished)
-        if left:
-            await asyncio.sleep(0)  # whoever waits for them concludes them
+            while not run.call.has_ended:  # whoever waits for it ends it
+                await asyncio.sleep(0.001)
 
     # One call
 
@@ -203,11 +240,7 @@ class Executor:
         beyond = self._place(tool, given, values)
         await self.permits.ask(run.call, tool, given, beyond)
         writes = [values[name] for name in tool.writes if values.get(name) is not None]
-        reads = [
-            values[path.name]
-            for path in tool.paths
-            if path.name not in tool.writes and values.get(path.name) is not None
-        ]
+        reads = [values[name] for name in tool.reads if values.get(name) is not None]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         async with _in_turn(turn), self._claims.hold(reads, writes):
             run.call.start()
@@ -254,27 +287,20 @@ class Executor:
                 beyond.append((text, path))
         return beyond
 
-    def _outcome(self, run: Run) -> tuple[ToolResult, BaseException | None]:
-        call, task = run.call, run.task
-        assert task is not None
-        problem: BaseException | None = None
-        if not task.done():
-            assert run.why is not None
-            self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
-            problem = run.why
-        elif task.cancelled():
-            problem = run.why or Cancelled(self._session.desk.phrase("cancelled"))
-        else:
-            problem = task.exception()
-        if problem is not None:
-            error = to_error(problem, run.why)
-            if isinstance(error, (Cancelled, TimedOut)):
-                problem = error
-            return call.error(error), problem
-        try:
-            return to_result(task.result(), call.success), None
-        except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
-            return call.error(to_error(exc, None)), exc
+    def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
+        call, problem = run.call, run.problem
+        if not run.has_ended:
+            said = self._session.desk.phrase("cancelled")
+            problem = run.why or Cancelled(said)
+            if run.begun:
+                self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
+        if problem is None:
+            try:
+                return to_result(run.value, call.success), None
+            except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
+                problem = exc
+        error = to_error(problem, run.why)
+        return call.error(error), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
         """Give what is said of every result."""

@@ -47,9 +47,7 @@ def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
 def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolError:
     """Make a `ToolError` of what a tool has raised. `why` is why it was stopped, if it was."""
     if why is not None and isinstance(problem, (asyncio.CancelledError, Cancelled, TimedOut)):
-        output = problem.output if isinstance(problem, ToolError) else ""
-        metadata = problem.metadata if isinstance(problem, ToolError) else {}
-        return type(why)(str(why), output=output, **metadata)
+        return _stopped(problem, why)
     if isinstance(problem, ToolError):
         return problem
     if isinstance(problem, PermissionDenied):
@@ -60,31 +58,42 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
         return TimedOut(short_message(problem) if str(problem) else "Timed out")
     if isinstance(problem, OSError):
         return _of_os_error(problem)
-    return ExecutionFailed(short_message(problem), exception=type(problem).__name__)
+    error = ExecutionFailed(short_message(problem), exception=type(problem).__name__)
+    error.reason = Reason.EXCEPTION
+    return error
+
+
+def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
+    """Keep what a tool said while it was stopped. Why it was, the executor knows better."""
+    if not isinstance(problem, ToolError):
+        return why
+    error = type(why)(str(why), output=problem.output)
+    error.metadata |= why.metadata | problem.metadata
+    if "timed_out" in error.metadata:
+        error.metadata["timed_out"] = isinstance(why, TimedOut)
+    return error
 
 
 def _of_os_error(problem: OSError) -> ToolError:
     said = problem.strerror or short_message(problem)
     where = problem.filename if isinstance(problem.filename, str) else None
     message = f"{where}: {said}" if where else said
-    metadata = {"file_path": where} if where else {}
+    metadata: dict[str, Any] = {"file_path": where} if where else {}
     if isinstance(problem, FileNotFoundError):
         return NotFound(message, **metadata)
     if isinstance(problem, PermissionError):
-        return NotPermitted(message, **metadata)
+        error = NotPermitted(message, **metadata)
+        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, who said no
+        return error
     if isinstance(problem, (IsADirectoryError, NotADirectoryError)):
         return InvalidArguments(message, **metadata)
     return IOFailed(message, errno=problem.errno, **metadata)
 
 
-def reason_of(result: ToolResult, problem: BaseException | None) -> Reason | None:
-    """Give the reason for a call's end."""
+def reason_of(result: ToolResult, error: ToolError | None) -> Reason | None:
+    """Give the reason for a call's end. `error` is what was raised, if the tool did not return."""
     if result.success:
         return None
     if result.exit_code:
         return Reason.EXIT_CODE
-    if problem is None:
-        return Reason.TOOL_ERROR
-    if isinstance(problem, OSError):
-        return Reason.TOOL_ERROR
-    return problem.reason if isinstance(problem, ToolError) else Reason.EXCEPTION
+    return Reason.TOOL_ERROR if error is None else error.reason

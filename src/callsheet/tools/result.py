@@ -87,7 +87,7 @@ class ToolResult:
     success = _Success()
     error = _Error()
 
-    def __init__(self, *given: object, **named: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         raise ByHand(
             "a ToolResult is not built by hand; use ToolResult.success(call_id, tool_name, output) or "
             "ToolResult.error(call_id, tool_name, error), or call.success(output) and call.error(error)"

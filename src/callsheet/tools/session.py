@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.call import Call as RuntimeCall
 from callsheet.runtime.endings import Ending
+from callsheet.runtime.options import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import Session as RuntimeSession
 
 from .errors import ToolError
@@ -21,6 +23,10 @@ from .registry import Registry
 from .result import ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
+
+if TYPE_CHECKING:
+    from .mcp.config import McpServer
+    from .mcp.servers import McpServers
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
@@ -95,6 +101,8 @@ class Session(RuntimeSession):
     - `permission`: what happens to calls that need one: "ask", "allow" or "deny". If it is left out, they
       are asked about if there is an `on_permission`, and run if there is none.
     - `tool_settings`: what holds for all tools.
+    - `mcp_servers`: `McpServer`s, or entries of ACP's `mcpServers`. Their tools are there when `connected`
+      has returned; `run` waits for that by itself.
     """
 
     call_type = Call
@@ -107,8 +115,9 @@ class Session(RuntimeSession):
         builtin: bool = True,
         permission: Mode | None = None,
         tool_settings: ToolSettings | None = None,
+        mcp_servers: Sequence[McpServer | Mapping[str, Any]] = (),
         additional_directories: Sequence[str] = (),
-        **options: Any,
+        **options: Unpack[SessionOptions],
     ) -> None:
         if permission is not None and permission not in MODES:
             raise InvalidValue(
@@ -120,9 +129,17 @@ class Session(RuntimeSession):
         self.files: FileMemory = FileMemory()
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
         self._executor: Executor = Executor(self, self.tools, Permits(permission))
+        self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
+        self._connecting: asyncio.Task[list[str]] | None = None
 
-    def call(self, *given: Any, **options: Any) -> Call:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return cast("Call", super().call(*given, **options))
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
+        self,
+        name: str,
+        input: JsonValue = None,  # noqa: A002 - the contract's name
+        **options: Unpack[CallOptions],
+    ) -> Call:
+        """Make a call of a tool that you run yourself; see `callsheet.runtime.session.Session.call`."""
+        return cast("Call", super().call(name, input, **options))
 
     async def run(
         self,
@@ -130,26 +147,66 @@ class Session(RuntimeSession):
         arguments: JsonObject | None = None,
         *,
         timeout: float | None = None,
-        **links: Any,
+        **links: Unpack[Links],
     ) -> ToolResult:
         """Run a tool and report it. What goes wrong is a result, too.
 
         `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom` are those of `call`.
         """
         self.open()
+        if self._servers is not None:
+            await self.connected()
         return await self._executor.run(name, arguments, timeout=timeout, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
         """Run tools in parallel: `[("read", {"path": "a"}), …]`. Gives the results in that order."""
         self.open()
+        if self._servers is not None:
+            await self.connected()
         return await self._executor.run_all(calls, at_once=at_once)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
         """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
         return self._executor.cancel(key, message)
 
+    async def connected(self) -> list[str]:
+        """Wait until every MCP server has started or failed. Gives what is wrong, a sentence each."""
+        if self._servers is None:
+            return []
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._connect(self._servers))
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self, servers: McpServers) -> list[str]:
+        await servers.__aenter__()
+        await servers.tools()
+        servers.register(self.tools)
+        for problem in servers.problems:
+            self.faults.count(problem, failed=1)
+        return servers.problems
+
+    def _made_servers(self, given: Sequence[McpServer | Mapping[str, Any]]) -> McpServers:
+        from .mcp.servers import McpServers
+
+        made = McpServers(given, self.workspace, lambda: made.register(self.tools))
+        self.desk.guard.learn(made.secrets())
+        return made
+
+    async def __aenter__(self) -> Self:
+        """Open the session, and start its MCP servers."""
+        self.open()
+        if self._servers is not None:
+            self._connecting = asyncio.ensure_future(self._connect(self._servers))
+        return self
+
     async def close(self) -> None:
         """Stop the tools that run, end every call, send everything, and let the consumers go."""
-        if not self.desk.is_closed:
+        if self.desk.is_closed:
+            return
+        try:
             await self._executor.close()
-        await super().close()
+            if self._servers is not None and self._connecting is not None:
+                await self._servers.close()
+                self._connecting.cancel()
+        finally:
+            await super().close()

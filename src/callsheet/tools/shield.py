@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, BinaryIO, NamedTuple, TextIO, cast
@@ -28,7 +28,7 @@ class OwnStdio(NamedTuple):
 
 
 @contextmanager
-def own_stdio() -> Iterator[OwnStdio]:
+def own_stdio() -> Generator[OwnStdio]:
     """Take the process's stdin and stdout for the protocol alone.
 
     Descriptor 0 is empty for everybody else, and what is written to 1 goes to stderr.

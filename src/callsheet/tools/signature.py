@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Meta
@@ -109,8 +109,7 @@ def _field(
         hint = Annotated[hint, Meta(description=said)]
     default = NODEFAULT if parameter.default is parameter.empty else parameter.default
     if isinstance(default, (list, dict, set)):
-        made: Any = default
-        return name, hint, msgspec.field(default_factory=lambda: made.copy())
+        return name, hint, msgspec.field(default_factory=cast("list[Any]", default).copy)
     return name, hint, msgspec.field(default=default)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any, TypeAlias
 
@@ -79,10 +80,8 @@ def _do(
         problem = RuntimeError(f"the tool raised {exc!r}")
     except BaseException as exc:  # noqa: BLE001 - raised where it is awaited
         problem = exc
-    try:
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(_settle, future, value, problem)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        pass
 
 
 def _settle(future: asyncio.Future[Any], value: Any, problem: BaseException | None) -> None:

@@ -42,6 +42,7 @@ class Tool:
         timeout: float | None = None,
         permission: Permission = None,
         writes: Sequence[str] | None = None,
+        reads: Sequence[str] | None = None,
         annotations: Mapping[str, Any] | None = None,
     ) -> None:
         if not _NAME(name):
@@ -63,7 +64,11 @@ class Tool:
         self.annotations: Mapping[str, Any] | None = annotations
         self.how: How = _how(function)
         self.paths: tuple[PathArgument, ...] = parameters.paths
-        self.writes: frozenset[str] = self._writes(writes)
+        names = frozenset(path.name for path in self.paths)
+        own = frozenset[str]() if self.read_only else names
+        self.writes: frozenset[str] = own if writes is None else self._paths("writes", writes)
+        others = names - self.writes
+        self.reads: frozenset[str] = others if reads is None else self._paths("reads", reads)
         self.__doc__ = description
         self.__name__ = name
 
@@ -87,7 +92,7 @@ class Tool:
             function,
             name,
             description,
-            Parameters(schema, lambda given: {"arguments": dict(given)}, (), takes_call=True),
+            Parameters(schema, _as_one, (), takes_call=True),
             kind=kind,
             title=title,
             read_only=read_only,
@@ -114,16 +119,18 @@ class Tool:
     def __repr__(self) -> str:
         return f"<Tool {self.name}({', '.join(self.schema.get('properties', ()))})>"
 
-    def _writes(self, declared: Sequence[str] | None) -> frozenset[str]:
+    def _paths(self, option: str, declared: Sequence[str]) -> frozenset[str]:
         paths = {path.name for path in self.paths}
-        if declared is None:
-            return frozenset(() if self.read_only else paths)
         for name in declared:
             if name not in paths:
                 raise BadTool(
-                    f"tool {self.name!r}: writes: {name!r} is not an argument with a Path"
+                    f"tool {self.name!r}: {option}: {name!r} is not an argument with a Path"
                 )
         return frozenset(declared)
+
+
+def _as_one(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {"arguments": dict(arguments)}
 
 
 def _how(function: Callable[..., Any]) -> How:
@@ -148,6 +155,7 @@ def tool(
     timeout: float | None = None,
     permission: Permission = None,
     writes: Sequence[str] | None = None,
+    reads: Sequence[str] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -166,7 +174,8 @@ def tool(
       `locations` names arguments (`["{path}"]`), or is a function of the arguments.
     - `read_only` tools are not asked about, and run beside each other. (Those of kind read, search and
       think are, unless said otherwise.) Tools that write are run one after another for each path;
-      `writes` names the arguments that are written to, if not all paths are.
+      `writes` names the arguments that are written to, if not all paths are; `reads` those of the others
+      that must not be written to meanwhile, if not all must not.
     - `timeout` is in seconds. `permission` is True (always ask), False (never), or a function of the
       arguments.
 

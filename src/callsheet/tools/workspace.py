@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, NamedTuple, TypeAlias
 
 from .errors import ExecutionFailed, InvalidArguments, NotPermitted
 
 LONGEST_PATH = 4096
+MOST_FILES = 10_000
+"""Files whose state is remembered."""
+
 _LONGEST_NAME = 255
 
 
@@ -89,23 +93,26 @@ class Stamp(NamedTuple):
 
 
 class FileMemory:
-    """Which files this session's tools have seen, and in what state."""
+    """Which files this session's tools have seen, and in what state. Tools ask from their threads."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Stamp] = {}
+        self._lock: Lock = Lock()
 
     def saw(self, path: Path, found: os.stat_result) -> None:
         """Remember the state in which a file was read or written."""
-        self._seen.pop(str(path), None)
-        if len(self._seen) >= 10_000:
-            self._seen.pop(next(iter(self._seen)))
-        self._seen[str(path)] = _stamp(found)
+        with self._lock:
+            self._seen.pop(str(path), None)
+            if len(self._seen) >= MOST_FILES:
+                self._seen.pop(next(iter(self._seen)))
+            self._seen[str(path)] = _stamp(found)
 
     def forget(self, path: Path) -> None:
         """Forget a file that was moved or deleted, and everything below it."""
         name = str(path)
-        for seen in [seen for seen in self._seen if seen == name or seen.startswith(name + "/")]:
-            del self._seen[seen]
+        with self._lock:
+            for seen in [one for one in self._seen if one == name or one.startswith(name + "/")]:
+                del self._seen[seen]
 
     def check(self, path: Path) -> None:
         """Raise if somebody has changed a file since it was seen."""

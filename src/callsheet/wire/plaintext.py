@@ -26,17 +26,20 @@ _FENCES = re.compile(r"`{3,}")
 
 
 def render_text(state: TerminalState, limit: int = TEXT_LIMIT, words: Words = ENGLISH) -> str:
-    """Give a terminal's output as text, of about `limit` bytes at most."""
+    """Give a terminal's output as Markdown, of about `limit` bytes at most."""
+    return fenced(render_plain(state, limit, words))
+
+
+def render_plain(state: TerminalState, limit: int = TEXT_LIMIT, words: Words = ENGLISH) -> str:
+    """Give a terminal's output as plain text, of about `limit` bytes at most."""
     head, tail = _parts(state, limit)
     left_out = state.total - len(head) - len(tail)
     final = state.exit_status is not None
     if left_out:
         lines = state.newlines - head.count(b"\n") - tail.count(b"\n")
         notice = f"[… {words.left_out(left_out, lines)} …]\n"
-        text = _end_line(to_plain(head, final=True)) + notice + to_plain(tail, final=final)
-    else:
-        text = to_plain(tail, final=final)
-    return fenced(text)
+        return _end_line(to_plain(head, final=True)) + notice + to_plain(tail, final=final)
+    return to_plain(tail, final=final)
 
 
 def fenced(text: str) -> str:

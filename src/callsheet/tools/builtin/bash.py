@@ -1,0 +1,229 @@
+"""`bash`: runs a command, shows what it prints as it comes, and leaves nothing of it behind."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from callsheet.report.status import Reason
+from callsheet.tools.errors import (
+    Cancelled,
+    ExecutionFailed,
+    InvalidArguments,
+    NotFound,
+    TimedOut,
+    ToolError,
+)
+from callsheet.tools.processes.output import Kept
+from callsheet.tools.processes.run import Process
+from callsheet.tools.processes.start import Ended, signal_name
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Call
+from callsheet.tools.tool import tool
+
+TIMEOUT = 120.0
+"""Seconds that a command may run, if nothing else is said."""
+
+LONGEST_TIMEOUT = 3600.0
+
+QUIET: Mapping[str, str] = {
+    "PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GH_PAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "AWS_PAGER": "",
+    "TERM": "dumb",
+    "GIT_EDITOR": "true",
+    "GIT_TERMINAL_PROMPT": "0",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What is set in every command's environment, so that nothing waits for a person, and output comes live."""
+
+
+class CommandFailed(ExecutionFailed):
+    """The command ran and ended with something else than 0."""
+
+    reason = Reason.EXIT_CODE
+
+
+@tool(kind="execute", timeout=LONGEST_TIMEOUT + 60, writes=(), reads=())
+async def bash(
+    call: Call,
+    command: Annotated[str, Meta(min_length=1)],
+    timeout: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT)] = TIMEOUT,
+    cwd: Path | None = None,
+    env: dict[str, str | None] | None = None,
+) -> ToolResult:
+    """Run a command in a shell (bash, or sh where there is none) and give its output.
+
+    There is no standard input and no terminal: pagers are off, git and ssh ask for nothing, and git takes
+    its messages as they are instead of opening an editor. Each command is on its own: directory, variables
+    and functions are not kept for the next one. When the command ends, everything that it left running in
+    the background is ended too, and named in the output. Of long output, the beginning and the end are
+    given. An exit code other than 0 is a failure.
+
+    Args:
+        command: The command, as it would be typed into a shell. It may have several lines.
+        timeout: Seconds after which the command and all it started are ended: 120, and at most 3600.
+        cwd: The directory to run it in, from the session's directory or absolute.
+        env: Variables to set in its environment; null takes one out.
+    """
+    where = _directory(cwd or call.workspace.cwd)
+    kept = Kept()
+    process = _process(call, command, where, env or {}, kept)
+    facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
+    try:
+        ended = await process.run(timeout)
+    except asyncio.CancelledError as exc:
+        _tell(call, process.ended)
+        said = call.session.desk.phrase("cancelled")
+        raise _failure(Cancelled, said, kept, process.ended, facts) from exc
+    except OSError as exc:
+        if exc.errno == errno.E2BIG:
+            raise _too_long(command) from exc
+        raise
+    _tell(call, ended)
+    return _result(call, ended, kept, facts, timeout)
+
+
+# Before
+
+
+def _directory(path: Path) -> Path:
+    if not path.exists():
+        raise NotFound(f"cwd: the directory {path} does not exist", file_path=str(path))
+    if not path.is_dir():
+        raise InvalidArguments(f"cwd: {path} is not a directory", file_path=str(path))
+    return path
+
+
+def _process(
+    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], kept: Kept
+) -> Process:
+    def take(data: bytes) -> None:
+        kept.add(data)
+        if not call.has_ended:
+            call.write(data)
+
+    argv = [_shell(), "-c", "--", command]
+    try:
+        return Process(argv, cwd=cwd, env=_environment(env), on_output=take)
+    except ValueError as exc:
+        raise InvalidArguments(f"bash: {exc}") from exc
+
+
+def _shell() -> str:
+    found = shutil.which("bash") or shutil.which("sh") or shutil.which("sh", path=os.defpath)
+    if found is None:
+        raise NotFound("There is neither bash nor sh on this machine's PATH")
+    return found
+
+
+def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    merged = {**os.environ, **QUIET, **changes}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+def _too_long(command: str) -> InvalidArguments:
+    return InvalidArguments(
+        f"The command ({len(os.fsencode(command))} bytes) and its environment are longer than the "
+        "system takes; write it to a file and run that"
+    )
+
+
+# After
+
+
+def _result(
+    call: Call, ended: Ended, kept: Kept, facts: dict[str, Any], timeout: float
+) -> ToolResult:
+    phrase = call.session.desk.phrase
+    if ended.timed_out:
+        said = phrase("timed_out", seconds=timeout)
+        hint = f"all it had started was ended; up to {LONGEST_TIMEOUT:g} s can be allowed"
+        raise _failure(TimedOut, f"{said}; {hint}", kept, ended, facts)
+    if ended.signal is not None:
+        said = phrase("signal", signal=ended.signal)
+        raise _failure(CommandFailed, said, kept, ended, facts)
+    if ended.exit_code:
+        said = phrase("exit_code", code=ended.exit_code) + _hint(ended.exit_code)
+        raise _failure(CommandFailed, said, kept, ended, facts, ended.exit_code)
+    notice = _left(ended)
+    result = call.success(_joined(kept.text(), notice)).as_written().with_exit_code(0)
+    if notice:
+        result = result.with_content(notice)
+    return result.with_all_metadata(facts | _facts(ended, kept))
+
+
+def _failure(
+    kind: type[ToolError],
+    message: str,
+    kept: Kept,
+    ended: Ended | None,
+    facts: dict[str, Any],
+    exit_code: int | None = None,
+) -> ToolError:
+    notice = _left(ended) if ended is not None else ""
+    error = kind(message, output=_joined(kept.text(), notice), exit_code=exit_code)
+    error.metadata |= facts | _facts(ended, kept)
+    return error
+
+
+def _facts(ended: Ended | None, kept: Kept) -> dict[str, Any]:
+    """Give what machines are told."""
+    facts: dict[str, Any] = {"output_bytes": kept.total, "truncated": kept.is_cut}
+    if ended is not None:
+        facts |= {
+            "exit_code": ended.exit_code,
+            "signal": ended.signal,
+            "timed_out": ended.timed_out,
+            "cpu_ms": ended.cpu_ms,
+            "max_rss_kb": ended.max_rss_kb,
+        }
+        if ended.left:
+            facts["ended_in_background"] = list(ended.left)
+        if ended.survivors:
+            facts["survivors"] = ended.survivors
+    return facts
+
+
+def _tell(call: Call, ended: Ended | None) -> None:
+    """Tell those who look at the call how the command ended, and what it used."""
+    if ended is not None and not call.has_ended:
+        call.exit(ended.exit_code, ended.signal)
+        call.usage(cpu_ms=ended.cpu_ms, max_rss_kb=ended.max_rss_kb)
+
+
+def _left(ended: Ended) -> str:
+    """Say what the command left behind, if it did."""
+    text = ""
+    if ended.left:
+        names = "; ".join(ended.left)
+        text = f"[Still running when the command had ended, and ended then: {names}]"
+    if ended.survivors:
+        text += f"[{ended.survivors} processes that it started could not be ended]"
+    return text
+
+
+def _hint(code: int) -> str:
+    """Say what a shell means by a code over 128. Any command may end with such a code, too."""
+    if not 128 < code <= 128 + 31:
+        return ""
+    return f" (128 + {code - 128}: probably ended by {signal_name(code - 128)})"
+
+
+def _joined(output: str, notice: str) -> str:
+    if not notice:
+        return output
+    return f"{output.rstrip()}\n\n{notice}" if output.strip() else notice

@@ -1,0 +1,226 @@
+"""The tool `read`: lines of a text file of any size, images, notebooks; of other files, what they are."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from callsheet.report.content import ToolCallContent
+from callsheet.report.values import JsonValue
+from callsheet.tools.errors import Cancelled
+from callsheet.tools.files import notebooks
+from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
+from callsheet.tools.files.lines import INDEXES, LineIndex, Newlines, Source, ends_open
+from callsheet.tools.files.opening import Opened, opened
+from callsheet.tools.files.ranges import Range, Total, find_start, read_range, total_of
+from callsheet.tools.files.text import UTF8, codec_of_bom, is_binary, size_text
+from callsheet.tools.files.trouble import explained
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Call
+from callsheet.tools.tool import tool
+
+DEFAULT_LIMIT = 2000
+MOST_IMAGE_BYTES = 3_750_000
+"""A larger image is described, not shown; in base64 this is 5 MB, the most that models take."""
+
+MOST_MADE_UP = 1 << 20
+"""Bytes that are read of a file whose size is not told."""
+
+
+@tool(kind="read", read_only=True)
+def read(
+    call: Call,
+    path: Path,
+    offset: int = 1,
+    limit: Annotated[int, Meta(ge=1)] = DEFAULT_LIMIT,
+) -> ToolResult:
+    """Read a file.
+
+    Text comes as numbered lines, `12→text`: what follows the arrow is the line exactly as it is. Long
+    lines are cut, and long files come in parts; both is said, with the offset to go on from. Images are
+    shown, notebooks come as the text of their cells, and of other binary files it is said what they are.
+
+    Args:
+        path: The file, from the session's directory or absolute.
+        offset: The first line to read, counted from 1. A negative one counts from the end of the file.
+        limit: How many lines to read at most.
+    """
+    shown = call.workspace.show(path)
+    with explained(path, call.workspace, "read"), opened(path, shown) as (file, found):
+        source = _source(call, Opened(file, found))
+        head = source.read(0, HEAD)
+        call.files.saw(path, found)
+        about: dict[str, JsonValue] = {"file_path": str(path), "size_bytes": found.st_size}
+        image = image_of(head)
+        if image is not None:
+            result = _image(call, image, source)
+        elif is_binary(head) or is_document(head):
+            result = _binary(call, head, source.size, shown)
+        else:
+            result = _notebook(call, path, source, offset, limit) or _text(
+                call, path, Opened(file, found), source, head, offset, limit
+            )
+    return result.with_all_metadata({**about, **result.metadata})
+
+
+def _source(call: Call, file: Opened) -> Source:
+    """Give the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
+    if file.stat.st_size:
+        return Source(file.file, file.stat.st_size, lambda: _go_on(call))
+    data = bytearray()
+    while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
+        data += more
+    return Source(BytesIO(data), len(data), lambda: None)
+
+
+def _go_on(call: Call) -> None:
+    if call.has_ended:
+        raise Cancelled("reading was stopped")
+
+
+# Text
+
+
+def _text(
+    call: Call, path: Path, file: Opened, source: Source, head: bytes, offset: int, limit: int
+) -> ToolResult:
+    codec = codec_of_bom(head) or UTF8
+    if source.size <= len(codec.bom):
+        source.size = 0
+    index = LineIndex(source.size, Newlines(codec))
+    if file.stat.st_size:
+        index = INDEXES.get(file.stat, codec)
+    result, shown = _lines(call, source, index, head, offset, limit, call.workspace.show(path))
+    line = shown.first if shown is not None and shown.first > 0 else None
+    call.locate(str(path), line)
+    return result
+
+
+def _lines(
+    call: Call, source: Source, index: LineIndex, head: bytes, offset: int, limit: int, name: str
+) -> tuple[ToolResult, Range | None]:
+    start = find_start(source, index, offset, name)
+    if start is None:
+        nothing = _about_lines(0, 0, None, None)
+        return call.success("(the file is empty)").with_all_metadata(nothing), None
+    shown = read_range(source, index, start, limit, head)
+    total = total_of(source, index, shown)
+    note = _note(shown, total, is_open=shown.at_end and ends_open(source, index.newlines))
+    about = _about_lines(
+        total.lines if total.is_exact else None, shown.lines, shown.first, shown.last
+    )
+    about["truncated"] = (
+        shown.cut_lines > 0 or shown.is_bounded or (not shown.at_end and limit >= DEFAULT_LIMIT)
+    )
+    about |= {"encoding": shown.codec.name, "line_endings": shown.endings}
+    if not total.is_exact:
+        about["total_lines_estimate"] = total.lines
+    if not shown.at_end:
+        about["next_offset"] = shown.last + 1
+    return call.success(f"{shown.text}\n{note}").with_all_metadata(about), shown
+
+
+def _about_lines(
+    total: int | None, lines: int, first: int | None, last: int | None
+) -> dict[str, JsonValue]:
+    return {
+        "total_lines": total,
+        "lines_read": lines,
+        "start_line": first,
+        "end_line": last,
+        "truncated": False,
+    }
+
+
+def _note(shown: Range, total: Total, *, is_open: bool) -> str:
+    """Say where the file ends, or how to go on; and what is unusual about it."""
+    if shown.at_end:
+        unit = "line" if total.lines == 1 else "lines"
+        parts = [f"end of file, {_number(total)} {unit}"]
+        if is_open:
+            parts.append("no newline at the end")
+    else:
+        parts = [f"{_span(shown)} of {_number(total)}", f"continue with offset={shown.last + 1}"]
+    if shown.codec.name != "utf-8" or shown.codec.errors != "strict":
+        parts.insert(1, f"encoding {_encoding(shown)}")
+    if shown.endings in ("crlf", "mixed"):
+        parts.insert(1, f"{'CRLF' if shown.endings == 'crlf' else 'mixed'} line endings")
+    return f"({'; '.join(parts)})"
+
+
+def _span(shown: Range) -> str:
+    if shown.lines == 1:
+        return f"line {shown.first:,}"
+    between = "–" if shown.first > 0 else " to "
+    return f"lines {shown.first:,}{between}{shown.last:,}"
+
+
+def _number(total: Total) -> str:
+    if total.is_exact:
+        return f"{total.lines:,}"
+    digits = max(0, len(str(total.lines)) - 2)
+    return f"about {round(total.lines, -digits):,} (estimated)"
+
+
+def _encoding(shown: Range) -> str:
+    codec = shown.codec
+    if codec.name != "utf-8":
+        return f"{codec.name}{'' if codec.bom else ' (guessed)'}"
+    return "UTF-8 with BOM" if codec.bom else "UTF-8 with bytes that are none, shown as \ufffd"
+
+
+# Other files
+
+
+def _image(call: Call, image: Image, source: Source) -> ToolResult:
+    pixels = f", {image.width} × {image.height}" if image.width and image.height else ""
+    text = f"{image.kind.name}{pixels}, {size_text(source.size)}"
+    too_large = source.size > MOST_IMAGE_BYTES
+    if too_large:
+        text += f"; too large to be shown, {size_text(MOST_IMAGE_BYTES)} at most"
+    result = call.success(text).with_all_metadata(
+        _about_lines(None, 0, None, None)
+        | {
+            "mime_type": image.kind.mime_type,
+            "width": image.width,
+            "height": image.height,
+            "truncated": too_large,
+        }
+    )
+    if too_large:
+        return result
+    data = source.read(0, source.size)
+    return result.with_content(ToolCallContent.image(data, image.kind.mime_type))
+
+
+def _binary(call: Call, head: bytes, size: int, shown: str) -> ToolResult:
+    kind = kind_of(head)
+    article = "an" if kind.name[0] in "aeioE" else "a"
+    text = f"{shown} is not text: {article} {kind.name}, {size_text(size)} ({kind.mime_type})"
+    about = _about_lines(None, 0, None, None) | {"mime_type": kind.mime_type, "binary": True}
+    return call.success(text).with_all_metadata(about)
+
+
+def _notebook(call: Call, path: Path, source: Source, offset: int, limit: int) -> ToolResult | None:
+    """Read a notebook as the text of its cells; None if it is none."""
+    if path.suffix.lower() != ".ipynb" or not 0 < source.size <= notebooks.MOST_BYTES:
+        return None
+    notebook = notebooks.render(source.read(0, source.size))
+    if notebook is None:
+        return None
+    data = notebook.text.encode("utf-8", "replace")
+    text = Source(BytesIO(data), len(data), lambda: None)
+    index = LineIndex(len(data), Newlines(UTF8))
+    result, shown = _lines(call, text, index, data[:HEAD], offset, limit, call.workspace.show(path))
+    call.locate(str(path))
+    cells = f"{notebook.cells} cell{'' if notebook.cells == 1 else 's'}"
+    said = f"(notebook, {cells}, as text; the file itself is JSON, which edit works on)"
+    output = f"{said}\n{result.output}" if shown is not None else f"(notebook, {cells})"
+    about: dict[str, JsonValue] = {**result.metadata, "cells": notebook.cells}
+    about["images_left_out"] = notebook.images_left_out
+    about["truncated"] = bool(result.metadata["truncated"]) or notebook.images_left_out > 0
+    pictures = notebook.images if shown is not None and shown.first == 1 else ()
+    return call.success(output).with_all_metadata(about).with_content(*pictures)

@@ -1,0 +1,265 @@
+"""Near misses: where a text that is not in a file almost is, and what differs.
+
+Three ways, the surest first. A wrong copy: the text is there once line numbers, escapes or entities
+are taken back. The same letters: it is there but for white space, case or typographic characters,
+which one search over the squeezed text finds. The most words in common: windows of lines that share
+rare words with it, compared in full.
+
+All ways are linear in the file, but for the comparison of a few windows.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from functools import cache
+from itertools import accumulate
+from typing import NamedTuple
+
+MOST = 3
+"""Near misses that are told at most."""
+
+_WINDOWS = 12
+_ALIKE = 0.5
+_LONGEST = 4 << 20
+"""Characters of a file that are searched for shared words."""
+
+_LONGEST_WANTED = 20_000
+"""Characters of a wanted text whose words are searched for."""
+
+_FEW_CHARACTERS = 240
+
+_LOOKS = {
+    "‘": "'", "’": "'", "‚": "'", "‛": "'", "′": "'", "´": "'",
+    "“": '"', "”": '"', "„": '"', "″": '"', "«": '"', "»": '"',
+    "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "−": "-",
+    "\u200b": " ", "\ufeff": " ", "\u00ad": " ",
+}  # fmt: skip
+_LOOK_ALIKES = str.maketrans(_LOOKS)
+_NUMBERED = re.compile(r"^[ \t]*\d+(?:→|\t|: )", re.MULTILINE)
+_ESCAPES = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\'": "'", r"\\": "\\"}
+_ESCAPE = re.compile(r"\\[nt\"'\\]")
+_WORD = re.compile(r"\w+")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+class Miss(NamedTuple):
+    """A place where a text almost is: lines from `first` on, how alike, and in what they differ."""
+
+    first: int
+    found: str
+    alike: float
+    differs: tuple[str, ...]
+
+    @property
+    def last(self) -> int:
+        """The number of the last line."""
+        return self.first + self.found.rstrip("\n").count("\n")
+
+
+def near_misses(text: str, wanted: str) -> list[Miss]:
+    """Find where a text almost is. Both have LF as line endings."""
+    if not wanted.strip():
+        return []
+    misses = _wrong_copies(text, wanted) or _apart(list(_same_letters(text, wanted)))
+    return misses or _shared_words(text[:_LONGEST], wanted[:_LONGEST_WANTED])
+
+
+# Wrong copies
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
+
+
+_COPIES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("line numbers: leave out those that read shows", lambda text: _NUMBERED.sub("", text)),
+    (r"escapes: old_text has \n or the like where the file has the character", _unescaped),
+    ("entities: old_text has &lt; or the like where the file has the character", html.unescape),
+)
+
+
+def _wrong_copies(text: str, wanted: str) -> list[Miss]:
+    for what, mend in _COPIES:
+        mended = mend(wanted)
+        if mended != wanted and mended.strip() and (at := text.find(mended)) >= 0:
+            return [Miss(_line_at(text, at), mended, 1.0, (what,))]
+    if not (text.isascii() and wanted.isascii()):
+        return _other_composition(text, wanted)
+    return []
+
+
+def _other_composition(text: str, wanted: str) -> list[Miss]:
+    """Find a text whose accents are composed in another way, line by line."""
+    whole, part = (unicodedata.normalize("NFC", side) for side in (text, wanted))
+    at = whole.find(part) if (whole, part) != (text, wanted) else -1
+    if at < 0:
+        return []
+    first, count = _line_at(whole, at), part.rstrip("\n").count("\n") + 1
+    found = "\n".join(text.split("\n")[first - 1 : first - 1 + count])
+    return [Miss(first, found, 1.0, ("how accents are composed (Unicode normalisation)",))]
+
+
+def _line_at(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+# The same letters
+
+
+def _squeezed(text: str) -> str:
+    """Take out white space, case and typography. Each character that stays is still one."""
+    plain = text if text.isascii() else text.translate(_LOOK_ALIKES)
+    lower = plain.lower()
+    return "".join((lower if len(lower) == len(plain) else plain).split())
+
+
+def _same_letters(text: str, wanted: str) -> Iterator[Miss]:
+    letters = _squeezed(wanted)
+    lines = text.split("\n")
+    squeezed = [_squeezed(line) for line in lines]
+    ends = list(accumulate(map(len, squeezed)))
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    whole, at = "".join(squeezed), -1
+    for _ in range(MOST):
+        at = whole.find(letters, at + 1) if letters else -1
+        if at < 0:
+            return
+        begin = _unsqueezed(at, lines, ends, starts)
+        end = _unsqueezed(at + len(letters) - 1, lines, ends, starts) + 1
+        begin, end = _with_white_space(text, begin, end, wanted)
+        found = text[begin:end]
+        yield Miss(_line_at(text, begin), found, 1.0, differences(found, wanted))
+
+
+def _unsqueezed(at: int, lines: list[str], ends: list[int], starts: list[int]) -> int:
+    """Give the place in the text of a character of the squeezed text."""
+    number = bisect_right(ends, at)
+    left = at - (ends[number - 1] if number else 0)
+    for place, character in enumerate(lines[number].translate(_LOOK_ALIKES)):
+        if not character.isspace():
+            if not left:
+                return starts[number] + place
+            left -= 1
+    raise AssertionError("a squeezed line has no more characters than the line")
+
+
+def _with_white_space(text: str, begin: int, end: int, wanted: str) -> tuple[int, int]:
+    """Take in the white space around a place, where the wanted text has some there."""
+    if wanted[0].isspace():
+        while begin > 0 and text[begin - 1] in " \t":
+            begin -= 1
+    if wanted[-1].isspace():
+        while end < len(text) and text[end] in " \t":
+            end += 1
+        if end < len(text) and wanted.endswith("\n"):
+            end += 1
+    return begin, end
+
+
+def _each_line(change: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: "\n".join(change(line) for line in text.split("\n"))
+
+
+_LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("white space at the ends of lines", _each_line(str.rstrip)),
+    ("indentation", _each_line(str.lstrip)),
+    ("blank lines", lambda text: re.sub(r"\n\s*\n", "\n", text.strip("\n"))),
+    ("spaces within lines", _each_line(lambda line: re.sub(r"(?<=\S)[^\S\n]+(?=\S)", "", line))),
+    ("quotes, dashes or other look-alikes", lambda text: text.translate(_LOOK_ALIKES)),
+    ("upper and lower case", str.lower),
+)
+
+
+def differences(found: str, wanted: str) -> tuple[str, ...]:
+    """Name in what two texts of the same letters differ: each thing that alone keeps them apart."""
+    if _levelled(found) != _levelled(wanted):
+        return ("line breaks",)
+    needed = [what for what, _ in _LEVELS if _levelled(found, what) != _levelled(wanted, what)]
+    if "indentation" in needed and (("\t" in found) != ("\t" in wanted)):
+        has, lacks = ("the file", "old_text") if "\t" in found else ("old_text", "the file")
+        needed[needed.index("indentation")] = f"indentation ({has} has tabs, {lacks} has spaces)"
+    return tuple(needed) or ("white space",)
+
+
+def _levelled(text: str, but: str = "") -> str:
+    """Give a text without what it may differ in, but for one thing."""
+    for what, level in _LEVELS:
+        text = text if what == but else level(text)
+    return text
+
+
+# The most words in common
+
+
+def _shared_words(text: str, wanted: str) -> list[Miss]:
+    lines, height = text.split("\n"), wanted.strip("\n").count("\n") + 1
+    scores = _line_scores(text, wanted, len(lines))
+    if scores is None:
+        return []
+    before = [0.0, *accumulate(scores)]
+    windows = [
+        (before[min(len(lines), first + height)] - before[first], first)
+        for first in range(max(1, len(lines) - height + 1))
+    ]
+    best = sorted(windows, key=lambda window: (-window[0], window[1]))[:_WINDOWS]
+    compare = _comparer(wanted)
+    judged: list[Miss] = []
+    for score, first in best:
+        if score > 0:
+            found = "\n".join(lines[first : first + height])
+            judged.append(Miss(first + 1, found, compare(found), ()))
+    judged.sort(key=lambda miss: -miss.alike)
+    return _apart([miss for miss in judged if miss.alike >= _ALIKE])
+
+
+def _line_scores(text: str, wanted: str, lines: int) -> list[float] | None:
+    """Give each line the worth of the words that it shares; a rare word is worth more."""
+    words = set(_WORD.findall(wanted.lower()))
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    lower = text.lower()
+    places = [
+        (found[0], found.start())
+        for found in _WORD.finditer(lower if len(lower) == len(text) else text)
+        if found[0] in words
+    ]
+    if not places:
+        return None
+    often = Counter(word for word, _ in places)
+    scores = [0.0] * lines
+    for word, line in {(word, bisect_right(starts, at) - 1) for word, at in places}:
+        scores[line] += len(word) / often[word]
+    return scores
+
+
+def _comparer(wanted: str) -> Callable[[str], float]:
+    """Give what says how alike a window is: by characters where they are few, else by tokens."""
+    short = len(wanted) <= _FEW_CHARACTERS
+
+    def parts(text: str) -> list[str]:
+        text = text.strip()
+        return list(text[: 2 * _FEW_CHARACTERS]) if short else _TOKEN.findall(text)[:1000]
+
+    matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(parts(wanted))
+
+    @cache
+    def compare(found: str) -> float:
+        matcher.set_seq1(parts(found))
+        return matcher.ratio() if matcher.quick_ratio() >= _ALIKE else 0.0
+
+    return compare
+
+
+def _apart(misses: list[Miss]) -> list[Miss]:
+    """Leave out what overlaps a better one."""
+    kept: list[Miss] = []
+    for miss in misses:
+        if all(miss.last < other.first or miss.first > other.last for other in kept):
+            kept.append(miss)
+    return kept[:MOST]

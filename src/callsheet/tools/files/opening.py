@@ -1,0 +1,126 @@
+"""Opening files so that nobody can put a link in the way.
+
+A tool's path has had its links followed and was found to be inside the workspace. Between that and the
+opening, another process may put a link where a directory was. So each part of the path is opened from the
+one before it, and none may be a link. Only regular files are opened: a device or a named pipe could do
+anything, or wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple
+
+from callsheet.tools.errors import InvalidArguments
+
+_WALKS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
+_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+_CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
+_DIRECTORY: int = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
+
+FILE_FLAGS: int = _NOFOLLOW | _CLOEXEC | getattr(os, "O_BINARY", 0)
+"""What every opening of a file has."""
+
+_READ = FILE_FLAGS | os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a link",
+}
+
+
+class Place(NamedTuple):
+    """A file by its name in an open directory; where that can't be, by its whole path."""
+
+    name: str
+    directory: int | None
+
+    def stat(self) -> os.stat_result | None:
+        """Give the state of what is there; None if nothing is."""
+        try:
+            return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+@contextmanager
+def place_of(path: Path, *, create: bool = False) -> Generator[Place]:
+    """Open the directory that a file is in. With `create`, make the directories that are missing."""
+    if not _WALKS:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        yield Place(str(path), None)
+        return
+    directory = _walk(path.parent, create)
+    try:
+        yield Place(path.name, directory)
+    finally:
+        os.close(directory)
+
+
+def _walk(path: Path, create: bool) -> int:
+    here = os.open(path.anchor, _DIRECTORY | _CLOEXEC)
+    for part in path.parts[1:]:
+        try:
+            below = _step(here, part, create)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+def _step(here: int, part: str, create: bool) -> int:
+    flags = _DIRECTORY | _NOFOLLOW | _CLOEXEC
+    try:
+        return os.open(part, flags, dir_fd=here)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # somebody else was quicker
+        os.mkdir(part, dir_fd=here)
+    return os.open(part, flags, dir_fd=here)
+
+
+def may_write(path: Path) -> bool:
+    """Whether the system would let this process write there, as it is now."""
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+class Opened(NamedTuple):
+    """A regular file, open for reading, and its state when it was opened."""
+
+    file: FileIO
+    stat: os.stat_result
+
+
+@contextmanager
+def opened(path: Path, shown: str) -> Generator[Opened]:
+    """Open a regular file for reading. Whatever else it is, is said."""
+    with place_of(path) as place:
+        before = place.stat()
+        if before is None:
+            raise FileNotFoundError(path)
+        check_regular(before, shown)
+        handle = os.open(place.name, _READ, dir_fd=place.directory)
+    with FileIO(handle, "r") as file:
+        found = os.fstat(handle)
+        check_regular(found, shown)
+        yield Opened(file, found)
+
+
+def check_regular(found: os.stat_result, shown: str) -> None:
+    """Raise if something is not a regular file."""
+    if stat.S_ISREG(found.st_mode):
+        return
+    kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+    hint = "; use list to see what is in it" if stat.S_ISDIR(found.st_mode) else ""
+    raise InvalidArguments(f"{shown} is {kind}, not a file{hint}")

@@ -1,0 +1,149 @@
+"""What is said of an MCP server: how it is started or where it is. Nothing is started here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import force_setattr
+
+from callsheet.guard.known import secrets_of_mcp
+from callsheet.report.errors import CallsheetError
+
+START_TIMEOUT = 30.0
+"""Seconds that a server may take to start. Some are downloaded when they are started first."""
+
+
+class InvalidServer(CallsheetError, ValueError):
+    """What is said of an MCP server can't be used."""
+
+
+class McpServer(Struct, frozen=True, repr_omit_defaults=True):
+    """An MCP server that brings tools.
+
+    - `McpServer("files", command="npx", args=["-y", "…"])` is started, and spoken to by its stdin and
+      stdout. It gets `PATH`, `HOME` and the like, and what `env` says; not the whole environment.
+    - `McpServer("docs", url="https://…", headers={"Authorization": "Bearer …"})` runs already, and is
+      spoken to by streamable HTTP.
+
+    `timeout` is how many seconds a call may take. A server that is `trusted` is believed when it says
+    that a tool only reads; then nobody is asked for permission.
+    """
+
+    name: str
+    command: str | None = None
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout: float | None = None
+    start_timeout: float = START_TIMEOUT
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidServer(
+                f"MCP server: its name is text that is not empty, got {self.name!r}"
+            )
+        if isinstance(self.args, str):
+            raise InvalidServer(f"{self}: args is a list of texts, one for each argument")
+        force_setattr(self, "args", tuple(map(str, self.args)))
+        for name in ("env", "headers"):
+            force_setattr(self, name, _texts(getattr(self, name), f"{self}: {name}"))
+        if self.cwd is not None:
+            force_setattr(self, "cwd", str(self.cwd))
+        if (self.command is None) == (self.url is None):
+            raise InvalidServer(f"{self}: give either a command or a url")
+        if self.url is None:
+            self._check_command()
+        else:
+            self._check_url(self.url)
+
+    def _check_command(self) -> None:
+        if not isinstance(self.command, str) or not self.command.strip():
+            raise InvalidServer(f"{self}: its command is a program to start, got {self.command!r}")
+        if self.headers:
+            raise InvalidServer(
+                f"{self}: headers are for servers with a url; this one has a command"
+            )
+        for text in (self.command, self.cwd or "", *self.args, *self.env, *self.env.values()):
+            if "\0" in text:
+                raise InvalidServer(
+                    f"{self}: a command, its args, env and cwd can't have a NUL character"
+                )
+
+    def _check_url(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        except (ValueError, AttributeError, TypeError):
+            good = False
+        if not good:
+            raise InvalidServer(f"{self}: its url starts with http:// or https:// and names a host")
+        if self.args or self.env or self.cwd:
+            raise InvalidServer(f"{self}: args, env and cwd are for servers with a command")
+
+    def __str__(self) -> str:
+        return f"MCP server {self.name!r}"
+
+    def __rich_repr__(self) -> Any:
+        """Say what may be shown. What is in `env` and `headers` may be secret."""
+        yield "name", self.name
+        yield "command", self.command, None
+        yield "args", list(self.args), []
+        yield "url", self.url, None
+
+    def __repr__(self) -> str:
+        said = [f"{key}={value!r}" for key, value, *rest in self.__rich_repr__() if rest != [value]]
+        return f"McpServer({', '.join(said)})"
+
+    def secrets(self) -> dict[str, str]:
+        """Give what looks secret in `env` and `headers`, for a guard to know of."""
+        return secrets_of_mcp([{"env": dict(self.env), "headers": dict(self.headers)}])
+
+    @classmethod
+    def from_acp(cls, entry: Mapping[str, Any], **more: Any) -> Self:
+        """Make one from an entry of ACP's `mcpServers`."""
+        try:
+            given = msgspec.convert(dict(entry), _Entry)
+        except (msgspec.ValidationError, TypeError, ValueError) as exc:
+            raise InvalidServer(f"an entry of mcpServers is not as ACP has it: {exc}") from None
+        if given.type == "http":
+            return cls(given.name, url=given.url or "", headers=_pairs(given.headers), **more)
+        if given.type == "stdio":
+            env = _pairs(given.env)
+            return cls(given.name, command=given.command or "", args=given.args, env=env, **more)
+        raise InvalidServer(
+            f"MCP server {given.name!r}: the transport {given.type!r} is not spoken here; use stdio, or "
+            "streamable HTTP (type http)"
+        )
+
+
+class _Pair(Struct):
+    name: str
+    value: str
+
+
+class _Entry(Struct):
+    name: str
+    type: str = "stdio"
+    command: str | None = None
+    args: list[str] = []
+    env: list[_Pair] = []
+    url: str | None = None
+    headers: list[_Pair] = []
+
+
+def _pairs(pairs: Sequence[_Pair]) -> dict[str, str]:
+    return {pair.name: pair.value for pair in pairs}
+
+
+def _texts(values: object, what: str) -> dict[str, str]:
+    try:
+        return msgspec.convert(values, dict[str, str])
+    except msgspec.ValidationError:
+        raise InvalidServer(f"{what}: expected names and texts") from None

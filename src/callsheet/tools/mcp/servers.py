@@ -1,0 +1,128 @@
+"""The servers of a session, together: started side by side, their tools under names of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .config import InvalidServer, McpServer
+from .names import Pair, name_tools
+from .server import Server
+
+if TYPE_CHECKING:
+    from callsheet.tools.registry import Registry
+    from callsheet.tools.tool import Tool
+    from callsheet.tools.workspace import Workspace
+
+
+class McpServers:
+    """The MCP servers of a session.
+
+    Entering this starts them, side by side, and does not wait; `tools` does. A server that can't be
+    started brings no tools; why is in `problems`. Leaving this ends them all, and nothing is left.
+
+    `servers` may be entries of ACP's `mcpServers`. `on_change` is called when the tools have changed
+    since they were asked for: then `register` them, or ask again.
+    """
+
+    def __init__(
+        self,
+        servers: Iterable[McpServer | Mapping[str, Any]],
+        workspace: Workspace,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        self._invalid: list[str] = []
+        self._wrong: list[str] = []
+        self._names: dict[Pair, str] = {}
+        self._on_change = on_change
+        self._starting: list[asyncio.Task[None]] = []
+        self._has_told = False
+        self._registered: set[str] = set()
+        self._servers = {
+            label: Server(config, str(workspace.cwd), workspace.roots, self._changed)
+            for label, config in self._labelled(servers)
+        }
+
+    def _labelled(
+        self, servers: Iterable[McpServer | Mapping[str, Any]]
+    ) -> Iterable[tuple[str, McpServer]]:
+        """Give each a name of its own, also if two are called the same."""
+        seen: dict[str, int] = {}
+        for given in servers:
+            try:
+                config = given if isinstance(given, McpServer) else McpServer.from_acp(given)
+            except InvalidServer as exc:
+                self._invalid.append(str(exc))
+                continue
+            count = seen[config.name] = seen.get(config.name, 0) + 1
+            yield (config.name if count == 1 else f"{config.name}_{count}"), config
+
+    async def __aenter__(self) -> Self:
+        self._starting = [asyncio.create_task(server.start()) for server in self._servers.values()]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def tools(self) -> list[Tool]:
+        """Wait until every server has started or failed, and give the tools that there are."""
+        if self._starting:
+            await asyncio.wait(self._starting)
+        self._has_told = True
+        return self._made()
+
+    def register(self, registry: Registry) -> None:
+        """Put the tools that there are now into a registry, and take out those that have gone."""
+        tools = self._made()
+        for name in self._registered.difference([tool.name for tool in tools]):
+            registry.remove(name)
+        self._registered = {registry.add(tool).name for tool in tools}
+
+    def _made(self) -> list[Tool]:
+        told = [
+            (label, server, tool)
+            for label, server in self._servers.items()
+            for tool in server.tools
+        ]
+        self._names |= name_tools([(label, tool.name) for label, _, tool in told], self._names)
+        self._wrong = []
+        if not told:
+            return []
+        from .making import make_tool  # after a server was there, so the SDK is
+
+        made = [
+            make_tool(server, self._names[label, tool.name], tool) for label, server, tool in told
+        ]
+        self._wrong = [one.problem for one in made if one.problem]
+        return [one.tool for one in made]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a sentence each: servers that did not start, schemas that can't be used."""
+        now = [server.problem for server in self._servers.values() if server.problem]
+        return [*self._invalid, *now, *self._wrong]
+
+    def secrets(self) -> dict[str, str]:
+        """Give what looks secret in what the servers are given, for a guard to know of."""
+        found: dict[str, str] = {}
+        for server in self._servers.values():
+            found |= server.config.secrets()
+        return found
+
+    async def close(self) -> None:
+        """End all servers, side by side. This is done to its end, also if it is cancelled."""
+        closing = asyncio.gather(*[server.close() for server in self._servers.values()])
+        await asyncio.shield(closing)
+        for task in self._starting:
+            task.cancel()
+
+    def _changed(self) -> None:
+        if self._has_told and self._on_change is not None:
+            self._on_change()

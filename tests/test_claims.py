@@ -1,0 +1,75 @@
+"""Who may touch which path: writers wait for each other, readers don't, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet.tools.claims import Claims
+
+PATHS = [Path(p) for p in ("/w", "/w/a", "/w/b", "/w/a/x", "/w/a/y", "/w/ab", "/other")]
+ASKED = st.lists(
+    st.tuples(
+        st.sets(st.sampled_from(PATHS), max_size=2), st.sets(st.sampled_from(PATHS), max_size=2)
+    ),
+    max_size=12,
+)
+
+
+def meet(one: Path, other: Path) -> bool:
+    return one == other or one in other.parents or other in one.parents
+
+
+@given(ASKED, st.integers(0, 1 << 32))
+def test_no_two_that_must_not_meet_are_ever_inside_together(asked, seed: int):
+    chance = random.Random(seed)
+
+    async def scenario() -> int:
+        claims, inside, ended = Claims(), [], 0
+
+        async def one(reads: set[Path], writes: set[Path]) -> None:
+            nonlocal ended
+            async with claims.hold(reads, writes):
+                for other_reads, other_writes in inside:
+                    for mine in writes:
+                        assert not any(meet(mine, path) for path in other_reads | other_writes)
+                    for mine in reads - writes:
+                        assert not any(meet(mine, path) for path in other_writes)
+                inside.append((reads, writes))
+                for _ in range(chance.randrange(4)):
+                    await asyncio.sleep(0)
+                inside.remove((reads, writes))
+            ended += 1
+
+        tasks = [asyncio.ensure_future(one(*paths)) for paths in asked]
+        for task in tasks:
+            if chance.random() < 0.2:
+                await asyncio.sleep(0)
+                task.cancel()
+        await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
+        assert not claims._waiting
+        assert not claims._reading.here
+        assert not claims._writing.below
+        return ended
+
+    asyncio.run(scenario())
+
+
+async def test_a_writer_is_not_starved_by_readers_that_keep_coming():
+    claims, order = Claims(), []
+
+    async def one(name: str, reads: list[Path], writes: list[Path]) -> None:
+        async with claims.hold(reads, writes):
+            order.append(name)
+            await asyncio.sleep(0.01)
+
+    path = [Path("/w/a")]
+    await asyncio.gather(one("r1", path, []), one("w", [], path), one("r2", path, []))
+    assert order == ["r1", "w", "r2"]
