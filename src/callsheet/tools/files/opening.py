@@ -1,9 +1,6 @@
-"""Opening files so that nobody can put a link in the way.
+"""Opening regular files, and nothing else: a device or a named pipe could do anything, or wait for ever.
 
-A tool's path has had its links followed and was found to be inside the workspace. Between that and the
-opening, another process may put a link where a directory was. So each part of the path is opened from the
-one before it, and none may be a link. Only regular files are opened: a device or a named pipe could do
-anything, or wait for ever.
+Nobody can put a link in the way (see `beneath`).
 """
 
 from __future__ import annotations
