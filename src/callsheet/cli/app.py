@@ -12,6 +12,8 @@ import click
 from callsheet import __version__
 
 COMMANDS = {
+    "call": "Run one tool and show what it does.",
+    "tools": "List the tools: what they do and what they take.",
     "demo": "Show the life of one real tool call, as it goes over the wire.",
     "lint": "Find tools that break the result standard.",
 }
