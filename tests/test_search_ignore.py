@@ -67,7 +67,7 @@ def test_the_same_files_are_left_out_as_by_ripgrep(seed: int) -> None:
 @needs("git")
 @given(st.integers(0, 1 << 32))
 def test_the_same_files_are_left_out_as_by_git(seed: int) -> None:
-    trees = Trees(seed, braces=False)  # git takes braces for plain characters, ripgrep doesn't
+    trees = Trees(seed, like_git=True)
     with tempfile.TemporaryDirectory() as name:
         top = Path(name).resolve()
         trees.fill(top, [".gitignore"])

@@ -15,18 +15,19 @@ PLAIN = ["a", "b", "ab", "a.py", "build", "foo.bar.py", ".hid", "c.txt", "é", "
 ESCAPED = ["tr\\ ", "\\!bang", "\\#h", "back\\\\s", "star\\*", "a\\{b"]
 STARRED = [
     *("*", "*.py", "a*", "*b", "?", "a?", "??", "[ab]", "[!a]", "[a-c]*", "*.p?", "*a*", "b*.py"),
-    *("*.*", "[^b]*", "*[a]", "**a", "a**", "x*y", ".*", "*.txt", "f*.*.py", "[]a]", "[a-]"),
+    *("*.*", "[^b]*", "*[a]", "x*y", ".*", "*.txt", "f*.*.py", "[]a]", "[a-]"),
 ]
-BRACED = ["{a,b}", "*.{py,txt}", "{build,ab}"]
-ODD = ["", "#c", "  ", "/", "*", "**", "a  ", "[", "**/", "/**", "a//b", "//a", "a/**b", "a/**/"]
+# Git takes braces for plain characters, and stars that don't stand alone for those that do.
+UNLIKE_GIT = ["{a,b}", "*.{py,txt}", "{build,ab}", "**a", "a**"]
+ODD = ["", "#c", "  ", "/", "*", "**", "a  ", "[", "**/", "/**", "a//b", "//a", "a/**/"]
 
 
 class Trees:
     """Makes trees. The same seed makes the same tree."""
 
-    def __init__(self, seed: int, *, braces: bool = True) -> None:
+    def __init__(self, seed: int, *, like_git: bool = False) -> None:
         self.chance = random.Random(seed)
-        self._braces = braces
+        self._unlike = PLAIN if like_git else UNLIKE_GIT
 
     def fill(self, directory: Path, kinds: list[str], depth: int = 0) -> None:
         """Fill a directory with files, directories and links, and with ignore files of these kinds."""
@@ -86,5 +87,5 @@ class Trees:
         return "/".join(parts)
 
     def _component(self) -> str:
-        choices = [PLAIN, STARRED, ESCAPED, ["**"], BRACED if self._braces else PLAIN]
+        choices = [PLAIN, STARRED, ESCAPED, ["**"], self._unlike]
         return self.chance.choice(self.chance.choices(choices, [8, 8, 1, 2, 1])[0])

@@ -102,7 +102,11 @@ async def _answered(call: Call, asked: Search, base: Path, limit: int, context: 
     _locate(call, shown)
     truncated = len(shown) < answer.total
     lines = [text, ""] if text else []
-    lines.append(_summary(call, asked, base, answer, len(shown), binary))
+    lines.append(
+        _counted(asked, answer, len(shown), limit)
+        if answer.total
+        else _nothing(call, asked, base, binary)
+    )
     if answer.unreadable:
         what = plural(answer.unreadable, "file or directory", "files or directories")
         lines.append(f"{what} could not be read.")
@@ -138,20 +142,21 @@ async def _found(asked: Search, limit: int) -> Answer:
         ) from None
 
 
-def _summary(
-    call: Call, asked: Search, base: Path, answer: Answer, shown: int, binary: bool
-) -> str:
-    if not answer.total:
-        where = "" if base == call.workspace.cwd else f" in {show_name(call.workspace.show(base))}"
-        among = f" (files: {asked.glob})" if asked.glob and asked.file is None else ""
-        why = "; it is a binary file" if binary else ""
-        return f"No matches for '{show_name(asked.pattern)}'{where}{among}{why}."
+def _nothing(call: Call, asked: Search, base: Path, binary: bool) -> str:
+    where = "" if base == call.workspace.cwd else f" in {show_name(call.workspace.show(base))}"
+    among = f" (files: {show_name(asked.glob)})" if asked.glob and asked.file is None else ""
+    why = "; it is a binary file" if binary else ""
+    return f"No matches for '{show_name(asked.pattern)}'{where}{among}{why}."
+
+
+def _counted(asked: Search, answer: Answer, shown: int, limit: int) -> str:
     total = f"{plural(answer.total, 'match', 'matches')} in {plural(answer.files, 'file')}"
     if shown == answer.total:
         return f"{total}."
+    first = "the first is shown" if shown == 1 else f"the first {shown:,} are shown"
     narrower = "a longer pattern" if asked.file else "path, glob or a longer pattern"
-    more = f", or show more with limit (at most {MOST})" if shown < MOST else ""
-    return f"{total}; the first {shown:,} are shown. Narrow it with {narrower}{more}."
+    more = f", or show more with limit (at most {MOST})" if shown == limit < MOST else ""
+    return f"{total}; {first}. Narrow it with {narrower}{more}."
 
 
 def _locate(call: Call, shown: list[tuple[str, int]]) -> None:

@@ -11,8 +11,8 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 from callsheet.tools.threads import in_thread
@@ -104,16 +104,25 @@ async def _counting(asked: Search, rg: str | None) -> AsyncGenerator[Done, None]
         async with run(command, scope.top) as done:
             yield done
     else:
-        with tempfile.NamedTemporaryFile(prefix="callsheet-ignore-") as rules:
-            above = ripgrep.rules_file(scope) if scope.below else b""
-            rules.write(above)
-            rules.flush()
+        with _rules(scope) as rules:
             command = ripgrep.count_command(
-                *(rg, asked.pattern, asked.ignore_case, scope, asked.glob),
-                rules.name if above else None,
+                rg, asked.pattern, asked.ignore_case, scope, asked.glob, rules
             )
             async with run(command, scope.top) as done:
                 yield done
+
+
+@contextmanager
+def _rules(scope: Scope) -> Generator[str | None, None, None]:
+    """Write the rules above a directory to a file, if there are any."""
+    above = ripgrep.rules_file(scope)
+    if not above:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="callsheet-ignore-") as file:
+        file.write(above)
+        file.flush()
+        yield file.name
 
 
 def _named(asked: Search) -> list[str]:
