@@ -115,6 +115,11 @@ def rules_file(scope: Scope) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
+def is_refusal(said: str) -> bool:
+    """Tell whether ripgrep did not search at all. Its other complaints are about paths."""
+    return said.startswith("rg: ") and not said.startswith(("rg: ./", "rg: /"))
+
+
 def complaint(pattern: str, said: str) -> PatternError:
     """Say what is wrong with a pattern that ripgrep has refused."""
     try:
