@@ -119,7 +119,8 @@ class _Reading:
 
     def missing_texts(self) -> list[str]:
         """Give the required texts that are not there yet."""
-        left = [name for name in self._required if name not in self.arguments]
+        needed = [name for name in self._order if name in self._required]
+        left = [name for name in needed if name not in self.arguments]
         return [name for name in left if self._is_text(name) and not self._is_path(name)]
 
     # Words
