@@ -246,6 +246,34 @@ def test_a_mind_of_ones_own_needs_one_method(
         assert client.words == "so? True"
 
 
+def example(language: str, holding: str) -> str:
+    """Give an example of the document."""
+    text = (Path(__file__).parent.parent / "docs" / "agent.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if holding in block]
+    return found
+
+
+def test_the_mind_of_the_document_works(tmp_path: Path) -> None:
+    (tmp_path / "mind.py").write_text(example("python", "class Mind"))
+    with editor("--brain", f"{tmp_path / 'mind.py'}:Mind") as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "what is here?") == "end_turn"
+        assert client.words.startswith("I'll have a look.")
+        assert "mind.py" in client.words
+        (announced,) = client.of("tool_call")
+        assert announced["_meta"]["callsheet"]["alias"] == "toolu_01"
+
+
+def test_the_script_of_the_document_works(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(example("json", '"say"'))
+    with editor("--script", str(tmp_path / "script.json")) as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "go") == "end_turn"
+        assert list(client.statuses.values()) == ["completed"] * 3
+        assert client.of("usage_update")[0]["used"] == 1200
+
+
 def test_titles_and_help_are_in_the_language_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello\n")
     with editor("--locale", "de") as client:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from callsheet import tool
 from callsheet.agent.brains.arguments import BadCommand, arguments_of, usage_of
@@ -167,6 +171,7 @@ def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> No
         ("/x hi", "/x could be /mcp__a__x or /mcp__b__x; type the whole name"),
         ("/parallel", "/parallel needs commands behind it, or in the lines under it"),
         ("/parallel /help; /ping", "/help can't be run in /parallel"),
+        ("/parallel /parallel /ping", "/parallel can't be run in /parallel"),
         ("!", "/bash: missing command; it is /bash command [timeout] [cwd] [env]"),
         ("/write a.txt\n```\nno end", "the block that ``` opens is not closed by ```"),
         ("/meet\n```\na\n```\n```\nb\n```\n```\nc\n```", "/meet needs no more than one and other; 3 blocks of lines follow it"),
@@ -273,6 +278,32 @@ def test_short_names_are_for_tools_of_servers_only() -> None:
 def test_arguments_can_be_read_without_a_line() -> None:
     assert arguments_of(meet, "", ["a", "b"]) == {"one": "a", "other": "b"}
     assert usage_of(tag) == "label [times] [mode]"
+
+
+@given(
+    st.text()
+    | st.text("/!`~ =\"'\\\\{}[]ab;\n", max_size=60)
+    | st.text().map("/write a\n{}".format)
+)
+@example("/parallel " * 10_000)
+@example("/bash {" + '"a":[' * 10_000)
+def test_whatever_is_typed_is_either_read_or_a_problem(text: str) -> None:
+    result = parse(text, TOOLS)
+    if text.strip():
+        assert result.steps or result.problems
+    for one in result.problems:
+        assert str(one)
+
+
+@given(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), min_size=1))
+def test_a_quoted_word_means_what_is_in_it(text: str) -> None:
+    arguments = arguments_of(meet, f"{shlex.quote(text)} other={shlex.quote(text)}")
+    assert arguments == {"one": text, "other": text}
+
+
+@given(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1))
+def test_a_fenced_text_is_taken_to_the_letter(text: str) -> None:
+    assert typed(f"/think\n~~~~~~\n{text}\n~~~~~~") == ("think", {"thought": text})
 
 
 # Mentions
@@ -439,3 +470,22 @@ def test_code_is_code_whatever_is_in_it() -> None:
     assert code("a`b") == "``a`b``"
     assert code("`a`") == "`` `a` ``"
     assert len(code("a" * 500)) == 102
+
+
+# The document
+
+
+def test_everything_that_the_document_types_can_be_typed() -> None:
+    document = Path(__file__).parent.parent / "docs" / "agent.md"
+    blocks = re.findall(
+        r"^(`{3,})palette\n(.*?)^\1$", document.read_text(encoding="utf-8"), re.M | re.S
+    )
+    assert len(blocks) == 3
+    builtin = Registry()
+    steps = [step for _, body in blocks for step in parse(body, builtin).steps]
+    problems = [str(one) for _, body in blocks for one in parse(body, builtin).problems]
+    assert problems == []
+    assert [len(step) for step in steps if not isinstance(step, Talk)] == [1] * 11 + [3, 2, 1]
+    assert Ask(
+        "edit", {"path": "src/app.py", "old_text": "x = 1", "new_text": "x = 2"}, "/edit src/app.py"
+    ) in [ask for step in steps if not isinstance(step, Talk) for ask in step]
