@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet import __version__
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
@@ -129,7 +130,7 @@ class Agent:
             raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.surface = V2() if version == 2 else V1()
-        self.peer = peer_of(params, version)
+        self.peer = replace(peer_of(params, version), cancels=version == 2)
         self.client = Client(self.connection, params.get("clientCapabilities"))
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
