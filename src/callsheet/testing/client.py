@@ -28,7 +28,7 @@ from callsheet.wire.jsonrpc import (
 from .agent_process import AgentGone, AgentProcess, Frame
 from .recordings import fold, updates_in
 
-Decide: TypeAlias = Callable[[JsonObject], "str | None | Awaitable[str | None]"]
+Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
 """Takes the params of a permission request. Gives the id or kind of an option, or None: no answer."""
 
 Serve: TypeAlias = Callable[[JsonObject], "JsonValue | Awaitable[JsonValue]"]
@@ -67,7 +67,7 @@ class AgentClient:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         capabilities: JsonObject | None = None,
-        on_permission: str | None | Decide = "allow_once",
+        on_permission: str | Decide | None = "allow_once",
         serve: Mapping[str, Serve] | None = None,
         on_line: Callable[[bytes], None] | None = None,
         timeout: float = 60.0,
@@ -82,7 +82,7 @@ class AgentClient:
             command, cwd=cwd, env=env, hear=self._hear, over=self._over
         )
         self._capabilities: JsonObject = capabilities or {}
-        self._decide: str | None | Decide = on_permission
+        self._decide: str | Decide | None = on_permission
         self._serve: Mapping[str, Serve] = serve or {}
         self._on_line: Callable[[bytes], None] | None = on_line
         self._timeout: float = timeout

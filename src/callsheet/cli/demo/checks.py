@@ -66,9 +66,8 @@ def every_call_ended(evidence: Evidence) -> Verdict:
 
 def ended_rightly(evidence: Evidence) -> Verdict:
     """Hold that each call ended as what was done to it says."""
-    found: list[str] = []
-    for report in fold(evidence.lines, version=evidence.version):
-        found.append((report.reason or report.status).value)
+    reports = fold(evidence.lines, version=evidence.version)
+    found = [(report.reason or report.status).value for report in reports]
     if found != list(evidence.ends):
         return Verdict(False, f"{', '.join(found)}; expected {', '.join(evidence.ends)}")
     return Verdict(True, f"{len(set(found))} kinds of ends")

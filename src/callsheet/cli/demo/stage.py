@@ -95,7 +95,7 @@ class Stage:
         client = self._client()
         self._board.say(f"Callsheet {__version__}", "bold")
         async with client:
-            told = f"An agent and a client speak ACP v{client.version} over stdio. This is what the client is shown."
+            told = f"An agent and its client, over stdio, in ACP v{client.version}."
             self._board.say(told, "dim")
             session = await client.new_session(self._cwd)
             for scene in self._scenes():
