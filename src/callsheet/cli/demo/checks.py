@@ -70,7 +70,7 @@ def ended_rightly(evidence: Evidence) -> Verdict:
     found = [(report.reason or report.status).value for report in reports]
     if found != list(evidence.ends):
         return Verdict(False, f"{', '.join(found)}; expected {', '.join(evidence.ends)}")
-    return Verdict(True, f"{len(set(found))} kinds of ends")
+    return Verdict(True, ", ".join(dict.fromkeys(found)))
 
 
 def all_is_readable(evidence: Evidence) -> Verdict:
@@ -165,7 +165,8 @@ def no_secret_came(evidence: Evidence) -> Verdict:
         if any(secret in text for text in seen):
             return Verdict(False, f"the client saw secret {number} of {len(evidence.secrets)}")
     hidden = sum(one.redactions for one in tally(evidence.traffic, evidence.version))
-    return Verdict(hidden >= len(evidence.secrets), f"{hidden} hidden")
+    told = f"{len(evidence.secrets)} secrets, {hidden} redactions"
+    return Verdict(hidden >= len(evidence.secrets), told)
 
 
 def _texts(value: JsonValue) -> Iterator[str]:

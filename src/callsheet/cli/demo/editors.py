@@ -31,10 +31,11 @@ def agent_command() -> list[str]:
 
 def settings(command: Sequence[str]) -> tuple[Setting, ...]:
     """Give the settings of the editors that are known."""
-    program, args = _text(command[0]), ", ".join(map(_text, command[1:]))
-    started = f'"command": {program}, "args": [{args}]'
+    program, args = command[0], list(command[1:])
+    started: dict[str, object] = {"command": program, "args": args}
+    lua = ", ".join(map(_text, args))
     return (
-        Setting("Zed", "settings.json", _servers(f'"type": "custom", {started}')),
+        Setting("Zed", "settings.json", _servers({"type": "custom", **started})),
         Setting("JetBrains", "~/.jetbrains/acp.json", _servers(started)),
         Setting(
             "Neovim",
@@ -42,16 +43,21 @@ def settings(command: Sequence[str]) -> tuple[Setting, ...]:
             'require("avante").setup({\n'
             '  provider = "callsheet",\n'
             "  acp_providers = {\n"
-            f"    callsheet = {{ command = {program}, args = {{ {args} }} }},\n"
+            "    callsheet = {\n"
+            f"      command = {_text(program)},\n"
+            f"      args = {{ {lua} }},\n"
+            "    },\n"
             "  },\n"
             "})",
         ),
     )
 
 
-def _servers(server: str) -> str:
-    return f'{{\n  "agent_servers": {{\n    "Callsheet": {{ {server} }}\n  }}\n}}'
+def _servers(server: dict[str, object]) -> str:
+    """Give the file that both editors read, a line for each key."""
+    keys = ",\n".join(f"      {_text(key)}: {_text(value)}" for key, value in server.items())
+    return f'{{\n  "agent_servers": {{\n    "Callsheet": {{\n{keys}\n    }}\n  }}\n}}'
 
 
-def _text(value: str) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

@@ -26,7 +26,7 @@ def scenes(python: str) -> tuple[Scene, ...]:
     return (
         Scene("A file is read.", "/read prices.py"),
         Scene("A command fails.", check, ends=("exit_code",)),
-        Scene("A file is edited, once the user has seen how.", f'/edit prices.py "{OLD}" "{NEW}"'),
+        Scene("A file is edited, with the user's permission.", f'/edit prices.py "{OLD}" "{NEW}"'),
         Scene("A command's output is shown while it runs.", check, answer="allow_always"),
         Scene("Three calls run at the same time.", at_once, ends=("completed",) * 3),
         Scene("The user says no.", "/delete prices.py", ends=("denied",), answer="reject_once"),

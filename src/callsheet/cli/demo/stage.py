@@ -17,6 +17,7 @@ from rich.text import Text
 from callsheet import __version__
 from callsheet.cli.calls.stops import Stops
 from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.cards.card import chopped
 from callsheet.cli.cards.looks import Looks, looks_for
 from callsheet.cli.cards.words import visible
 from callsheet.report.values import JsonObject, is_list, is_object
@@ -123,17 +124,14 @@ class Stage:
         if scene.cancel_after is not None:
             await self._started.wait()
             await asyncio.sleep(scene.cancel_after)
-            self._board.say("Ctrl-C", "yellow")
+            self._board.say("Stop.", "yellow")
             await client.cancel(session)
 
     async def _answer(self, params: JsonObject) -> str:
         """Answer for the user, and show what was asked."""
         await self._pause(THOUGHT)
         answer = "reject_once" if self._scene is None else self._scene.answer
-        subject = params.get("subject")
-        call = (subject if is_object(subject) else params).get("toolCall")
-        title = visible(str(call.get("title"))) if is_object(call) else "this"
-        self._board.say(f"{title}? {_named(params, answer)}", "yellow")
+        self._board.say(f"May it? {_named(params, answer)}", "yellow")
         return answer
 
     def _hear(self, line: bytes) -> None:
@@ -194,7 +192,8 @@ class Stage:
         passed = sum(verdict.ok for _, verdict in found)
         self._title("Calls")
         self._print(summary.table(calls, self._looks, width))
-        self._print([Text(f"  {summary.traffic_text(client.traffic, seconds)}", "dim")])
+        told = (summary.ends_text(calls), summary.traffic_text(client.traffic, seconds))
+        self._print([Text(f"  {row}", "dim") for line in told for row in chopped(line, width - 2)])
         self._title(f"Checks: {passed} of {len(found)} passed")
         self._print(summary.checks(found, self._looks, width))
         self._title("Use it in your editor")

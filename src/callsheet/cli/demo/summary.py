@@ -18,7 +18,7 @@ from .checks import Verdict
 from .editors import Setting
 from .tally import Tally
 
-HEADS = ("call", "ended", "took", "bytes", "hidden")
+HEADS = ("call", "ended", "took", "bytes", "redacted")
 NARROWEST_TITLE = 18
 WIDEST_TITLE = 44
 GAP = 2
@@ -54,9 +54,8 @@ def _cells(one: Tally) -> tuple[str, ...]:
 
 
 def _totals(calls: Sequence[Tally]) -> tuple[str, ...]:
-    good = sum(end_text(one.report) == "completed" for one in calls)
     spent, hidden = sum(one.bytes for one in calls), sum(one.redactions for one in calls)
-    return (f"{len(calls)} calls", f"{good} completed", "", bytes_text(spent), str(hidden))
+    return (f"{len(calls)} calls", "", "", bytes_text(spent), str(hidden))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], looks: Looks, style: str, other: str) -> Text:
@@ -79,10 +78,16 @@ def _stacked(
         first, *others = chopped(row[0], max(2, width - 2))
         out.append(Text.assemble((sign, style), " ", first))
         out += [Text(f"  {other}") for other in others]
-        hidden = [f"{row[4]} hidden"] if row[4] else []
+        hidden = [f"{row[4]} redacted"] if row[4] else []
         facts = " · ".join([*filter(None, row[1:4]), *hidden])
         out += [Text(f"  {part}", "dim") for part in chopped(facts, max(2, width - 2))]
     return out
+
+
+def ends_text(calls: Sequence[Tally]) -> str:
+    """Give in a line how the calls ended."""
+    ends = Counter(end_text(one.report).partition(":")[0] for one in calls)
+    return ", ".join(f"{count} {end}" for end, count in ends.items())
 
 
 def traffic_text(traffic: Sequence[Frame], seconds: float) -> str:
