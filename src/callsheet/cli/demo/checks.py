@@ -28,6 +28,10 @@ TIMES = 3
 """What a call shows may be sent so often: with its announcement, and at its end; and room for one more."""
 
 
+MARK = 32
+"""Bytes by which a mark may be longer than the secret in whose place it stands."""
+
+
 class Evidence(NamedTuple):
     """What is known when all is over. `ends` says how the calls should have ended."""
 
@@ -202,27 +206,23 @@ def bytes_are_linear(evidence: Evidence) -> Verdict:
         if update.get("content"):
             last[update["toolCallId"]] = len(msgspec.json.encode(update["content"]))
             shown += last[update["toolCallId"]]
-    put_out = _put_out(evidence)
-    if live > put_out:
-        return Verdict(False, f"{bytes_text(live)} were sent for {bytes_text(put_out)} of output")
-    if shown > TIMES * sum(last.values()):
-        return Verdict(
-            False, f"{bytes_text(shown)} for {bytes_text(sum(last.values()))} of content"
-        )
+    made, needed = _put_out(evidence), sum(last.values())
+    if live > made:
+        return Verdict(False, f"{bytes_text(live)} were sent for {bytes_text(made)} of output")
+    if shown > TIMES * needed:
+        return Verdict(False, f"{bytes_text(shown)} were sent for {bytes_text(needed)} of content")
     return Verdict(live > 0, f"{bytes_text(live)} of live output")
 
 
 def _put_out(evidence: Evidence) -> int:
-    """Count the bytes of output that the client has in the end."""
-    ledger = fold(evidence.lines, version=evidence.version)
-    ids = {
-        key
-        for update in updates_in(evidence.lines)
-        for event in (v2.decode if evidence.version == 2 else v1.decode)(update)
-        if (key := getattr(event, "terminal_id", None))
-    }
-    states = [ledger.terminal(key) for key in ids]
-    return sum(len(state.output) for state in states if state is not None)
+    """Count what the commands have put out by their own account, and the marks in place of secrets."""
+    made = 0
+    for one in tally(evidence.traffic, evidence.version):
+        raw = one.report.raw_output
+        metadata = raw.get("metadata") if is_object(raw) else None
+        made += metadata.get("output_bytes", 0) if is_object(metadata) else 0
+        made += MARK * one.redactions
+    return made
 
 
 def agent_ended(evidence: Evidence) -> Verdict:

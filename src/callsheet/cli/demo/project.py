@@ -63,7 +63,7 @@ WATCH = '''\
 import time
 
 while True:
-    print("waiting …", flush=True)
+    print("waiting ...", flush=True)
     time.sleep(0.3)
 '''
 

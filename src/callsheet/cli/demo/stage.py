@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal, TextIO
 
+import click
 from rich.console import Console
 from rich.text import Text
 
@@ -21,7 +22,7 @@ from callsheet.cli.cards.card import chopped
 from callsheet.cli.cards.looks import Looks, looks_for
 from callsheet.cli.cards.words import visible
 from callsheet.report.values import JsonObject, is_list, is_object
-from callsheet.testing import AgentClient
+from callsheet.testing import AgentClient, AgentError, AgentGone
 
 from . import summary
 from .checks import Evidence, verdicts
@@ -42,7 +43,11 @@ PLAIN_WIDTH = 100
 def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
     """Play the demo, and give the exit code."""
     with Stops() as stops, Project() as project:
-        return asyncio.run(Stage(project, protocol, locale, stream, stops).run())
+        try:
+            return asyncio.run(Stage(project, protocol, locale, stream, stops).run())
+        except (AgentGone, AgentError, TimeoutError) as exc:
+            click.echo(f"callsheet: {exc}", err=True)
+            return 1
 
 
 class Stage:
@@ -99,8 +104,13 @@ class Stage:
             told = f"An agent and its client, over stdio, in ACP v{client.version}."
             self._board.say(told, "dim")
             session = await client.new_session(self._cwd)
-            for scene in self._scenes():
-                await self._play_one(client, session, scene)
+            try:
+                for scene in self._scenes():
+                    await self._play_one(client, session, scene)
+            except asyncio.CancelledError:
+                with suppress(AgentGone):
+                    await client.cancel(session)
+                raise
         return client
 
     def _scenes(self) -> tuple[Scene, ...]:
@@ -148,12 +158,11 @@ class Stage:
         command = [sys.executable, "-m", "callsheet", "agent", "--protocol", str(self._protocol)]
         if self._locale is not None:
             command += ["--locale", self._locale]
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         return AgentClient(
             command,
             protocol=self._protocol,
             cwd=self._cwd,
-            env={**os.environ, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+            env=_environment(),
             capabilities={"_meta": {"terminal_output": True}},
             on_permission=self._answer,
             on_line=self._hear,
@@ -235,3 +244,13 @@ def _named(params: JsonObject, kind: str) -> str:
         if is_object(option) and option.get("kind") == kind:
             return visible(str(option.get("name")))
     return kind
+
+
+def _environment() -> dict[str, str]:
+    """Give the agent's environment: it finds this Python, and what this Python finds."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    programs = (str(Path(sys.executable).parent), env.get("PATH", os.defpath))
+    env["PATH"] = os.pathsep.join(programs)
+    if modules := env.get("PYTHONPATH"):  # the agent is started in another directory
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, modules.split(os.pathsep)))
+    return env
