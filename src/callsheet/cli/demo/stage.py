@@ -42,12 +42,20 @@ PLAIN_WIDTH = 100
 
 def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
     """Play the demo, and give the exit code."""
-    with Stops() as stops, Project() as project:
+    with Stops() as stops:
         try:
-            return asyncio.run(Stage(project, protocol, locale, stream, stops).run())
+            return asyncio.run(_run(protocol, locale, stream, stops))
         except (AgentGone, AgentError, TimeoutError) as exc:
             click.echo(f"callsheet: {exc}", err=True)
             return 1
+
+
+async def _run(protocol: Literal[1, 2], locale: str | None, stream: TextIO, stops: Stops) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    stops.cancels(task)  # from here on a signal interrupts nothing but a wait
+    with Project() as project:
+        return await Stage(project, protocol, locale, stream, stops).run(task)
 
 
 class Stage:
@@ -74,11 +82,8 @@ class Stage:
         self._started: asyncio.Event = asyncio.Event()
         self._lost: OSError | None = None
 
-    async def run(self) -> int:
-        """Play, show, check. Gives the exit code."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._stops.cancels(task)
+    async def run(self, task: asyncio.Task[int]) -> int:
+        """Play, show, check. Gives the exit code. `task` is the one that this runs in."""
         self._stops.at_once = self._leave
         began = time.monotonic()
         turning = asyncio.ensure_future(self._turn(task))
