@@ -89,7 +89,8 @@ class AgentClient:
         self._next_id: int = 0
         self._asked: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
         self._turns: dict[str, asyncio.Future[JsonValue]] = {}
-        self._serving: dict[RequestId, tuple[str, asyncio.Task[None]]] = {}
+        self._serving: dict[RequestId, tuple[str, asyncio.Task[JsonValue]]] = {}
+        self._answering: set[asyncio.Task[None]] = set()
         self._lost: Exception | None = None
 
     async def __aenter__(self) -> Self:
@@ -268,13 +269,16 @@ class AgentClient:
 
     def _requested(self, request: Request) -> None:
         session = str(_object(request.params).get("sessionId"))
-        task = asyncio.ensure_future(self._serve_one(request))
-        self._serving[request.id] = session, task
-        task.add_done_callback(lambda _: self._serving.pop(request.id, None) and None)
+        work = asyncio.ensure_future(self._result(request))
+        self._serving[request.id] = session, work
+        # Two tasks: one that is cancelled before it begins could not answer any more.
+        task = asyncio.ensure_future(self._answer(request, work))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
 
-    async def _serve_one(self, request: Request) -> None:
+    async def _answer(self, request: Request, work: asyncio.Task[JsonValue]) -> None:
         try:
-            response = Response(request.id, await self._result(request))
+            response = Response(request.id, await work)
         except asyncio.CancelledError:
             response = Response(request.id, _CANCELLED)
             if request.method != "session/request_permission":
@@ -284,6 +288,7 @@ class AgentClient:
             error_ = exc if isinstance(exc, ProtocolError) else ProtocolError(str(exc))
             error_.request_id = request.id
             response = error_response(error_)
+        self._serving.pop(request.id, None)
         with suppress(AgentGone):
             await self.send(response)
 
