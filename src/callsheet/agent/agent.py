@@ -5,27 +5,32 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from callsheet import __version__
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-from callsheet.runtime.guard import GuardSettings
-from callsheet.runtime.permission import Question
-from callsheet.tools.permits import Mode
-from callsheet.tools.session import ToolSettings
-from callsheet.tools.tool import Tool
 from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.wire.peer import Peer, peer_of
 
 from .brain import Brain
 from .client import Client
-from .conversation import Conversation
 from .modes import MODES, OPTION
 from .pipe import Reader, Writer
 from .rpc import Answer, Connection
 from .surface import V1, V2, Surface
+
+if (
+    TYPE_CHECKING
+):  # what a session needs is imported for the first one: an editor waits for our start
+    from callsheet.runtime.guard import GuardSettings
+    from callsheet.runtime.permission import Question
+    from callsheet.tools.permits import Mode
+    from callsheet.tools.session import ToolSettings
+    from callsheet.tools.tool import Tool
+
+    from .conversation import Conversation
 
 
 class UnknownSession(ProtocolError):
@@ -128,7 +133,7 @@ class Agent:
         self.client = Client(self.connection, params.get("clientCapabilities"))
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
-        return Answer(self.surface.initialized(info))
+        return Answer(self.surface.initialized(info), _warm_up)
 
     async def _authenticate(self, params: JsonObject) -> Answer:
         raise InvalidParams("there is nothing to authenticate with; none is needed")
@@ -142,6 +147,8 @@ class Agent:
         if not is_list(servers) or not all(is_object(one) for one in servers):
             raise InvalidParams("mcpServers: expected a list of servers")
         directories = [_directory(one, "additionalDirectories") for one in more]
+        from .conversation import Conversation
+
         key = Conversation.new_id("sess")
         conversation = Conversation(self, key, cwd, directories, servers)
         await conversation.open()
@@ -214,6 +221,11 @@ class Agent:
             return await self.connection.ask("session/request_permission", params)
         finally:
             await self.surface.asking(conversation, False)
+
+
+def _warm_up() -> None:
+    """Import what a session needs while the client reads our answer."""
+    import callsheet.agent.conversation  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def _directory(given: JsonValue, field: str) -> str:

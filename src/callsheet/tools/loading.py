@@ -5,12 +5,15 @@ What goes wrong in them is told in a line, with the place in the user's file.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from contextlib import redirect_stdout
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from callsheet.report.errors import CallsheetError
 
@@ -28,6 +31,31 @@ def tools_in(file: str) -> list[Tool]:
     if not found:
         raise BadFile(f"{file} has no tools; make some with @callsheet.tool")
     return list(found.values())
+
+
+def named_in(name: str) -> Any:
+    """Give what `MODULE:NAME` or `FILE.py:NAME` stands for."""
+    where, colon, attribute = name.rpartition(":")
+    if not colon or not where or not attribute:
+        raise BadFile(f"{name}: expected MODULE:NAME or FILE.py:NAME")
+    is_file = where.endswith(".py") or os.sep in where
+    module = load(Path(where)) if is_file else _imported(where)
+    if not hasattr(module, attribute):
+        raise BadFile(f"{where} has no {attribute}")
+    return getattr(module, attribute)
+
+
+def _imported(name: str) -> ModuleType:
+    """Import a module by its name, also from the directory that we were started in."""
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        with redirect_stdout(sys.stderr):
+            return import_module(name)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - it is somebody else's code
+        raise BadFile(f"{name}: {type(exc).__name__}: {exc}") from None
+    finally:
+        sys.path.remove(here)
 
 
 def load(path: Path) -> ModuleType:

@@ -119,8 +119,9 @@ class _Reading:
 
     def missing_texts(self) -> list[str]:
         """Give the required texts that are not there yet."""
-        left = [name for name in self._order if name not in self.arguments]
-        return [name for name in left if name in self._required and self._is_text(name)]
+        needed = [name for name in self._order if name in self._required]
+        left = [name for name in needed if name not in self.arguments]
+        return [name for name in left if self._is_text(name) and not self._is_path(name)]
 
     # Words
 
@@ -170,9 +171,10 @@ class _Reading:
 
     def _takes_rest(self) -> str | None:
         """Give the argument that takes the rest of the line: a text that is not a path, the last one
-        that is required, if no further text may follow it.
+        that is required or the only one, if no further text may follow it.
         """
         needed = [name for name in self._order if name in self._required]
+        needed = self._order if len(self._order) == 1 else needed
         if not needed or not self._is_text(needed[-1]) or self._is_path(needed[-1]):
             return None
         follows = self._order[len(needed) : len(needed) + 1]

@@ -66,7 +66,7 @@ class Typed(NamedTuple):
 
 def parse(text: str, tools: Registry) -> Typed:
     """Read what was typed."""
-    parser = _Parser(text.splitlines(), tools)
+    parser = _Parser(text.replace("\r\n", "\n").split("\n"), tools)
     parser.read()
     return Typed(parser.steps, parser.problems)
 
@@ -87,11 +87,12 @@ def tool_of(name: str, tools: Registry) -> Tool:
 
 
 class _Parser:
-    def __init__(self, lines: Sequence[str], tools: Registry) -> None:
+    def __init__(self, lines: Sequence[str], tools: Registry, *, is_inner: bool = False) -> None:
         self.steps: list[Step] = []
         self.problems: list[BadCommand] = []
         self._lines: Sequence[str] = lines
         self._tools: Registry = tools
+        self._is_inner: bool = is_inner
         self._at: int = 0
 
     def read(self) -> None:
@@ -136,8 +137,10 @@ class _Parser:
         return Ask(tool.name, arguments_of(tool, "", self._blocks(tool, "")), line)
 
     def _parallel(self, rest: str) -> Step | None:
+        if self._is_inner:
+            raise BadCommand(f"/{PARALLEL} can't be run in /{PARALLEL}")
         lines = [part.strip() for part in _NEXT.split(rest) if part.strip()]
-        inner = _Parser([*lines, *self._group()], self._tools)
+        inner = _Parser([*lines, *self._group()], self._tools, is_inner=True)
         inner.read()
         self.problems += inner.problems
         asks: list[Ask] = []

@@ -37,7 +37,12 @@ from callsheet.tools.tool import Tool
 _OPTIONS = {"run": ("arguments", "alias", "expect")}
 _STATUSES = ("pending", "in_progress", "completed")
 _PRIORITIES = ("high", "medium", "low")
-_EXPECTED = {"success": bool, "output": str, "error": str, "exit_code": int}
+_EXPECTED: dict[str, tuple[type, str]] = {
+    "success": (bool, "true or false"),
+    "output": (str, "text"),
+    "error": (str, "text"),
+    "exit_code": (int, "a whole number"),
+}
 
 
 class BadScript(CallsheetError):
@@ -250,8 +255,8 @@ def _expected(value: Any, place: str) -> Any:
     if isinstance(value, str):
         return _one_of(value, ("success", "failure"), place)
     for field, wanted in _typed(value, dict, place, "success, failure or an object").items():
-        kind = _EXPECTED[_one_of(field, tuple(_EXPECTED), place)]
-        _typed(wanted, kind, f"{place}: {field}", f"a {kind.__name__}")
+        kind, words = _EXPECTED[_one_of(field, tuple(_EXPECTED), place)]
+        _typed(wanted, kind, f"{place}: {field}", words)
     return value
 
 
