@@ -111,11 +111,7 @@ def _loosened(name: str) -> str:
 def rules_file(scope: Scope) -> bytes:
     """Write the rules above a directory for one ignore file at the top, the strongest last."""
     above = sorted(rules_above(scope), key=lambda each: -each[0])
-    lines = [
-        rule.below(directory.rstrip("/"))
-        for _, directory, rules in above
-        for rule in rules
-    ]
+    lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
