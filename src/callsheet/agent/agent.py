@@ -24,8 +24,12 @@ from .client import Client
 from .conversation import Conversation
 from .modes import MODES, OPTION
 from .pipe import Reader, Writer
-from .rpc import Answer, Connection
+from .rpc import PATIENCE, Answer, Connection
 from .surface import V1, V2, Surface
+
+
+LINGER = 5
+"""Seconds in which everything ends, for a client that reads slowly. One that does not read gets a second."""
 
 
 class UnknownSession(ProtocolError):
@@ -80,12 +84,27 @@ class Agent:
 
     async def close(self) -> None:
         """End every session, and whatever runs for it."""
+        waiting = asyncio.ensure_future(self._wait_for_client())
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
         await asyncio.gather(*closing, return_exceptions=True)
         await self.connection.stop()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=PATIENCE)
+        waiting.cancel()
+
+    async def _wait_for_client(self) -> None:
+        """Let the client read its last lines, but not for ever: editors kill those that linger."""
+        writer = self.connection.writer
+        for _ in range(LINGER):
+            taken = writer.taken
+            await asyncio.sleep(1)
+            if writer.is_full and writer.taken == taken:
+                break
+        writer.give_up()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside."""
