@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -71,6 +72,32 @@ def test_two_very_different_large_files_are_not_matched_for_ever() -> None:
 @pytest.mark.parametrize("name", ["plain.txt", "with space.txt", 'quo"te\\.txt', "ünï\t.txt"])
 def test_git_applies_what_we_write(tmp_path: Path, old: str, new: str, name: str) -> None:
     git_applies(tmp_path, name, old, new)
+
+
+def test_changes_far_apart_in_a_large_file_are_small_hunks() -> None:
+    old = "".join(f"line {n}\n" for n in range(20_000))
+    new = old.replace("line 100\n", "line one hundred\n").replace("line 19000\n", "")
+    patch = gitpatch.write([FileChange.of_texts("/a.txt", old, new)])
+    changed = [
+        line for line in patch.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
+    ]
+    assert changed == ["-line 100", "+line one hundred", "-line 19000"]
+
+
+@given(old=st.lists(st.sampled_from("abcdefgh")), new=st.lists(st.sampled_from("abcdefgh")))
+def test_what_is_too_large_to_be_matched_at_once_is_still_matched_truly(
+    old: list[str], new: list[str]
+) -> None:
+    with mock.patch.object(gitpatch, "MATCH_UP_TO", 4):
+        opcodes = gitpatch._opcodes(old, new)
+    made: list[str] = []
+    seen = 0
+    for tag, i, j, k, m in opcodes:
+        assert (i, k) == (seen, len(made))
+        assert tag != "equal" or old[i:j] == new[k:m]
+        made += old[i:j] if tag == "equal" else new[k:m]
+        seen = j
+    assert (made, seen) == (new, len(old))
 
 
 @needs("git")

@@ -13,6 +13,8 @@ from callsheet import __version__
 
 COMMANDS = {
     "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
+    "call": "Run one tool and show what it does.",
+    "tools": "List the tools: what they do and what they take.",
     "demo": "Show the life of one real tool call, as it goes over the wire.",
     "lint": "Find tools that break the result standard.",
 }

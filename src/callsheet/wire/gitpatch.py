@@ -11,6 +11,8 @@ stand three lines, as usual; what is read back then are the changed places.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
 
@@ -21,7 +23,7 @@ from callsheet.report.content import FileChange
 WHOLE_UP_TO = 8 * 1024
 CONTEXT = 3
 MATCH_UP_TO = 250_000
-"""Lines × lines that are matched with care; what is larger is shown as replaced."""
+"""Lines × lines that are matched with care; what is larger is cut first, or shown as replaced."""
 
 _Opcode = tuple[str, int, int, int, int]
 
@@ -76,13 +78,67 @@ def _opcodes(old: list[str], new: list[str]) -> list[_Opcode]:
     head = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     tail = next((i for i in range(shorter - head) if old[-1 - i] != new[-1 - i]), shorter - head)
     a, b, c, d = head, len(old) - tail, head, len(new) - tail
-    if (b - a) * (d - c) > MATCH_UP_TO:
-        middle: list[_Opcode] = [("replace", a, b, c, d)]
-    else:
-        matcher = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
-        middle = [(tag, i + a, j + a, k + c, m + c) for tag, i, j, k, m in matcher.get_opcodes()]
+    middle = _joined(_matched(old, new, (a, b, c, d)))
     ends: list[_Opcode] = [("equal", 0, a, 0, c), ("equal", b, len(old), d, len(new))]
     return [op for op in (ends[0], *middle, ends[1]) if op[2] > op[1] or op[4] > op[3]]
+
+
+def _matched(old: list[str], new: list[str], span: tuple[int, int, int, int]) -> Iterator[_Opcode]:
+    """Match a stretch of each. One too large is cut where a line stands once in both."""
+    a, b, c, d = span
+    if a == b or c == d:
+        if a < b or c < d:
+            yield ("delete" if c == d else "insert", a, b, c, d)
+        return
+    if (b - a) * (d - c) <= MATCH_UP_TO:
+        matcher = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False)
+        yield from ((tag, i + a, j + a, k + c, m + c) for tag, i, j, k, m in matcher.get_opcodes())
+        return
+    anchors = _anchors(old, new, span)
+    if not anchors:
+        yield ("replace", a, b, c, d)
+        return
+    for i, k in anchors:
+        yield from _matched(old, new, (a, i, c, k))
+        yield ("equal", i, i + 1, k, k + 1)
+        a, c = i + 1, k + 1
+    yield from _matched(old, new, (a, b, c, d))
+
+
+def _anchors(
+    old: list[str], new: list[str], span: tuple[int, int, int, int]
+) -> list[tuple[int, int]]:
+    """Give the lines that stand once in both, as many as keep their order."""
+    a, b, c, d = span
+    once_old, once_new = Counter(old[a:b]), Counter(new[c:d])
+    where = {new[k]: k for k in range(c, d) if once_new[new[k]] == 1}
+    pairs = [(i, where[old[i]]) for i in range(a, b) if once_old[old[i]] == 1 and old[i] in where]
+    # The longest row of pairs that rise on both sides: for each length, the one that ends lowest.
+    ends: list[int] = []
+    last: list[int] = []
+    before: list[int] = []
+    for index, (_, k) in enumerate(pairs):
+        length = bisect_left(ends, k)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [k]
+        last[length : length + 1] = [index]
+    found: list[tuple[int, int]] = []
+    index = last[-1] if last else -1
+    while index >= 0:
+        found.append(pairs[index])
+        index = before[index]
+    return found[::-1]
+
+
+def _joined(opcodes: Iterable[_Opcode]) -> list[_Opcode]:
+    """Join neighbours that say the same."""
+    joined: list[_Opcode] = []
+    for tag, i, j, k, m in opcodes:
+        if joined and joined[-1][0] == tag:
+            joined[-1] = (tag, joined[-1][1], j, joined[-1][3], m)
+        else:
+            joined.append((tag, i, j, k, m))
+    return joined
 
 
 def _groups(opcodes: list[_Opcode], context: int | None) -> Iterator[list[_Opcode]]:

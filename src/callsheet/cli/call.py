@@ -1,0 +1,93 @@
+"""`callsheet call`: runs one tool and shows what it does."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import cast
+
+import click
+
+from callsheet.describe.locales import LOCALES
+
+from .calls.toolbox import own_tools, registry_of, tool_named
+from .calls.values import arguments_from
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.argument("name", metavar="TOOL")
+@click.argument("pairs", metavar="[KEY=VALUE]...", nargs=-1)
+@click.option(
+    "--json", "given", metavar="{…}", help="Arguments as a JSON object; @FILE or - reads it."
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["pretty", "acp", "result"]),
+    default="pretty",
+    show_default=True,
+    help="pretty: for people. acp: the session/update lines. result: the ToolResult as JSON.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(["1", "2"]),
+    default="1",
+    show_default=True,
+    help="The version of ACP for --format acp.",
+)
+@click.option("--locale", help=f"The language of titles: {', '.join(LOCALES)}.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    help="The directory to work in. Going outside needs your permission.",
+)
+@click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
+@click.option("--tools", "file", metavar="FILE.py", help="A Python file with tools of your own.")
+def command(
+    name: str,
+    pairs: tuple[str, ...],
+    given: str | None,
+    format_: str,
+    protocol: str,
+    locale: str | None,
+    cwd: str,
+    timeout: float | None,
+    file: str | None,
+) -> int:
+    """Run one tool and show what it does.
+
+    A VALUE is JSON where that is what the tool asks for (limit=5, ignore_case=true, env='{"A":"1"}'),
+    else text. KEY=VALUE wins over --json. `callsheet tools` lists the tools and their arguments.
+
+    What is shown has secrets taken out; --format result gives just what the tool gave.
+
+    \b
+    Exit codes: 0 ok, 1 the tool failed, 2 bad usage, 130 interrupted.
+    """
+    _check_options(locale, timeout)
+    tools = own_tools(file)
+    tool = tool_named(name, registry_of(tools))
+    arguments = arguments_from(pairs, given, tool.schema)
+
+    from callsheet.tools.errors import ToolError
+
+    from .calls.running import Format, Plan, check, run
+
+    try:
+        check(tool, arguments)
+    except ToolError as exc:
+        raise click.UsageError(str(exc)) from None
+    format_ = cast("Format", format_)
+    where = str(Path(cwd).absolute())
+    return run(Plan(tool, arguments, tools, format_, int(protocol), locale, where, timeout))
+
+
+def _check_options(locale: str | None, timeout: float | None) -> None:
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
+        raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
+    known = {name.partition("_")[0] for name in LOCALES}
+    if locale is not None and locale.replace("-", "_").partition("_")[0].lower() not in known:
+        raise click.BadParameter(
+            f"{locale!r}: expected one of {', '.join(LOCALES)}", param_hint="'--locale'"
+        )

@@ -1,0 +1,1 @@
+"""What `callsheet call` and `callsheet tools` are made of, beside the cards."""

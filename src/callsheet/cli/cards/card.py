@@ -1,0 +1,181 @@
+"""One call as rows of coloured text: a card that goes on, and one that has ended.
+
+No row is wider than it is told, so that whoever draws them can count on it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.style import Style
+from rich.text import Text
+
+from callsheet.report.content import TerminalContent
+from callsheet.report.report import ToolCallReport
+from callsheet.report.values import JsonValue, is_object
+from callsheet.wire.shown import progress_text
+
+from .content import TerminalOf, blocks_of
+from .facts import facts_of
+from .lines import Line, shared
+from .looks import COLOURS, STYLES, Looks, icon, mark
+from .output import last_lines
+from .words import duration_text, visible
+
+MOST_ROWS = 40
+"""Rows of what a call shows, when it has ended. The rest is counted."""
+
+LONGEST_LINE = 2000
+"""Characters of one line that are shown at most."""
+
+BAR = 20
+
+
+class Setting(NamedTuple):
+    """Where cards are shown."""
+
+    width: int
+    looks: Looks
+    cwd: str
+    home: str
+    links: bool
+
+
+def live_card(
+    report: ToolCallReport,
+    terminal_of: TerminalOf,
+    setting: Setting,
+    *,
+    rows: int,
+    frame: int,
+    elapsed: float,
+) -> list[Text]:
+    """Give a card of a call that goes on, in `rows` rows at most: the end of its output under its title."""
+    time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
+    room = setting.width - 4 - (len(time) + 2 if time else 0)
+    title = _cut(visible(report.title or report.name), room, setting.looks)
+    head = _head(report, title, setting, frame)
+    if time:
+        head.append(f"  {time}", "dim")
+    body: list[Text] = []
+    if bar := _progress(report.notes.get("progress"), setting):
+        body.append(bar)
+    for item in report.content:
+        state = terminal_of(item.terminal_id) if isinstance(item, TerminalContent) else None
+        if state is not None:
+            tail = last_lines(state, max(0, rows - 1 - len(body)))
+            body += [Text(_cut(line, setting.width - 2, setting.looks), "dim") for line in tail]
+    return [head, *[_beside(row, report, setting) for row in body[: rows - 1]]]
+
+
+def ended_card(report: ToolCallReport, terminal_of: TerminalOf, setting: Setting) -> list[Text]:
+    """Give the card of a call that has ended: all that it shows, cut in the middle if it is much."""
+    rows = _title_rows(report, setting)
+    blocks = blocks_of(report, terminal_of, setting.cwd)
+    width = setting.width - 2
+    lines = [block.lines() for block in blocks]
+    heights = [sum(_height(line, width) for line in some[:MOST_ROWS]) for some in lines]
+    for block, most in zip(blocks, shared(MOST_ROWS, heights), strict=True):
+        for line in block.fitted(most, lambda line: _height(line, width)):
+            rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
+    return [*rows, *_foot(report, setting)]
+
+
+def _head(report: ToolCallReport, title: str, setting: Setting, frame: int = 0) -> Text:
+    colour = COLOURS[report.status]
+    return Text.assemble(
+        (mark(report, setting.looks, frame), f"bold {colour}"),
+        " ",
+        (icon(report.kind, setting.looks), colour),
+        " ",
+        (title, "bold"),
+    )
+
+
+def _title_rows(report: ToolCallReport, setting: Setting) -> list[Text]:
+    title = visible(report.title or report.name or report.tool_call_id)
+    first, *others = chopped(title, max(1, setting.width - 4))
+    side = setting.looks.side
+    colour = COLOURS[report.status]
+    return [
+        _head(report, first, setting),
+        *[Text.assemble((f"{side}   ", colour), (row, "bold")) for row in others],
+    ]
+
+
+def _foot(report: ToolCallReport, setting: Setting) -> list[Text]:
+    """Give the last rows: what is said under a call, broken between its facts."""
+    colour = COLOURS[report.status]
+    rows = [Text.assemble((setting.looks.foot, colour), " ")]
+    for index, fact in enumerate(facts_of(report, setting.cwd, setting.home)):
+        text = _cut(fact.text, setting.width - 2, setting.looks)
+        style = Style.parse(colour if index == 0 else "dim")
+        if fact.link and setting.links:
+            style += Style(link=fact.link)
+        dot = setting.looks.dot if index else ""
+        if rows[-1].cell_len + len(dot) + cell_len(text) > setting.width:
+            rows.append(Text("  "))
+            dot = ""
+        rows[-1].append(dot, "dim").append(text, style)
+    return rows
+
+
+def _progress(progress: JsonValue, setting: Setting) -> Text | None:
+    if not is_object(progress):
+        return None
+    done, total, looks = progress.get("done"), progress.get("total"), setting.looks
+    said = visible(progress_text(progress))
+    if not (isinstance(done, (int, float)) and isinstance(total, (int, float)) and total > 0):
+        return Text(_cut(said, setting.width - 2, looks)) if said else None
+    bar = min(BAR, setting.width // 3)
+    full = round(bar * max(0.0, min(1.0, done / total)))
+    rest = _cut(said, setting.width - bar - 3, looks)
+    return Text.assemble(
+        (looks.full * full, "cyan"), (looks.empty * (bar - full), "dim"), " ", rest
+    )
+
+
+def _beside(row: Text, report: ToolCallReport, setting: Setting) -> Text:
+    return Text.assemble((setting.looks.side, COLOURS[report.status]), " ", row)
+
+
+def _wrapped(line: Line, width: int) -> list[Text]:
+    """Give a line in rows of the width; under what stands before it, the further ones are indented."""
+    lead = line.lead if len(line.lead) < width // 2 else ""
+    rows: list[Text] = []
+    for index, part in enumerate(chopped(_shortened(line.text), max(1, width - len(lead)))):
+        before = " " * len(lead) if index else lead
+        rows.append(Text.assemble((before, "dim"), (part, STYLES[line.tone])))
+    return rows
+
+
+def _height(line: Line, width: int) -> int:
+    return 1 if len(line.text) * 2 + len(line.lead) <= width else len(_wrapped(line, width))
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LONGEST_LINE:
+        return text
+    return f"{text[:LONGEST_LINE]}… {len(text) - LONGEST_LINE:,} characters left out …"
+
+
+def chopped(text: str, width: int) -> list[str]:
+    """Give text in rows of so many cells at most, broken between words where these are not too long."""
+    rows: list[str] = []
+    width = max(2, width)
+    while cell_len(text) > width:
+        row = chop_cells(text[: width + 1], width)[0]
+        space = row.rfind(" ", len(row) // 2)
+        if space > 0 and text[len(row) : len(row) + 1] != " ":
+            row = row[: space + 1]
+        rows.append(row.rstrip())
+        text = text[len(row) :].removeprefix(" ")
+    return [*rows, text]
+
+
+def _cut(text: str, width: int, looks: Looks) -> str:
+    """Give text in so many cells at most."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + looks.more if width > 0 else ""

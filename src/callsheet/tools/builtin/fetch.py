@@ -1,0 +1,173 @@
+"""`fetch`: a page or an API over http and https. Pages come as readable text, images as images.
+
+Only public addresses are reached, unless the session's settings allow others (`private_hosts`). A
+status of 400 or more is a failed call; what the server said is kept.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Literal
+
+import msgspec
+
+from callsheet.report.content import ToolCallContent
+from callsheet.report.values import JsonObject
+from callsheet.tools.errors import ExecutionFailed, IOFailed, NotFound, NotPermitted, ToolError
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Call
+from callsheet.tools.threads import in_thread
+from callsheet.tools.tool import tool
+from callsheet.tools.web.addresses import Allowed
+from callsheet.tools.web.bodies import UNPACKED, image_type, kind_of, split_type, to_text
+from callsheet.tools.web.download import Answer, Limits, download
+from callsheet.tools.web.readable import readable
+from callsheet.tools.web.requests import make_request, shown
+
+LIMITS = Limits()
+MOST_TEXT = 100_000
+"""Characters of an answer that are given at most."""
+
+_MOST_HEADERS = 40
+_LATER = (408, 425, 429, 500, 502, 503, 504)
+
+
+@tool(kind="fetch", timeout=LIMITS.seconds + 15)
+async def fetch(
+    call: Call,
+    url: str,
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET",
+    headers: dict[str, str] = {},  # noqa: B006 - each call gets its own
+    body: str | None = None,
+) -> ToolResult:
+    """Fetch a web page or call an API. HTML is given as readable text, an image as an image.
+
+    Redirects are followed. At most 5 MB are taken, for at most 30 seconds.
+
+    Args:
+        url: What to fetch, beginning with http:// or https://.
+        method: The HTTP method.
+        headers: Headers to send, by name.
+        body: Text to send, with POST, PUT, PATCH or DELETE.
+    """
+    await in_thread(lambda: import_module("httpx"))  # it takes a while, the first time
+    request = make_request(method, url, headers, body)
+    answer = Answer(shown(request.url))
+    allowed = Allowed(call.session.tool_settings.private_hosts)
+    try:
+        await download(request, allowed, LIMITS, answer)
+    except ToolError as exc:
+        if not exc.output and answer.body:
+            exc.output = (await in_thread(lambda: _Shown(answer, method))).text
+        exc.metadata = {**_facts(answer), **exc.metadata}
+        raise
+    made: _Shown = await in_thread(lambda: _Shown(answer, method))
+    if answer.status >= 400:
+        raise _failure(answer, made.text)
+    result = call.success(made.text).with_all_metadata(_facts(answer, made.truncated))
+    return result if made.image is None else result.with_content(made.image)
+
+
+def _facts(answer: Answer, truncated: bool = False) -> JsonObject:
+    """Give what machines are told of an answer."""
+    facts: JsonObject = {"url": answer.url, "redirects": list(answer.redirects)}
+    if not answer.status:
+        return facts
+    declared = answer.headers.get("content-length", "")
+    is_size = declared.isascii() and declared.isdigit() and len(declared) < 16
+    return {
+        **facts,
+        "status": answer.status,
+        "content_type": answer.headers.get("content-type"),
+        "content_length": int(declared) if is_size else len(answer.body),
+        "truncated": answer.truncated or truncated,
+    }
+
+
+def _failure(answer: Answer, text: str) -> ToolError:
+    said = f"{answer.url} answered {_status(answer)}"
+    kinds: dict[int, type[ToolError]] = {
+        404: NotFound,
+        410: NotFound,
+        401: NotPermitted,
+        403: NotPermitted,
+    }
+    kind = kinds.get(answer.status, ExecutionFailed)
+    if answer.status in _LATER:
+        kind = IOFailed
+        wait = answer.headers.get("retry-after", "")[:40]
+        said += f"; try again after {wait}" if wait else ""
+    error = kind(said, output=text, **_facts(answer))
+    error.reason = ExecutionFailed.reason  # nobody here denied anything
+    return error
+
+
+def _status(answer: Answer) -> str:
+    return f"{answer.status} {answer.phrase}".strip()
+
+
+class _Shown:
+    """What people and models see of an answer."""
+
+    def __init__(self, answer: Answer, method: str) -> None:
+        self.image: ToolCallContent | None = None
+        self.truncated: bool = answer.truncated
+        text = self._text(answer, method)
+        if len(text) > MOST_TEXT:
+            self.truncated = True
+            text = f"{text[:MOST_TEXT]}\n\n[cut: {MOST_TEXT:,} of {len(text):,} characters]"
+        if answer.truncated:
+            text += f"\n\n[cut: only the first {len(answer.body):,} bytes were taken]"
+        if answer.redirects:
+            text = f"Redirected to {answer.url}\n\n{text}"
+        self.text: str = text
+
+    def _text(self, answer: Answer, method: str) -> str:
+        if method == "HEAD":
+            return f"{_status(answer)}\n{_headers(answer)}"
+        if not answer.body:
+            return f"{_status(answer)}, no content"
+        header = answer.headers.get("content-type", "")
+        content_type, charset = split_type(header)
+        body = bytes(answer.body)
+        if answer.encoding not in UNPACKED:
+            return f"{_size(body)} packed as {answer.encoding}, which can't be unpacked here"
+        kind = kind_of(content_type, body)
+        if kind == "image" and not answer.truncated:
+            mime_type = image_type(body) or content_type
+            self.image = ToolCallContent.image(body, mime_type)
+            return f"An image ({mime_type}, {_size(body)})"
+        if kind in ("image", "binary"):
+            return f"Not text: {content_type or 'of unknown type'}, {_size(body)}"
+        text = to_text(body, charset, is_cut=answer.truncated)
+        if kind == "html":
+            return self._page(text, answer.url)
+        return _indented(text) if kind == "json" else text
+
+    def _page(self, html: str, url: str) -> str:
+        page = readable(html, url, MOST_TEXT * 2)
+        self.truncated = self.truncated or page.truncated
+        if not page.title or page.title in page.text.partition("\n")[0]:
+            return page.text or "The page has no text."
+        return f"Title: {page.title}\n\n{page.text}"
+
+
+def _headers(answer: Answer) -> str:
+    shown_ones = [
+        f"{name}: {value}" for name, value in answer.headers.items() if name != "set-cookie"
+    ]
+    return "\n".join(shown_ones[:_MOST_HEADERS])
+
+
+def _indented(text: str) -> str:
+    """Give JSON over several lines, if it came on one. Numbers and order stay as they came."""
+    if text.strip().count("\n") > 2:
+        return text
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:
+        return text
+
+
+def _size(body: bytes) -> str:
+    return f"{len(body):,} bytes" if len(body) < 10_000 else f"{len(body) / 1000:,.0f} kB"

@@ -1,0 +1,147 @@
+"""`glob`: files whose paths match a pattern, those that were changed last first."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from callsheet.tools.errors import InvalidArguments, NotFound
+from callsheet.tools.result import ToolResult
+from callsheet.tools.search.globs import Glob, GlobError, compile_glob
+from callsheet.tools.search.show import plural, show_name
+from callsheet.tools.search.walk import Found, Walk, scope_of
+from callsheet.tools.session import Call
+from callsheet.tools.tool import tool
+
+MOST = 500
+"""Paths that are shown at most."""
+
+
+class _Match(NamedTuple):
+    """Something that was found. The one that was changed last comes first."""
+
+    age: int
+    path: str
+
+
+@tool(kind="search", read_only=True)
+def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
+    """Find files by their paths. Those that were changed last come first.
+
+    What ignore files (.gitignore, .ignore) leave out is not found; hidden files are. Links to directories
+    are not followed.
+
+    Args:
+        pattern: A glob for paths from the directory that is searched: "*.py" finds files right there,
+            "**/*.py" at any depth, "src/**/test_*.{ts,tsx}" those below src; [a-z] and ? stand for one
+            character. With "/" at its end it finds directories.
+        path: The directory to search. Without it, the session's directory.
+    """
+    base = path or call.workspace.cwd
+    shown_base = show_name(call.workspace.show(base))
+    if not base.exists():
+        raise NotFound(f"There is no directory {shown_base}", file_path=str(base))
+    if not base.is_dir():
+        raise InvalidArguments(f"path: {shown_base} is a file, not a directory")
+    meant = _relative(pattern, base)
+    found = _Finding(call, base, _compiled(meant))
+    first = heapq.nsmallest(MOST, found)
+    prefix = "" if base == call.workspace.cwd else f"{call.workspace.show(base).rstrip('/')}/"
+    mark = "/" if found.pattern.only_directories else ""
+    lines = [show_name(prefix + each.path) + mark for each in first]
+    if found.total:
+        lines += ["", _summary(found)]
+    else:
+        where = f" in {shown_base}" if prefix else ""
+        lines.append(f"No files match {pattern!r}{where}.{_deeper(call, base, meant)}")
+    if found.walk.unreadable:
+        what = plural(found.walk.unreadable, "directory", "directories")
+        lines.append(f"{what} could not be read.")
+    return (
+        call.success("\n".join(lines))
+        .with_metadata("pattern", pattern)
+        .with_metadata("search_path", str(base))
+        .with_metadata("results_count", found.total)
+        .with_metadata("shown", len(first))
+        .with_metadata("truncated", found.total > len(first))
+    )
+
+
+def _relative(pattern: str, base: Path) -> str:
+    """Give a pattern for paths below the base. It can't lead anywhere else."""
+    meant = pattern
+    if meant.startswith("/"):
+        inside = f"{base}/".replace("//", "/")
+        if not meant.startswith(inside):
+            raise InvalidArguments(
+                f"pattern: {pattern!r} is absolute and not below {base}; "
+                "give the directory as path, and a pattern for paths in it"
+            )
+        meant = meant[len(inside) :].lstrip("/")
+    while meant.startswith("./"):
+        meant = meant[2:].lstrip("/")
+    if ".." in meant.replace("{", "/").replace(",", "/").replace("}", "/").split("/"):
+        raise InvalidArguments(f"pattern: {pattern!r} has '..'; give another directory as path")
+    if not meant.strip("/"):
+        raise InvalidArguments('pattern: it is empty; "*" finds all files, "**/*" at any depth')
+    return meant
+
+
+def _compiled(pattern: str) -> Glob:
+    try:
+        return compile_glob(pattern)
+    except GlobError as exc:
+        message = f"pattern: {pattern!r}, at character {exc.position + 1}: {exc}"
+        raise InvalidArguments(message) from None
+
+
+class _Finding:
+    """What matches, and how much that is."""
+
+    def __init__(self, call: Call, base: Path, pattern: Glob) -> None:
+        self.total: int = 0
+        self.pattern: Glob = pattern
+        self.walk: Walk = Walk(
+            scope_of(str(base), map(str, call.workspace.roots)),
+            hidden=True,
+            inside=pattern.inside.fullmatch,
+            ended=lambda: call.has_ended,
+        )
+
+    def __iter__(self) -> Iterator[_Match]:
+        matches, directories = self.pattern.path.fullmatch, self.pattern.only_directories
+        for found in self.walk:
+            if found.is_directory == directories and matches(found.path) and not _leads_in(found):
+                self.total += 1
+                yield _Match(-_changed(found), found.path)
+
+
+def _leads_in(found: Found) -> bool:
+    """Whether it is a link to a directory."""
+    return found.entry.is_symlink() and os.path.isdir(found.entry.path)  # noqa: PTH112
+
+
+def _changed(found: Found) -> int:
+    try:
+        return found.entry.stat(follow_symlinks=False).st_mtime_ns
+    except OSError:
+        return 0  # it is gone already
+
+
+def _summary(found: _Finding) -> str:
+    only_directories = found.pattern.only_directories
+    kind = ("directory", "directories") if only_directories else ("file", "files")
+    cut = f"; the {MOST} that were changed last are shown" if found.total > MOST else ""
+    return f"{plural(found.total, *kind)}{cut}."
+
+
+def _deeper(call: Call, base: Path, pattern: str) -> str:
+    """Say what a pattern for the directory itself would find below it."""
+    if "/" in pattern:
+        return ""
+    deep = f"**/{pattern}"
+    there = sum(1 for _ in _Finding(call, base, _compiled(deep)))
+    return f" {plural(there, 'file')} further down: {deep!r}." if there else ""

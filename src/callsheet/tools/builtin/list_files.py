@@ -1,0 +1,102 @@
+"""`list`: what is in a directory, directories first, without what ignore files leave out."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from callsheet.tools.errors import InvalidArguments, NotFound
+from callsheet.tools.result import ToolResult
+from callsheet.tools.search.show import plural, show_name
+from callsheet.tools.search.walk import Found, Walk, scope_of
+from callsheet.tools.session import Call
+from callsheet.tools.tool import tool
+
+MOST = 1000
+"""Entries that are shown at most."""
+
+_DIGITS = re.compile(r"(\d+)")
+_KINDS = {
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "device",
+    stat.S_IFCHR: "device",
+}
+
+
+@tool(name="list", kind="read", read_only=True)
+def list_files(call: Call, path: Path | None = None) -> ToolResult:
+    """List what is in a directory: directories first, then files with their sizes.
+
+    Hidden entries are shown. What ignore files (.gitignore, .ignore) leave out is not, but it is counted.
+
+    Args:
+        path: The directory. Without it, the session's directory.
+    """
+    base = path or call.workspace.cwd
+    shown_path = show_name(call.workspace.show(base))
+    if not base.exists():
+        raise NotFound(f"There is no directory {shown_path}", file_path=str(base))
+    if not base.is_dir():
+        raise InvalidArguments(f"path: {shown_path} is a file, not a directory; read shows it")
+    scope = scope_of(str(base), map(str, call.workspace.roots))
+    walk = Walk(scope, hidden=True, ended=lambda: call.has_ended)
+    found = sorted(walk.top(), key=_order)
+    directories = sum(each.is_directory for each in found)
+    lines = [_line(each) for each in found[:MOST]]
+    lines += [""] * bool(lines) + [_summary(shown_path, len(found), directories, walk.ignored)]
+    return (
+        call.success("\n".join(lines))
+        .with_metadata("search_path", str(base))
+        .with_metadata("results_count", len(found))
+        .with_metadata("shown", min(len(found), MOST))
+        .with_metadata("truncated", len(found) > MOST)
+        .with_metadata("directories", directories)
+        .with_metadata("ignored", walk.ignored)
+    )
+
+
+def _order(found: Found) -> tuple[object, ...]:
+    """Directories first; then by name, where case makes no difference and 9 comes before 10."""
+    parts = _DIGITS.split(found.path.casefold())
+    numbers = [int(part) if at % 2 else part for at, part in enumerate(parts)]
+    return (not found.is_directory, numbers, found.path)
+
+
+def _line(found: Found) -> str:
+    name = show_name(found.path)
+    if found.is_directory:
+        return f"{name}/"
+    entry = found.entry
+    try:
+        if entry.is_symlink():
+            return f"{name} -> {show_name(os.readlink(entry.path))}"  # noqa: PTH115
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return name  # it is gone already
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+    return f"{name}  {_size(status.st_size) if kind is None else f'({kind})'}"
+
+
+def _size(count: float) -> str:
+    if count < 1024:
+        return f"{count} B"
+    for unit in ("KB", "MB", "GB"):
+        count /= 1024
+        if count < 999.5:
+            return f"{count:.1f} {unit}" if count < 9.95 else f"{count:.0f} {unit}"
+    return f"{count / 1024:,.1f} TB"
+
+
+def _summary(path: str, total: int, directories: int, ignored: int) -> str:
+    left_out = (
+        f"; {ignored:,} ignored {'is' if ignored == 1 else 'are'} left out" if ignored else ""
+    )
+    if not total:
+        return f"{path} is empty{left_out}."
+    files = plural(total - directories, "file")
+    what = f"{plural(directories, 'directory', 'directories')}, {files}" if directories else files
+    cut = f"; the first {MOST:,} are shown" if total > MOST else ""
+    return f"{what}{cut}{left_out}."

@@ -1,0 +1,58 @@
+"""Child processes that search: no stdin, a group of their own, and gone when nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import BinaryIO, NamedTuple
+
+_MOST_COMPLAINTS = 1 << 20
+
+
+class Done(NamedTuple):
+    """A child that has ended: its exit code, what it wrote, and what it complained of."""
+
+    code: int
+    output: BinaryIO
+    complaints: str
+
+
+@asynccontextmanager
+async def run(command: Sequence[str], cwd: str) -> AsyncGenerator[Done, None]:
+    """Run a child to its end.
+
+    It writes to a file: with a pipe, whoever reads it takes turns with the search, line by line.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=complaints,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                _kill(process)
+                await process.wait()
+        output.seek(0)
+        complaints.seek(0)
+        said = complaints.read(_MOST_COMPLAINTS).decode(errors="replace")
+        yield Done(code, output, said)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,201 @@
+"""Walking a tree as ripgrep does: without what is ignored, never through links, and never into `.git`.
+
+Ignore files count from the root of the repository down, or from the workspace's if there is no
+repository. Those above the directory that is walked are weaker than all those in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from .ignore import GIT_KINDS, KINDS, Rule, Rules, as_bytes, read_rules
+
+_Ranked: TypeAlias = "tuple[tuple[int, Rules], ...]"
+"""Rules, and where in a path their directory ends. The strongest come first."""
+
+_HELD = frozenset(KINDS)
+
+
+class Scope(NamedTuple):
+    """A directory, and from where on ignore files count for what is in it."""
+
+    top: str
+    below: str
+    """The directory itself, seen from `top`. Empty if it is the same."""
+    in_repository: bool
+
+    @property
+    def base(self) -> str:
+        """The directory itself."""
+        return os.path.join(self.top, self.below) if self.below else self.top  # noqa: PTH118
+
+
+def scope_of(base: str, roots: Iterable[str]) -> Scope:
+    """Find from where on ignore files count for a directory."""
+    directory = base
+    while True:
+        if os.path.lexists(os.path.join(directory, ".git")):  # noqa: PTH118
+            return Scope(directory, _below(directory, base), in_repository=True)
+        above = os.path.dirname(directory)  # noqa: PTH120
+        if above == directory:
+            break
+        directory = above
+    holding = [root for root in roots if base == root or base.startswith(root.rstrip("/") + "/")]
+    top = min(holding, key=len, default=base)
+    return Scope(top, _below(top, base), in_repository=False)
+
+
+def _below(top: str, path: str) -> str:
+    return path[len(top) :].lstrip("/")
+
+
+def rules_above(scope: Scope) -> list[tuple[int, str, list[Rule]]]:
+    """Read the ignore files above a directory: kind, directory seen from the top, and rules."""
+    directories = [""]
+    for name in scope.below.split("/")[:-1]:
+        directories.append(f"{directories[-1]}{name}/")
+    return [
+        (kind, directory, rules)
+        for directory in (directories if scope.below else ())
+        for kind in range(len(KINDS))
+        if (rules := read_rules(f"{scope.top}/{directory}".rstrip("/"), kind))
+    ]
+
+
+class Level:
+    """The rules that hold in one directory."""
+
+    __slots__ = ("_above", "_kinds", "_ranked", "_stops")
+
+    def __init__(self, kinds: Sequence[_Ranked], above: _Ranked, stops: bool) -> None:
+        self._kinds: Sequence[_Ranked] = kinds
+        self._above: _Ranked = above
+        self._ranked: _Ranked = (*(each for kind in kinds for each in kind), *above)
+        self._stops: bool = stops
+
+    @classmethod
+    def first(cls, scope: Scope) -> Level:
+        """Give what holds above a directory."""
+        kinds: list[_Ranked] = [()] * len(KINDS)
+        for kind, directory, rules in rules_above(scope):
+            kinds[kind] = ((len(as_bytes(directory)), Rules(rules)), *kinds[kind])
+        above = tuple(each for kind in kinds for each in kind)
+        return cls([()] * len(KINDS), above, scope.in_repository)
+
+    def enter(self, directory: str, skip: int, names: Iterable[str]) -> Level:
+        """Give what holds in a directory with these entries, whose path is `skip` characters long."""
+        held = _HELD.intersection(names)
+        if not held:
+            return self
+        kinds = list(self._kinds)
+        for kind, name in enumerate(KINDS):
+            own = read_rules(directory, kind) if name in held else ()
+            if kind in GIT_KINDS and ".git" in held and self._stops:
+                kinds[kind] = ()  # another repository: the rules around it end here
+            if own:
+                kinds[kind] = ((skip, Rules(own)), *kinds[kind])
+        return Level(kinds, self._above, self._stops)
+
+    def decide(self, path: str, is_directory: bool) -> bool | None:
+        """Say whether a path, seen from the top, is ignored. None if no rule is about it."""
+        for skip, rules in self._ranked:
+            decided = rules.decide(path[skip:], is_directory)
+            if decided is not None:
+                return decided
+        return None
+
+
+class Found(NamedTuple):
+    """Something in the tree."""
+
+    path: str
+    """As seen from the directory that is walked."""
+    entry: os.DirEntry[str]
+    is_directory: bool
+
+
+class Walk:
+    """Goes through what is not ignored. Directories come before what is in them."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        *,
+        hidden: bool,
+        inside: Callable[[str], object] | None = None,
+        ended: Callable[[], bool] | None = None,
+    ) -> None:
+        self._scope: Scope = scope
+        self._hidden: bool = hidden
+        self._inside: Callable[[str], object] | None = inside
+        self._ended: Callable[[], bool] | None = ended
+        self.ignored: int = 0
+        self.unreadable: int = 0
+
+    def __iter__(self) -> Iterator[Found]:
+        """Go through the whole tree, but only into directories that `inside` lets in."""
+        pending = [("", Level.first(self._scope))]
+        while pending:
+            path, level = pending.pop()
+            if self._ended is not None and self._ended():
+                return
+            try:
+                found, level = self._read(path, level)
+            except OSError:
+                self.unreadable += 1
+                continue
+            for each in found:
+                yield each
+                if each.is_directory and (self._inside is None or self._inside(each.path)):
+                    pending.append((each.path, level))
+
+    def top(self) -> list[Found]:
+        """Give what is in the directory itself. Raises `OSError` if it can't be read."""
+        return self._read("", Level.first(self._scope))[0]
+
+    def is_left_out(self, path: str) -> bool:
+        """Say whether a walk passes by a file, though it enters the directory that it is in."""
+        level, at = Level.first(self._scope), ""
+        *directories, _ = path.split("/")
+        for name in ["", *directories]:
+            at = f"{at}{name}/" if name else at
+            level = self._enter(at.rstrip("/"), level, None)
+        return self._leaves_out(path, path[path.rfind("/") + 1 :], False, level)
+
+    def _read(self, path: str, level: Level) -> tuple[list[Found], Level]:
+        base = self._scope.base
+        with os.scandir(f"{base}/{path}" if path else base) as entries:
+            each = list(entries)
+        level = self._enter(path, level, [entry.name for entry in each])
+        found = list[Found]()
+        for number, entry in enumerate(each):
+            if not number % 1024 and self._ended is not None and self._ended():
+                break
+            name = entry.name
+            if name == ".git":
+                continue
+            is_directory = entry.is_dir(follow_symlinks=False)
+            inner = f"{path}/{name}" if path else name
+            if self._leaves_out(inner, name, is_directory, level):
+                self.ignored += 1
+            else:
+                found.append(Found(inner, entry, is_directory))
+        return found, level
+
+    def _enter(self, path: str, level: Level, names: Iterable[str] | None) -> Level:
+        below, base = self._scope.below, self._scope.base
+        seen = "/".join(part for part in (below, path) if part)
+        skip = len(as_bytes(seen)) + 1 if seen else 0
+        directory = f"{base}/{path}" if path else base
+        if names is None:
+            names = [kind for kind in KINDS if os.path.lexists(f"{directory}/{kind}")]
+        return level.enter(directory, skip, names)
+
+    def _leaves_out(self, path: str, name: str, is_directory: bool, level: Level) -> bool:
+        below = self._scope.below
+        decided = level.decide(as_bytes(f"{below}/{path}" if below else path), is_directory)
+        if decided is None:
+            return not self._hidden and name.startswith(".")
+        return decided

@@ -1,0 +1,1 @@
+"""Renaming, removing and copying entries of open directories, never through a link."""

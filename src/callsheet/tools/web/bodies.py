@@ -1,0 +1,165 @@
+"""A body as it came: unpacked within bounds, told apart, and read as text in its own encoding."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable
+from email.message import Message
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
+
+UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
+"""The content encodings that can be undone here."""
+
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that tell `zlib` what comes
+
+
+class Unpacker:
+    """Undoes one content encoding, and never makes more of it than there is room for."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding: str = encoding
+        self._zlib: Any = None
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        """Give what the next bytes unpack to, `room` bytes at most. Raises `zlib.error`."""
+        if self._encoding in ("", "identity"):
+            return data[:room]
+        out = bytearray()
+        while data and len(out) < room:
+            if self._zlib is None:
+                self._zlib = self._begin(data)
+            out += self._zlib.decompress(data, room - len(out))
+            if not self._zlib.eof:
+                break
+            data = self._zlib.unused_data  # another member may follow, or padding
+            self._zlib = None
+            if data and not data.strip(b"\0"):
+                break
+        return bytes(out)
+
+    def _begin(self, data: bytes) -> Any:
+        if "gzip" in self._encoding:
+            return zlib.decompressobj(_GZIP)
+        # "deflate" means zlib's format, but some servers send it bare.
+        is_zlib = data[0] & 0x0F == 8 and (len(data) < 2 or (data[0] << 8 | data[1]) % 31 == 0)
+        return zlib.decompressobj(_ZLIB if is_zlib else _RAW)
+
+
+# Telling kinds apart
+
+_IMAGES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), "image/png"),
+    (lambda data: data.startswith(b"\xff\xd8\xff"), "image/jpeg"),
+    (lambda data: data[:6] in (b"GIF87a", b"GIF89a"), "image/gif"),
+    (lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP", "image/webp"),
+)
+_TEXTUAL = re.compile(
+    r"text/.*|.*\+xml|application/(xml|javascript|ecmascript|x-javascript|yaml|x-yaml|toml|x-sh|sql|"
+    r"x-www-form-urlencoded|graphql|x-ndjson|jsonl|x-httpd-php|rtf)"
+)
+_JSON = re.compile(r"(application|text)/(json|x-json)|.*\+json")
+_HTML = ("text/html", "application/xhtml+xml")
+_LOOKS_LIKE_HTML = re.compile(
+    rb"\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S
+)
+
+
+def image_type(body: bytes) -> str | None:
+    """Give the type of an image that can be shown, by how it begins."""
+    return next((kind for is_it, kind in _IMAGES if is_it(body)), None)
+
+
+def kind_of(content_type: str, body: bytes) -> Kind:
+    """Tell what a body is: by what it is said to be, unless its bytes say otherwise."""
+    if image_type(body) is not None:
+        return "image"
+    if content_type in _HTML:
+        return "html"
+    if _JSON.fullmatch(content_type):
+        return "json"
+    if _TEXTUAL.fullmatch(content_type):
+        return "text"
+    if content_type and content_type != "application/octet-stream":
+        return "binary"
+    if _LOOKS_LIKE_HTML.match(body[:1024]) and not content_type:
+        return "html"
+    return "text" if _is_text(body) else "binary"
+
+
+def _is_text(body: bytes) -> bool:
+    start = body[:8192]
+    if b"\0" in start:
+        return False
+    try:
+        start.decode()
+    except UnicodeDecodeError as exc:
+        return exc.start >= len(start) - 3 and len(body) > len(start)
+    return True
+
+
+# Text
+
+
+def split_type(header: str) -> tuple[str, str | None]:
+    """Give the type in a Content-Type header, in small letters, and its charset."""
+    message = Message()
+    message["content-type"] = header.replace("\r", " ").replace("\n", " ")
+    charset = message.get_content_charset() if header else None
+    return header.partition(";")[0].strip().lower(), charset
+
+
+# The encodings of the WHATWG. Others that Python knows are no encodings of pages; some are slow.
+_SAME = (
+    "utf-8 utf-16 utf-16le utf-16be iso-8859-2 iso-8859-3 iso-8859-4 iso-8859-5 iso-8859-6 iso-8859-7 "
+    "iso-8859-8 iso-8859-10 iso-8859-13 iso-8859-14 iso-8859-15 iso-8859-16 windows-1250 windows-1251 "
+    "windows-1252 windows-1253 windows-1254 windows-1255 windows-1256 windows-1257 windows-1258 "
+    "windows-874 koi8-r koi8-u gb18030 big5 euc-jp iso-2022-jp shift_jis euc-kr ibm866"
+)
+_CODECS = {
+    **{name: name for name in _SAME.split()},
+    "utf8": "utf-8",
+    "us-ascii": "windows-1252",
+    "ascii": "windows-1252",
+    "iso-8859-1": "windows-1252",
+    "latin1": "windows-1252",
+    "iso-8859-9": "windows-1254",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift-jis": "shift_jis",
+    "sjis": "shift_jis",
+    "x-sjis": "shift_jis",
+    "windows-31j": "cp932",
+    "ks_c_5601-1987": "cp949",
+    "macintosh": "mac-roman",
+    "windows-874": "cp874",
+}
+_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_META = re.compile(rb"<meta\b[^>]{0,300}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]{1,40})", re.I)
+_XML = re.compile(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,40})", re.I)
+
+
+def to_text(body: bytes, charset: str | None, *, is_cut: bool = False) -> str:
+    """Read text: by its byte order mark, the charset it is said to have, or the one it says itself.
+
+    If the body `is_cut`, its last character may be incomplete.
+    """
+    for mark, codec in _MARKS:
+        if body.startswith(mark):
+            return body.decode(codec, "replace")
+    codec = _CODECS.get(charset.lower()) if charset else None
+    if codec is None:
+        start = body[:2048]
+        found = _META.search(start) or _XML.match(start.lstrip())
+        codec = _CODECS.get(found[1].decode("ascii").lower()) if found else None
+        if codec is not None and codec.startswith("utf-16"):
+            codec = "utf-8"  # it can't be, or the tag would not have been found
+    if codec is not None:
+        return body.decode(codec, "replace")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as exc:
+        is_utf8 = is_cut and exc.start >= len(body) - 3
+        return body.decode("utf-8" if is_utf8 else "windows-1252", "replace")

@@ -1,0 +1,252 @@
+"""`delete`: what was named goes, and nothing else; what could not go is said."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from callsheet import Session, ToolResult
+from callsheet.testing import Recorder, check_tool
+from callsheet.tools.trees import remove
+
+module = import_module("callsheet.tools.builtin.delete")
+
+
+def names_in(path: Path) -> list[str]:
+    return sorted(entry.name for entry in path.iterdir())
+
+
+async def delete(
+    cwd: Path, path: str, *more: str, recorder: Any = None, **given: Any
+) -> ToolResult:
+    async with Session(
+        cwd=cwd, additional_directories=more, on_update=recorder, strict=True
+    ) as session:
+        return await session.run("delete", {"path": path, **given})
+
+
+async def test_delete_keeps_the_standard(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    await check_tool("delete", good={"path": "a"}, failing={"path": "missing"}, cwd=tmp_path)
+
+
+async def test_a_file_is_deleted_and_shown_as_a_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    recorder = Recorder()
+    result = await delete(tmp_path, "a.txt", recorder=recorder)
+    assert result.success
+    assert result.output == "Deleted a.txt"
+    assert result.metadata["files_deleted"] == 1
+    assert result.metadata["file_path"] == str(tmp_path / "a.txt")
+    assert names_in(tmp_path) == []
+    (report,) = recorder.fold()
+    assert report.title == "Deleting a.txt"
+    assert report.kind == "delete"
+    (change,) = report.content[0].changes
+    assert (change.path, change.operation) == (str(tmp_path / "a.txt"), "delete")
+    assert (change.old_text, change.new_text) == ("one\ntwo\n", None)
+
+
+@pytest.mark.parametrize("data", [b"\0binary", b"\xff\xfe\xfa", b"x" * (module.SHOWN + 1), b""])
+async def test_what_is_no_small_text_has_no_diff(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a").write_bytes(data)
+    recorder = Recorder()
+    assert (await delete(tmp_path, "a", recorder=recorder)).success
+    (report,) = recorder.fold()
+    assert [type(item).__name__ for item in report.content] == ["TextContent"]
+
+
+async def test_a_link_goes_and_its_target_stays(tmp_path: Path) -> None:
+    (tmp_path / "ws/dir").mkdir(parents=True)
+    (tmp_path / "ws/dir/file").write_text("f")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/file").write_text("o")
+    for name, target in {"a": "dir", "b": "dir/file", "c": "../outside", "d": "nowhere"}.items():
+        (tmp_path / "ws" / name).symlink_to(target)
+        result = await delete(tmp_path / "ws", name, recursive=True)
+        assert result.success, result.output
+        assert result.metadata["files_deleted"] == 1
+    assert names_in(tmp_path / "ws") == ["dir"]
+    assert (tmp_path / "ws/dir/file").read_text() == "f"
+    assert (tmp_path / "outside/file").read_text() == "o"
+
+
+async def test_pipes_and_sockets_are_deleted_unopened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "socket"))
+    async with asyncio.timeout(5):
+        assert (await delete(tmp_path, "pipe")).success
+        assert (await delete(tmp_path, "socket")).success
+    assert names_in(tmp_path) == []
+
+
+async def test_an_empty_directory_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    result = await delete(tmp_path, "d/")
+    assert result.success
+    assert (result.metadata["files_deleted"], result.metadata["directories_deleted"]) == (0, 1)
+    assert names_in(tmp_path) == []
+
+
+async def test_a_directory_that_is_not_empty_needs_recursive(tmp_path: Path) -> None:
+    (tmp_path / "d/sub").mkdir(parents=True)
+    (tmp_path / "d/file").write_text("f")
+    (tmp_path / "d/sub/link").symlink_to("/etc")
+    result = await delete(tmp_path, "d")
+    assert not result.success
+    assert "recursive=true" in result.output
+    assert (tmp_path / "d/file").read_text() == "f"
+    result = await delete(tmp_path, "d", recursive=True)
+    assert result.success
+    assert result.output == "Deleted d with 2 files and 1 directory in it"
+    assert (result.metadata["files_deleted"], result.metadata["directories_deleted"]) == (2, 2)
+    assert names_in(tmp_path) == []
+    assert Path("/etc").is_dir()
+
+
+@pytest.mark.parametrize("path", [".", "..", "../ws", "sub/..", "a", "/", ""])
+async def test_the_workspace_and_what_is_above_it_are_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "ws/a/root").mkdir(parents=True)
+    (tmp_path / "ws/sub").mkdir()
+
+    async def yes(request: Any) -> str:
+        return "allow_once"
+
+    async with Session(
+        cwd=tmp_path / "ws",
+        additional_directories=[str(tmp_path / "ws/a/root")],
+        on_permission=yes,
+        strict=True,
+    ) as session:
+        result = await session.run("delete", {"path": path, "recursive": True})
+    assert not result.success
+    assert names_in(tmp_path / "ws") == ["a", "sub"]
+
+
+async def test_a_missing_path_is_not_found(tmp_path: Path) -> None:
+    assert (await delete(tmp_path, "a")).metadata["error_code"] == "not_found"
+    assert (await delete(tmp_path, "a/b/c")).metadata["error_code"] == "not_found"
+
+
+def test_a_deep_tree_is_removed_with_few_descriptors(tmp_path: Path) -> None:
+    """Deeper than Python recurses and than a process may have files open."""
+    place = (
+        "/dev/shm" if os.access("/dev/shm", os.W_OK) else str(tmp_path)
+    )  # in memory, it is quick
+    with TemporaryDirectory(dir=place) as top_path:
+        top = os.open(top_path, os.O_RDONLY)
+        fd = os.dup(top)
+        for _ in range(1200):
+            os.mkdir("d", dir_fd=fd)
+            below = os.open("d", os.O_RDONLY, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        os.close(fd)
+        try:
+            next_one = os.dup(top)
+            os.close(next_one)
+            removal = remove.remove_tree(top, "d", lambda: False)
+            again = os.dup(top)
+            os.close(again)
+        finally:
+            os.close(top)
+        assert again == next_one, "a descriptor was left open"
+        assert (removal.directories, removal.left_count) == (1200, 0)
+        assert names_in(Path(top_path)) == []
+
+
+async def test_what_cannot_be_deleted_is_named_and_the_rest_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "d/locked").mkdir(parents=True)
+    (tmp_path / "d/locked/kept").write_text("k")
+    (tmp_path / "d/open").mkdir()
+    (tmp_path / "d/open/gone").write_text("g")
+    (tmp_path / "d/locked").chmod(0o555)
+    real = remove.remove_tree
+
+    def as_nobody(*given: Any) -> remove.Removal:
+        """Remove as a user who may not write in one of the directories: the superuser may anything."""
+        if os.geteuid():
+            return real(*given)
+        os.seteuid(65534)
+        try:
+            return real(*given)
+        finally:
+            os.seteuid(0)
+
+    for path in (tmp_path, tmp_path / "d", tmp_path / "d/open"):
+        path.chmod(0o777)
+    monkeypatch.setattr(module, "remove_tree", as_nobody)
+    result = await delete(tmp_path, "d", recursive=True)
+    (tmp_path / "d/locked").chmod(0o755)
+    assert not result.success
+    assert result.metadata["files_deleted"] == 1
+    assert result.metadata["left"] == 1
+    assert f"{tmp_path}/d/locked/kept: Permission denied" in result.output
+    assert "not wholly deleted: 1 file deleted, 1 entry could not be deleted" in result.output
+    assert names_in(tmp_path / "d") == ["locked"]
+    assert (tmp_path / "d/locked/kept").read_text() == "k"
+
+
+async def test_a_cancelled_deletion_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d").mkdir()
+    for number in range(400):
+        (tmp_path / f"d/{number:03}").write_text("x")
+    begun, unlink = threading.Event(), os.unlink
+
+    def slowly(*given: Any, **named: Any) -> None:
+        begun.set()
+        time.sleep(0.005)
+        unlink(*given, **named)
+
+    monkeypatch.setattr(remove.os, "unlink", slowly)
+    async with Session(cwd=tmp_path, strict=True) as session:
+        running = asyncio.ensure_future(
+            session.run("delete", {"path": "d", "recursive": True}, alias="it")
+        )
+        await asyncio.to_thread(begun.wait)
+        assert session.cancel("it")
+        result = await running
+    assert result.metadata["error_code"] == "cancelled"
+    left = -1
+    async with asyncio.timeout(10):
+        while left != (left := len(names_in(tmp_path / "d"))):
+            await asyncio.sleep(0.05)
+    assert left > 300
+
+
+def test_a_directory_moved_away_meanwhile_leads_nowhere_else(tmp_path: Path) -> None:
+    """The walk goes up only to where it came from."""
+    (tmp_path / "ws/d/sub").mkdir(parents=True)
+    (tmp_path / "ws/d/z").write_text("z")
+    (tmp_path / "ws/d/sub/x").write_text("x")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text("s")
+    fd = os.open(tmp_path / "ws", os.O_RDONLY)
+    asked = 0
+
+    def stop() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the walk stands in d/sub
+            (tmp_path / "ws/d/sub").rename(tmp_path / "outside/sub")
+        return False
+
+    try:
+        removal = remove.remove_tree(fd, "d", stop)
+    finally:
+        os.close(fd)
+    assert removal.left_count
+    assert (tmp_path / "outside/secret").read_text() == "s"
+    assert (tmp_path / "ws/d").exists()
