@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from callsheet import __version__
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.permission import Question
 from callsheet.tools.permits import Mode
@@ -23,10 +23,10 @@ from .brain import Brain
 from .client import Client
 from .conversation import Conversation
 from .modes import MODES, OPTION
+from .params import check
 from .pipe import Reader, Writer
 from .rpc import PATIENCE, Answer, Connection
 from .surface import V1, V2, Surface
-
 
 LINGER = 5
 """Seconds in which everything ends, for a client that reads slowly. One that does not read gets a second."""
@@ -78,9 +78,18 @@ class Agent:
     async def run(self) -> None:
         """Serve until the client goes, then end everything that it began."""
         try:
-            await self.connection.run()
+            await self.serve()
         finally:
             await self.close()
+
+    async def serve(self, *ends: asyncio.Future[Any]) -> None:
+        """Serve until the client goes or does not read any more, or one of the ends has come."""
+        running = asyncio.ensure_future(self.connection.run())
+        waited = running, self.connection.writer.gone, *ends
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
 
     async def close(self) -> None:
         """End every session, and whatever runs for it."""
@@ -125,6 +134,7 @@ class Agent:
             raise UnknownMethod(method)
         if not self._is_ready and method != "initialize":
             raise InvalidRequest(f"{method} before initialize; say initialize first")
+        check(method, params, self.peer.version)
         return await serve(params)
 
     def _hear(self, method: str, params: JsonObject) -> None:
@@ -138,9 +148,7 @@ class Agent:
     async def _initialize(self, params: JsonObject) -> Answer:
         if self._is_ready:
             raise InvalidRequest("initialize was said before; once is enough")
-        wanted = params.get("protocolVersion")
-        if isinstance(wanted, bool) or not isinstance(wanted, int):
-            raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
+        wanted: int = params["protocolVersion"]
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.surface = V2() if version == 2 else V1()
         self.peer = peer_of(params, version)
@@ -149,17 +157,13 @@ class Agent:
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
         return Answer(self.surface.initialized(info))
 
-    async def _authenticate(self, params: JsonObject) -> Answer:
+    async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002 - whatever it is
         raise InvalidParams("there is nothing to authenticate with; none is needed")
 
     async def _new(self, params: JsonObject) -> Answer:
         cwd = _directory(params.get("cwd"), "cwd")
         more = params.get("additionalDirectories") or []
-        if not is_list(more):
-            raise InvalidParams("additionalDirectories: expected a list of paths")
         servers = params.get("mcpServers") or []
-        if not is_list(servers) or not all(is_object(one) for one in servers):
-            raise InvalidParams("mcpServers: expected a list of servers")
         directories = [_directory(one, "additionalDirectories") for one in more]
         key = Conversation.new_id("sess")
         conversation = Conversation(self, key, cwd, directories, servers)
@@ -169,10 +173,7 @@ class Agent:
 
     async def _prompt(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
-        blocks = params.get("prompt")
-        if not is_list(blocks) or not all(is_object(block) for block in blocks):
-            raise InvalidParams("prompt: expected a list of content blocks")
-        return await self.surface.prompt(conversation, blocks)
+        return await self.surface.prompt(conversation, params["prompt"])
 
     async def _close(self, params: JsonObject) -> Answer:
         conversation = self._of(params)

@@ -1,8 +1,9 @@
 """JSON-RPC both ways on one pipe: requests that come in are served, ours are answered by the client.
 
-A request is served in a task of its own, so that waiting for one never holds up another, and `$/cancel_request`
-can end it. Nothing that a client sends ends the loop: it gets an error, or is left alone. What waits is bounded:
-so many requests are served at once, and a client that does not read its answers is not read from.
+A request is served in a task of its own, so that waiting for one never holds up another, and
+`$/cancel_request` can end it. Nothing that a client sends ends the loop: it gets an error, or is left alone.
+What waits is bounded: so many requests are served at once, and a client that does not read its answers is
+not read from.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class Disconnected(CallsheetError):
 class _Served:
     """A request that is being served."""
 
-    __slots__ = ("begun", "task", "taken_back")
+    __slots__ = ("begun", "taken_back", "task")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
@@ -251,11 +252,7 @@ class Connection:
         self, request: Request, served: _Served
     ) -> tuple[Response, Callable[[], None] | None]:
         try:
-            if served.taken_back:
-                raise RequestCancelled(request.method)
-            if request.params is not None and not is_object(request.params):
-                raise InvalidParams("expected an object")
-            answer = await self._serve(request.method, request.params or {})
+            answer = await self._serve(request.method, _params(request, served))
         except asyncio.CancelledError:
             error: ProtocolError = RequestCancelled(request.method)
         except ProtocolError as exc:
@@ -286,6 +283,16 @@ class Connection:
             rest.exception()  # that a client is gone is heard elsewhere
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
+
+
+def _params(request: Request, served: _Served) -> JsonObject:
+    if served.taken_back:
+        raise RequestCancelled(request.method)
+    if request.params is None:
+        return {}
+    if not is_object(request.params):
+        raise InvalidParams("expected an object")
+    return request.params
 
 
 def _line(response: Response) -> bytes:

@@ -1,7 +1,7 @@
 """The agent on stdio, from the first byte to the last: editors end agents without asking.
 
-The end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe: each ends every turn, closes every call, and leaves no
-child behind. The exit code is 0 when the client has gone, and 128 and the signal's number after a signal.
+The end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe: each ends every turn, closes every call, and leaves
+no child behind. The exit code is 0 when the client has gone, and 128 plus the signal's number after a signal.
 """
 
 from __future__ import annotations
@@ -43,12 +43,9 @@ async def _serve(settings: AgentSettings, own: OwnStdio) -> int:
         if number is not None:
             with suppress(NotImplementedError, RuntimeError):  # not on Windows
                 loop.add_signal_handler(number, stop, number)
-    running = asyncio.ensure_future(agent.connection.run())
-    ends = running, signalled, agent.connection.writer.gone
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await agent.serve(signalled)
     code = 128 + signalled.result() if signalled.done() else 0
     _end_at_last(code)
-    running.cancel()
     await agent.close()
     return code
 
