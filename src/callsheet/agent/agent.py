@@ -162,8 +162,8 @@ class Agent:
 
     async def _new(self, params: JsonObject) -> Answer:
         cwd = _directory(params.get("cwd"), "cwd")
-        more = params.get("additionalDirectories") or []
-        servers = params.get("mcpServers") or []
+        more: list[str] = params.get("additionalDirectories") or []
+        servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
         key = Conversation.new_id("sess")
         conversation = Conversation(self, key, cwd, directories, servers)

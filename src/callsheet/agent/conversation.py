@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 DEAD_AFTER = 3600.0
-"""Seconds after which a client that reads nothing is given up. Until then, what it is told waits and merges."""
+"""Seconds after which a client that reads nothing is given up. Until then, what it is told waits, merged."""
 
 PIECE = 1 << 18
 """Characters of a message that are sent at once."""

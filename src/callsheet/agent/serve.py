@@ -1,7 +1,8 @@
 """The agent on stdio, from the first byte to the last: editors end agents without asking.
 
-The end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe: each ends every turn, closes every call, and leaves
-no child behind. The exit code is 0 when the client has gone, and 128 plus the signal's number after a signal.
+The end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe: each ends every turn, closes every call, and
+leaves no child behind. The exit code is 0 when the client has gone, and 128 plus the signal's number after
+a signal.
 """
 
 from __future__ import annotations
