@@ -60,13 +60,17 @@ class RawAgent:
             for line in self.process.stdout:
                 message = json.loads(line)
                 with self._seen:
-                    self.lines.append(line)
-                    if "method" not in message:
-                        self._answers.setdefault(_key(message["id"]), []).append(message)
+                    self.heard(line, message)
                     self._seen.notify_all()
         with self._seen:
             self._ended = True
             self._seen.notify_all()
+
+    def heard(self, line: bytes, message: Message) -> None:
+        """Keep a message."""
+        self.lines.append(line)
+        if "method" not in message:
+            self._answers.setdefault(_key(message["id"]), []).append(message)
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from callsheet.report.errors import CallsheetError
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire.jsonrpc import (
+    UNTOLD,
     FrameTooLarge,
     InvalidAnswer,
     InvalidParams,
@@ -203,8 +204,10 @@ class Connection:
 
     def _requested(self, request: Request) -> None:
         problem = None
-        if isinstance(request.id, str) and len(request.id) > LONGEST_ID:
-            problem = InvalidRequest(f"id: it has over {LONGEST_ID} characters, which is the limit")
+        if not _is_fit(request.id):
+            problem = InvalidRequest(
+                f"id: expected at most {LONGEST_ID} characters, or a number of 64 bits"
+            )
         elif request.id in self._serving:
             problem = InvalidRequest(f"the id {request.id!r} is in use", request_id=request.id)
         elif len(self._serving) >= AT_ONCE:
@@ -295,6 +298,13 @@ def _params(request: Request, served: _Served) -> JsonObject:
     return request.params
 
 
+def _is_fit(key: RequestId) -> bool:
+    """Whether an id can be given back."""
+    if isinstance(key, str):
+        return len(key) <= LONGEST_ID
+    return key is None or -(1 << 63) <= key < 1 << 63
+
+
 def _line(response: Response) -> bytes:
     """Give the line of an answer; of one that is too long or can't be told, what is wrong with it."""
     if response.error is not None and len(str(response.error.get("message"))) > LONGEST_ERROR:
@@ -302,10 +312,8 @@ def _line(response: Response) -> bytes:
         response = Response(response.id, error={"code": response.error["code"], "message": message})
     try:
         return encode_line(response)
-    except (CallsheetError, ValueError, TypeError, OverflowError, RecursionError) as exc:
-        key = response.id
-        if isinstance(key, str) and len(key) > LONGEST_ID:
-            key = None
+    except UNTOLD as exc:
+        key = response.id if _is_fit(response.id) else None
         code = ProtocolError.code if response.error is None else response.error["code"]
         message = f"the answer can't be told: {exc}"
         return encode_line(Response(key, error={"code": code, "message": message}))

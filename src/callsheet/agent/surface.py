@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.report.values import JsonObject
-from callsheet.wire.jsonrpc import FrameTooLarge
+from callsheet.wire.jsonrpc import UNTOLD
 
 from .brain import Command
 from .modes import mode_state
@@ -143,7 +143,7 @@ class V2:
         self, conversation: Conversation, key: str, blocks: Sequence[JsonObject]
     ) -> None:
         said: JsonObject = {"messageId": key, "content": list(blocks)}
-        with suppress(FrameTooLarge):  # the client knows what it has said
+        with suppress(*UNTOLD):  # the client knows what it has said
             await conversation.update({"sessionUpdate": "user_message", **said})
         await self._state(conversation, {"state": "running"})
         end: JsonObject = {"stopReason": "error"}

@@ -96,6 +96,10 @@ class FrameTooLarge(CallsheetError):
         self.budget: int = budget
 
 
+UNTOLD = (FrameTooLarge, ValueError, TypeError, OverflowError, RecursionError)
+"""What encoding raises where a value is too large, too deep, or a number beyond 64 bits."""
+
+
 class Request(Struct, frozen=True):
     """A message that wants an answer."""
 
