@@ -32,7 +32,7 @@ def scenes(python: str) -> tuple[Scene, ...]:
         Scene("A file is read.", "/read prices.py"),
         Scene("A command fails.", check, ends=("exit_code",), answer="allow_always"),
         Scene("A file is edited, with the user's permission.", edit, answer="allow_once"),
-        Scene("A command shows its output while it runs. It was always allowed.", check),
+        Scene("The same command, allowed by now, shows its output while it runs.", check),
         Scene("The user says no.", "!rm prices.py", ends=("denied",)),
         Scene("Three calls run at the same time.", at_once, ends=("completed",) * 3, mode="all"),
         Scene("A command prints secrets. They don't leave the agent.", "!cat .env"),
