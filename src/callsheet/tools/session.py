@@ -104,8 +104,8 @@ class Session(RuntimeSession):
     Everything that `callsheet.runtime.session.Session` takes, and
 
     - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
-    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left out, they
-      are asked about if there is an `on_permission`, and run if there is none.
+    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left
+      out, they are asked about if there is an `on_permission`, and run if there is none.
     - `tool_settings`: what holds for all tools.
     - `mcp_servers`: `McpServer`s, or entries of ACP's `mcpServers`. Their tools are there when `connected`
       has returned; `run` waits for that by itself.
