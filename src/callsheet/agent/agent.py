@@ -215,7 +215,7 @@ class Agent:
     async def _cancel_call(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
         key = params.get("toolCallId")
-        if not isinstance(key, str) or not conversation.session.cancel(key):
+        if not isinstance(key, str) or not conversation.cancel_call(key):
             raise InvalidParams(f"toolCallId: no call {key!r} is running")
         return Answer({})
 

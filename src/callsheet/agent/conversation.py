@@ -16,6 +16,7 @@ from callsheet.wire.jsonrpc import InvalidRequest
 
 from .brain import Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
+from .own_calls import OwnCalls
 from .pipe import SharedSink
 from .turn import Turn
 
@@ -46,6 +47,7 @@ class Conversation:
         servers: Sequence[Mapping[str, Any]],
     ) -> None:
         self.turns: int = 0
+        self.own_calls: OwnCalls = OwnCalls()
         self._agent: Agent = agent
         self._brain: Brain = agent.settings.brain()
         self._turn: asyncio.Task[Any] | None = None
@@ -151,6 +153,10 @@ class Conversation:
     def told(self, exc: BaseException) -> str:
         """Say what went wrong, without secrets."""
         return short_message(exc, self.session.desk.guard.clean)
+
+    def cancel_call(self, key: str) -> bool:
+        """Stop one call. Gives whether it was running."""
+        return self.session.cancel(key) or self.own_calls.cancel(key)
 
     # What is said to the client
 

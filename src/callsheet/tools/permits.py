@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -15,7 +17,7 @@ from callsheet.report.values import JsonObject
 from callsheet.runtime.errors import PermissionDenied
 from callsheet.wire.permission import PermissionOption
 
-from .errors import NotPermitted
+from .errors import NotPermitted, ToolError
 from .workspace import outside
 
 if TYPE_CHECKING:
@@ -88,6 +90,13 @@ def _written(arguments: JsonObject) -> str:
     return blake2b(json.encode(arguments, order="deterministic"), digest_size=16).hexdigest()
 
 
+async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
+    """Show what is asked about; but what goes wrong outside the workspace would tell of files there."""
+    with suppress(ToolError, OSError):
+        return await preview()
+    return None
+
+
 class Permits:
     """The permissions of one session.
 
@@ -122,6 +131,8 @@ class Permits:
             raise NotPermitted(f"{tool.name} is not permitted in this session")
         if not beyond and nobody and tool.permission is not True and self.mode is None:
             return None
+        if beyond:
+            preview = partial(_quietly, preview)
         return await self._ask(call, scope_of(tool, arguments, beyond), preview)
 
     def _allows(self, tool: Tool) -> bool:
