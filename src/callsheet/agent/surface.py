@@ -24,7 +24,7 @@ class Surface(Protocol):
         """Answer `initialize`."""
         ...
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
         ...
 
@@ -64,7 +64,7 @@ class V1:
             },
         }
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
         phrase = conversation.session.desk.phrase
         return {
@@ -108,12 +108,12 @@ class V2:
         }
         return {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
         return {
             "sessionId": conversation.session_id,
             "configOptions": conversation.options(),
-            "availableCommands": self._told(commands),
+            "availableCommands": self._told(conversation.commands()),
         }
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
