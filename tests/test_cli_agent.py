@@ -46,7 +46,7 @@ class Mind:
 class Mute:
     pass
 
-class Broken:
+class Broken(Mind):
     def __init__(self):
         raise ValueError("no key")
 
@@ -246,6 +246,15 @@ def test_a_mind_of_ones_own_needs_one_method(
         assert client.words == "so? True"
 
 
+def test_a_mind_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    with editor("--brain", f"{tmp_path / 'mind.py'}:Broken") as client:
+        with pytest.raises(RuntimeError, match="no key"):
+            client.open(tmp_path)
+        with pytest.raises(RuntimeError, match="no key"):  # the agent lives
+            client.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+
+
 def example(language: str, holding: str) -> str:
     """Give an example of the document."""
     text = (Path(__file__).parent.parent / "docs" / "agent.md").read_text(encoding="utf-8")
@@ -299,7 +308,6 @@ BAD: list[tuple[list[str], str]] = [
     (["--brain", "mind.py"], "--brain: mind.py: expected MODULE:NAME or FILE.py:NAME"),
     (["--brain", "mind.py:Nobody"], "--brain: mind.py has no Nobody"),
     (["--brain", "mind.py:Mute"], "--brain: mind.py:Mute has no method turn(prompt, turn)"),
-    (["--brain", "mind.py:Broken"], "--brain: mind.py:Broken() failed: ValueError: no key"),
     (["--brain", "mind.py:number"], "--brain: mind.py:number is no class, but int"),
     (["--brain", "no_such_module_here:Mind"], "--brain: no_such_module_here: ModuleNotFoundError"),
     (["--histroy", "x"], "No such option"),
