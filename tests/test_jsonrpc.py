@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import (
     FrameTooLarge,
+    InvalidAnswer,
     InvalidParams,
     InvalidRequest,
     LineReader,
@@ -80,9 +81,9 @@ WRONG: dict[str, tuple[bytes, type[ProtocolError], str]] = {
     "id is a bool": (b'{"jsonrpc":"2.0","id":true,"method":"m"}', InvalidRequest, "id: expected"),
     "id is a fraction": (b'{"jsonrpc":"2.0","id":1.5,"method":"m"}', InvalidRequest, "a fraction"),
     "nothing in it": (b'{"jsonrpc":"2.0","id":1}', InvalidRequest, "neither a method"),
-    "both answers": (b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}', InvalidRequest, "both"),
+    "both answers": (b'{"jsonrpc":"2.0","id":1,"result":1,"error":{}}', InvalidAnswer, "both"),
     "method and answer": (b'{"jsonrpc":"2.0","method":"m","result":1}', InvalidRequest, "both"),
-    "error without code": (b'{"jsonrpc":"2.0","id":1,"error":{"message":"m"}}', InvalidRequest, "code"),
+    "error without code": (b'{"jsonrpc":"2.0","id":1,"error":{"message":"m"}}', InvalidAnswer, "code"),
     "answer without id": (b'{"jsonrpc":"2.0","result":1}', InvalidRequest, "without an id"),
 }  # fmt: skip
 

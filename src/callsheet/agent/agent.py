@@ -8,22 +8,23 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet import __version__
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.values import JsonObject, JsonValue
 from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.wire.peer import Peer, peer_of
 
 from .brain import Brain
 from .client import Client
 from .modes import MODES, OPTION
+from .params import check
 from .pipe import Reader, Writer
-from .rpc import Answer, Connection
+from .rpc import PATIENCE, Answer, Connection
 from .surface import V1, V2, Surface
 
-if (
-    TYPE_CHECKING
-):  # what a session needs is imported for the first one: an editor waits for our start
+# What a session needs is imported for the first one: an editor waits for our start.
+if TYPE_CHECKING:
     from callsheet.runtime.guard import GuardSettings
     from callsheet.runtime.permission import Question
     from callsheet.tools.permits import Mode
@@ -31,6 +32,9 @@ if (
     from callsheet.tools.tool import Tool
 
     from .conversation import Conversation
+
+LINGER = 5
+"""Seconds in which everything ends, for a client that reads slowly. One that does not read gets a second."""
 
 
 class UnknownSession(ProtocolError):
@@ -79,18 +83,42 @@ class Agent:
     async def run(self) -> None:
         """Serve until the client goes, then end everything that it began."""
         try:
-            await self.connection.run()
+            await self.serve()
         finally:
             await self.close()
 
+    async def serve(self, *ends: asyncio.Future[Any]) -> None:
+        """Serve until the client goes or does not read any more, or one of the ends has come."""
+        running = asyncio.ensure_future(self.connection.run())
+        waited = running, self.connection.writer.gone, *ends
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            running.cancel()
+
     async def close(self) -> None:
         """End every session, and whatever runs for it."""
+        waiting = asyncio.ensure_future(self._wait_for_client())
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
         await asyncio.gather(*closing, return_exceptions=True)
         await self.connection.stop()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=PATIENCE)
+        waiting.cancel()
+
+    async def _wait_for_client(self) -> None:
+        """Let the client read its last lines, but not for ever: editors kill those that linger."""
+        writer = self.connection.writer
+        for _ in range(LINGER):
+            taken = writer.taken
+            await asyncio.sleep(1)
+            if writer.is_full and writer.taken == taken:
+                break
+        writer.give_up()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside."""
@@ -111,6 +139,7 @@ class Agent:
             raise UnknownMethod(method)
         if not self._is_ready and method != "initialize":
             raise InvalidRequest(f"{method} before initialize; say initialize first")
+        check(method, params, self.peer.version)
         return await serve(params)
 
     def _hear(self, method: str, params: JsonObject) -> None:
@@ -124,28 +153,22 @@ class Agent:
     async def _initialize(self, params: JsonObject) -> Answer:
         if self._is_ready:
             raise InvalidRequest("initialize was said before; once is enough")
-        wanted = params.get("protocolVersion")
-        if isinstance(wanted, bool) or not isinstance(wanted, int):
-            raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
+        wanted: int = params["protocolVersion"]
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.surface = V2() if version == 2 else V1()
-        self.peer = peer_of(params, version)
+        self.peer = replace(peer_of(params, version), cancels=version == 2)
         self.client = Client(self.connection, params.get("clientCapabilities"))
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
         return Answer(self.surface.initialized(info), _warm_up)
 
-    async def _authenticate(self, params: JsonObject) -> Answer:
+    async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002 - whatever it is
         raise InvalidParams("there is nothing to authenticate with; none is needed")
 
     async def _new(self, params: JsonObject) -> Answer:
         cwd = _directory(params.get("cwd"), "cwd")
-        more = params.get("additionalDirectories") or []
-        if not is_list(more):
-            raise InvalidParams("additionalDirectories: expected a list of paths")
-        servers = params.get("mcpServers") or []
-        if not is_list(servers) or not all(is_object(one) for one in servers):
-            raise InvalidParams("mcpServers: expected a list of servers")
+        more: list[str] = params.get("additionalDirectories") or []
+        servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
         from .conversation import Conversation
 
@@ -157,10 +180,7 @@ class Agent:
 
     async def _prompt(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
-        blocks = params.get("prompt")
-        if not is_list(blocks) or not all(is_object(block) for block in blocks):
-            raise InvalidParams("prompt: expected a list of content blocks")
-        return await self.surface.prompt(conversation, blocks)
+        return await self.surface.prompt(conversation, params["prompt"])
 
     async def _close(self, params: JsonObject) -> Answer:
         conversation = self._of(params)

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 
+DEAD_AFTER = 3600.0
+"""Seconds after which a client that reads nothing is given up. Until then, what it is told waits, merged."""
+
+PIECE = 1 << 18
+"""Characters of a message that are sent at once."""
+
+
 class Busy(InvalidRequest):
     """A turn is running already."""
 
@@ -42,6 +49,7 @@ class Conversation:
         self._agent: Agent = agent
         self._brain: Brain = agent.settings.brain()
         self._turn: asyncio.Task[Any] | None = None
+        self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
         self.session: Session = Session(
@@ -50,6 +58,8 @@ class Conversation:
             additional_directories=additional,
             locale=agent.settings.locale,
             on_permission=self._ask,
+            on_lost=self._lost,
+            dead_after=DEAD_AFTER,
             permission=agent.settings.permission,
             tools=agent.tools_of(self),
             mcp_servers=servers,
@@ -85,40 +95,54 @@ class Conversation:
 
     # Turns
 
-    async def prompt(self, blocks: Sequence[JsonObject]) -> str:
-        """Run a turn, and give why it stopped, when everything of it was sent."""
-        self.check_idle()
-        self.turns += 1
+    def begin(self) -> None:
+        """Begin a turn: from now on it can be cancelled, and there can be no other."""
+        if self._over is not None:
+            raise Busy("a turn of this session is running; wait for its end, or cancel it")
+        self._over = asyncio.get_running_loop().create_future()
         self._is_cancelled = False
+        self.turns += 1
         self._message = self.new_id("msg")
-        turn = Turn(self)
-        self._turn = asyncio.ensure_future(self._brain.turn(Prompt(tuple(blocks)), turn))
+
+    async def prompt(self, blocks: Sequence[JsonObject]) -> str:
+        """Run the turn that has begun, and give why it stopped, when everything of it was sent."""
+        reason = None
         try:
-            reason = await self._turn
+            if not self._is_cancelled:
+                self._turn = asyncio.ensure_future(
+                    self._brain.turn(Prompt(tuple(blocks)), Turn(self))
+                )
+                reason = await self._turn
         except asyncio.CancelledError:
             if not self._is_cancelled:  # the request itself was taken back
-                self._turn.cancel()
-                await asyncio.wait({self._turn}, timeout=5)
                 raise
-            reason = "cancelled"
         finally:
             self._turn = None
+            await self._settle()
+        return "cancelled" if self._is_cancelled else reason or "end_turn"
+
+    async def _settle(self) -> None:
+        """Let the turn be over: nothing runs, and everything was sent."""
+        try:
             await self.session.stop_tools()
             await self.session.flush_client()
-        return "cancelled" if self._is_cancelled else reason or "end_turn"
+        finally:
+            over, self._over = self._over, None
+            if over is not None:
+                over.set_result(None)
+
+    def cancel_soon(self) -> None:
+        """Tell the turn that runs to end. Once is enough: it is cleaning up from then on."""
+        if self._over is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            if self._turn is not None:
+                self._turn.cancel()
 
     async def cancel(self) -> None:
         """End the turn that runs, if one does, and wait for its end."""
-        turn = self._turn
-        if turn is not None and not turn.done():
-            self._is_cancelled = True
-            turn.cancel()
-            await asyncio.wait({turn}, timeout=10)
-
-    def check_idle(self) -> None:
-        """Raise if a turn is running."""
-        if self._turn is not None:
-            raise Busy("a turn of this session is running; wait for its end, or cancel it")
+        self.cancel_soon()
+        if self._over is not None:
+            await asyncio.wait({self._over}, timeout=10)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Do something beside."""
@@ -127,12 +151,6 @@ class Conversation:
     def told(self, exc: BaseException) -> str:
         """Say what went wrong, without secrets."""
         return short_message(exc, self.session.desk.guard.clean)
-
-    def cancel_soon(self) -> None:
-        """Tell the turn that runs to end."""
-        if self._turn is not None and not self._turn.done():
-            self._is_cancelled = True
-            self._turn.cancel()
 
     # What is said to the client
 
@@ -143,8 +161,9 @@ class Conversation:
 
     async def say(self, kind: str, text: str) -> None:
         """Send a piece of a message."""
-        if text:
-            chunk: JsonObject = {"type": "text", "text": self.session.desk.guard.clean(text)}
+        clean = self.session.desk.guard.clean(text)
+        for start in range(0, len(clean), PIECE):
+            chunk: JsonObject = {"type": "text", "text": clean[start : start + PIECE]}
             await self.update({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
@@ -183,6 +202,10 @@ class Conversation:
     def options(self) -> list[JsonObject]:
         """Give the config options as they are now."""
         return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
+
+    def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
+        """A client that can't be told is as good as gone."""
+        self._agent.connection.writer.give_up()
 
     async def _ask(self, question: Question) -> JsonValue:
         return await self._agent.ask_permission(self, question)

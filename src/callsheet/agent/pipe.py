@@ -7,6 +7,7 @@ a thread, because stdin may be a pipe, a socket, a terminal or a file, and must 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 from collections import deque
@@ -22,27 +23,46 @@ AHEAD = 64
 
 
 class Writer:
-    """One pipe for many: sessions, answers and questions. What comes first is written first."""
+    """One pipe for many: sessions, answers and questions. What comes first is written first.
+
+    `gone` is done when the client does not read any more, or is given up. From then on nothing is written.
+    """
 
     def __init__(self, file: int | Any) -> None:
+        self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pipe: PipeSink = PipeSink(file)
         self._waiting: deque[tuple[deque[Any], asyncio.Future[None]]] = deque()
         self._pump: asyncio.Task[None] | None = None
 
-    def send(self, items: deque[Any]) -> Awaitable[None] | None:
+    @property
+    def taken(self) -> int:
+        """The bytes that the client, or the system's buffer, has taken."""
+        return self._pipe.taken
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something waits for the client to read."""
+        return self._pump is not None
+
+    def send(self, items: deque[Any]) -> asyncio.Future[None] | None:
         """Write lines, when everything before them is written."""
+        if self.gone.done():
+            raise _gone()
         rest = None
         if self._pump is None:
-            rest = self._pipe.send(items)
+            try:
+                rest = self._pipe.send(items)
+            except OSError:
+                self.give_up()
+                raise
             if rest is None:
                 return None
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        if rest is None:
-            self._waiting.append((items, done))
-        else:
+        self._waiting.append((items, done))
+        if rest is not None:
             # A task of its own: whoever waits may be cancelled, and a line that was begun is finished.
-            self._pump = loop.create_task(self._write(rest, done))
+            self._pump = loop.create_task(self._write(rest))
         return done
 
     async def post(self, line: bytes) -> None:
@@ -51,46 +71,42 @@ class Writer:
         if rest is not None:
             await rest
 
-    def close(self) -> None:
-        """Let go of the pipe."""
+    def give_up(self) -> None:
+        """Write nothing more. Whoever waits hears that the client is gone."""
+        if not self.gone.done():
+            self.gone.set_result(None)
         if self._pump is not None:
             self._pump.cancel()
+        while self._waiting:
+            _, done = self._waiting.popleft()
+            if not done.done():
+                done.set_exception(_gone())
+
+    def close(self) -> None:
+        """Let go of the pipe."""
+        self.give_up()
         self._pipe.close()
 
-    async def _write(self, rest: Awaitable[None] | None, done: asyncio.Future[None]) -> None:
+    async def _write(self, rest: Awaitable[None] | None) -> None:
+        """Write what waits. The first is being written; it leaves the queue when it is."""
         try:
             while True:
-                await _settled(rest, done)
+                if rest is not None:
+                    await rest
+                _, done = self._waiting.popleft()
+                if not done.done():
+                    done.set_result(None)
                 if not self._waiting:
                     return
-                items, done = self._waiting.popleft()
-                rest = self._sent(items, done)
+                rest = self._pipe.send(self._waiting[0][0])
+        except OSError:
+            self.give_up()
         finally:
             self._pump = None
-            for _, done in self._waiting:
-                done.cancel()
-            self._waiting.clear()
-
-    def _sent(self, items: deque[Any], done: asyncio.Future[None]) -> Awaitable[None] | None:
-        try:
-            return self._pipe.send(items)
-        except Exception as exc:  # noqa: BLE001 - told to whoever waits
-            if not done.done():
-                done.set_exception(exc)
-            return None
 
 
-async def _settled(rest: Awaitable[None] | None, done: asyncio.Future[None]) -> None:
-    """Wait for the rest of some lines, and tell whoever waits for them."""
-    try:
-        if rest is not None:
-            await rest
-    except Exception as exc:  # noqa: BLE001 - told to whoever waits
-        if not done.done():
-            done.set_exception(exc)
-        return
-    if not done.done():
-        done.set_result(None)
+def _gone() -> BrokenPipeError:
+    return BrokenPipeError(errno.EPIPE, "the client is gone")
 
 
 class SharedSink:
@@ -99,6 +115,11 @@ class SharedSink:
     def __init__(self, writer: Writer, peer: Peer) -> None:
         self.peer: Peer | None = peer
         self._writer: Writer = writer
+
+    @property
+    def taken(self) -> int:
+        """The bytes that the client has taken, of whomever: it is alive."""
+        return self._writer.taken
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
         """Write lines."""
@@ -109,13 +130,14 @@ class SharedSink:
 
 
 class Reader:
-    """Reads a descriptor in a thread, a bounded way ahead."""
+    """Reads a descriptor in a thread, a bounded way ahead. `ended` is done when nothing more will come."""
 
     def __init__(self, fd: int) -> None:
         self._fd: int = fd
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._room: threading.Semaphore = threading.Semaphore(AHEAD)
+        self.ended: asyncio.Future[None] = self._loop.create_future()
         threading.Thread(target=self._read, name="callsheet stdin", daemon=True).start()
 
     async def piece(self) -> bytes:
@@ -132,12 +154,12 @@ class Reader:
                 data = os.read(self._fd, READ)
             except OSError:  # the other end is gone, which is an end, too
                 data = b""
-            if not self._tell(data):
+            try:
+                self._loop.call_soon_threadsafe(self._take, data)
+            except RuntimeError:  # the loop is closed
                 return
 
-    def _tell(self, data: bytes) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(self._pieces.put_nowait, data)
-        except RuntimeError:  # the loop is closed
-            return False
-        return True
+    def _take(self, data: bytes) -> None:
+        self._pieces.put_nowait(data)
+        if not data:
+            self.ended.set_result(None)

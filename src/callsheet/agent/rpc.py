@@ -1,21 +1,27 @@
 """JSON-RPC both ways on one pipe: requests that come in are served, ours are answered by the client.
 
-A request is served in a task of its own, so that waiting for one never holds up another, and `$/cancel_request`
-can end it. Nothing that a client sends ends the loop: it gets an error, or is counted and left alone.
+A request is served in a task of its own, so that waiting for one never holds up another, and
+`$/cancel_request` can end it. Nothing that a client sends ends the loop: it gets an error, or is left alone.
+What waits is bounded: so many requests are served at once, and a client that does not read its answers is
+not read from.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire.jsonrpc import (
+    UNTOLD,
     FrameTooLarge,
+    InvalidAnswer,
     InvalidParams,
+    InvalidRequest,
     LineReader,
     Message,
     Notification,
@@ -32,6 +38,21 @@ from .pipe import Reader, Writer
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes of a line that is taken in. Longer ones are refused, and skipped without being kept."""
 
+LONGEST_ID = 1024
+"""Characters of a request's id."""
+
+LONGEST_ERROR = 2000
+"""Characters of an error's message: it may quote what was wrong."""
+
+AT_ONCE = 1024
+"""Requests that are served at once. More are refused."""
+
+UNREAD = 256
+"""Answers that wait for the client to read them. With more, nothing more is read from it."""
+
+PATIENCE = 2.0
+"""Seconds that are waited for a client that has closed its end, and for what is stopped."""
+
 
 class Answer(NamedTuple):
     """A result, and what is to be done when the client has been sent it."""
@@ -42,6 +63,13 @@ class Answer(NamedTuple):
 
 Serve: TypeAlias = Callable[[str, JsonObject], Awaitable[Answer]]
 Hear: TypeAlias = Callable[[str, JsonObject], None]
+
+
+class TooBusy(ProtocolError):
+    """Too much is asked at once."""
+
+    code = -32000
+    label = "Too busy"
 
 
 class RequestCancelled(ProtocolError):
@@ -63,6 +91,24 @@ class Disconnected(CallsheetError):
     """The client is gone."""
 
 
+class _Served:
+    """A request that is being served."""
+
+    __slots__ = ("begun", "taken_back", "task")
+
+    def __init__(self) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self.begun: bool = False
+        self.taken_back: bool = False
+
+    def take_back(self) -> None:
+        """Stop serving it. It is answered all the same."""
+        if not self.taken_back:
+            self.taken_back = True
+            if self.begun and self.task is not None:  # a task that has not begun would never answer
+                self.task.cancel()
+
+
 class Connection:
     """One client, from the first byte to the last."""
 
@@ -71,10 +117,12 @@ class Connection:
         self._reader: Reader = reader
         self._serve: Serve = serve
         self._hear: Hear = hear
-        self._serving: dict[RequestId, asyncio.Task[None]] = {}
+        self._serving: dict[RequestId, _Served] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
         self._next_id: int = 0
+        self._unread: int = 0
+        self._room: asyncio.Future[None] | None = None
         self.is_over: bool = False
 
     async def run(self) -> None:
@@ -82,10 +130,9 @@ class Connection:
         lines = LineReader(max_line=LONGEST_LINE)
         try:
             while data := await self._reader.piece():
-                for message in lines.feed(data):
-                    self._take(message)
-            for message in lines.end():
-                self._take(message)
+                if not await self._take_all(lines.feed(data)):
+                    return
+            await self._take_all(lines.end())
         finally:
             self.is_over = True
             for _, answer in self._asked.values():
@@ -98,7 +145,7 @@ class Connection:
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=5)
+            await asyncio.wait(tasks, timeout=PATIENCE)
 
     # Asking the client
 
@@ -126,30 +173,59 @@ class Connection:
 
     # Serving it
 
-    def _take(self, message: Message | ProtocolError) -> None:
-        if isinstance(message, Response):
-            self._answered(message)
-        elif isinstance(message, ProtocolError):
-            self._start(self._send(error_response(message)))
-        elif isinstance(message, Notification):
-            self._notified(message)
-        else:
-            self._requested(message)
+    async def _take_all(self, messages: Iterable[Message | ProtocolError]) -> bool:
+        """Take messages in. Gives False when the client has gone without reading its answers."""
+        for message in messages:
+            if isinstance(message, Request):
+                self._requested(message)
+                await asyncio.sleep(0)  # it begins before what comes after it is looked at
+            elif isinstance(message, Notification):
+                self._notified(message)
+            elif isinstance(message, Response):
+                self._answered(message)
+            elif isinstance(message, InvalidAnswer) and message.request_id in self._asked:
+                self._answered(Response(message.request_id, error=message.to_error()))
+            else:
+                self._reply(error_response(message))
+            if self._unread >= UNREAD and not await self._is_read():
+                return False
+        return True
+
+    async def _is_read(self) -> bool:
+        """Wait until the client has read its answers. Gives False if it has gone without that."""
+        while self._unread >= UNREAD:
+            self._room = asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._room, self._reader.ended}, return_when="FIRST_COMPLETED")
+            if not self._room.done():
+                await asyncio.wait({self._room}, timeout=PATIENCE)
+                if not self._room.done():
+                    return False
+        return True
 
     def _requested(self, request: Request) -> None:
-        if request.id in self._serving:
-            error = ProtocolError(f"the id {request.id!r} is in use", request_id=request.id)
-            error.code = -32600
-            self._start(self._send(error_response(error)))
+        problem = None
+        if not _is_fit(request.id):
+            problem = InvalidRequest(
+                f"id: expected at most {LONGEST_ID} characters, or a number of 64 bits"
+            )
+        elif request.id in self._serving:
+            problem = InvalidRequest(f"the id {request.id!r} is in use", request_id=request.id)
+        elif len(self._serving) >= AT_ONCE:
+            problem = TooBusy(f"{AT_ONCE} requests are being served; wait", request_id=request.id)
+        if problem is not None:
+            self._reply(error_response(problem))
             return
-        self._serving[request.id] = self._start(self._serve_one(request))
+        served = self._serving[request.id] = _Served()
+        served.task = asyncio.get_running_loop().create_task(self._serve_one(request, served))
+        self._tasks.add(served.task)
+        served.task.add_done_callback(self._tasks.discard)
 
     def _notified(self, note: Notification) -> None:
         params = note.params if is_object(note.params) else {}
         if note.method == "$/cancel_request":
-            task = self._serving.get(params.get("requestId"))
-            if task is not None:
-                task.cancel()
+            key = params.get("requestId")
+            if isinstance(key, (str, int)) and not isinstance(key, bool) and key in self._serving:
+                self._serving[key].take_back()
             return
         with suppress(Exception):  # a notification has no answer; what is wrong with it is dropped
             self._hear(note.method, params)
@@ -163,27 +239,23 @@ class Connection:
         else:
             answer.set_exception(ClientError(method, response.error))
 
-    def _start(self, work: Any) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _serve_one(self, request: Request) -> None:
-        then = None
+    async def _serve_one(self, request: Request, served: _Served) -> None:
+        served.begun = True
         try:
-            response, then = await self._response(request)
+            response, then = await self._response(request, served)
         finally:
             self._serving.pop(request.id, None)
-        await self._send(response)
+        rest = self._reply(response)
+        if rest is not None:
+            await asyncio.wait({rest})
         if then is not None:
             then()
 
-    async def _response(self, request: Request) -> tuple[Response, Callable[[], None] | None]:
+    async def _response(
+        self, request: Request, served: _Served
+    ) -> tuple[Response, Callable[[], None] | None]:
         try:
-            if request.params is not None and not is_object(request.params):
-                raise InvalidParams("expected an object")
-            answer = await self._serve(request.method, request.params or {})
+            answer = await self._serve(request.method, _params(request, served))
         except asyncio.CancelledError:
             error: ProtocolError = RequestCancelled(request.method)
         except ProtocolError as exc:
@@ -197,10 +269,51 @@ class Connection:
         error.request_id = request.id
         return error_response(error), None
 
-    async def _send(self, response: Response) -> None:
+    def _reply(self, response: Response) -> asyncio.Future[None] | None:
+        """Send an answer. Gives a future where the client has yet to read it."""
         try:
-            line = encode_line(response)
-        except FrameTooLarge as exc:
-            line = encode_line(error_response(ProtocolError(str(exc), request_id=response.id)))
-        with suppress(OSError):  # a client that is gone gets no answer
-            await self.writer.post(line)
+            rest = self.writer.send(deque((_line(response),)))
+        except OSError:  # a client that is gone gets no answer
+            return None
+        if rest is not None:
+            self._unread += 1
+            rest.add_done_callback(self._was_read)
+        return rest
+
+    def _was_read(self, rest: asyncio.Future[None]) -> None:
+        self._unread -= 1
+        if not rest.cancelled():
+            rest.exception()  # that a client is gone is heard elsewhere
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+
+def _params(request: Request, served: _Served) -> JsonObject:
+    if served.taken_back:
+        raise RequestCancelled(request.method)
+    if request.params is None:
+        return {}
+    if not is_object(request.params):
+        raise InvalidParams("expected an object")
+    return request.params
+
+
+def _is_fit(key: RequestId) -> bool:
+    """Whether an id can be given back."""
+    if isinstance(key, str):
+        return len(key) <= LONGEST_ID
+    return key is None or -(1 << 63) <= key < 1 << 63
+
+
+def _line(response: Response) -> bytes:
+    """Give the line of an answer; of one that is too long or can't be told, what is wrong with it."""
+    if response.error is not None and len(str(response.error.get("message"))) > LONGEST_ERROR:
+        message = str(response.error["message"])[:LONGEST_ERROR] + "…"
+        response = Response(response.id, error={"code": response.error["code"], "message": message})
+    try:
+        return encode_line(response)
+    except UNTOLD as exc:
+        key = response.id if _is_fit(response.id) else None
+        code = ProtocolError.code if response.error is None else response.error["code"]
+        message = f"the answer can't be told: {exc}"
+        return encode_line(Response(key, error={"code": code, "message": message}))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.report.values import JsonObject
+from callsheet.wire.jsonrpc import UNTOLD
 
 from .brain import Command
 from .modes import mode_state
@@ -65,7 +67,7 @@ class V1:
         }
 
     def opened(self, conversation: Conversation) -> JsonObject:
-        """Answer `session/new`."""
+        """Answer `session/new`. The commands are told by an update."""
         phrase = conversation.session.desk.phrase
         return {
             "sessionId": conversation.session_id,
@@ -88,6 +90,7 @@ class V1:
 
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
         """Answer `session/prompt`: when the turn has ended."""
+        conversation.begin()
         return Answer({"stopReason": await conversation.prompt(blocks)})
 
     async def asking(self, conversation: Conversation, begins: bool) -> None:
@@ -128,7 +131,7 @@ class V2:
 
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
         """Answer `session/prompt`: at once. The state of the session tells of the turn."""
-        conversation.check_idle()
+        conversation.begin()
         key = conversation.new_id("msg")
 
         def then() -> None:
@@ -140,7 +143,8 @@ class V2:
         self, conversation: Conversation, key: str, blocks: Sequence[JsonObject]
     ) -> None:
         said: JsonObject = {"messageId": key, "content": list(blocks)}
-        await conversation.update({"sessionUpdate": "user_message", **said})
+        with suppress(*UNTOLD):  # the client knows what it has said
+            await conversation.update({"sessionUpdate": "user_message", **said})
         await self._state(conversation, {"state": "running"})
         end: JsonObject = {"stopReason": "error"}
         try:

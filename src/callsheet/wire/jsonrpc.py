@@ -67,6 +67,10 @@ class InvalidRequest(ProtocolError):
     label = "Invalid request"
 
 
+class InvalidAnswer(InvalidRequest):
+    """A line is an answer, but not a valid one."""
+
+
 class UnknownMethod(ProtocolError):
     """Nobody here serves that method."""
 
@@ -90,6 +94,10 @@ class FrameTooLarge(CallsheetError):
         )
         self.size: int = size
         self.budget: int = budget
+
+
+UNTOLD = (FrameTooLarge, ValueError, TypeError, OverflowError, RecursionError)
+"""What encoding raises where a value is too large, too deep, or a number beyond 64 bits."""
 
 
 class Request(Struct, frozen=True):
@@ -245,14 +253,13 @@ def _to_call(value: JsonObject, request_id: RequestId) -> Message | ProtocolErro
 def _to_response(value: JsonObject, request_id: RequestId) -> Message | ProtocolError:
     error = value.get("error", UNSET)
     if (error is UNSET) == ("result" not in value):
-        problem = (
-            "neither a method, a result nor an error" if error is UNSET else "both result and error"
-        )
-        return InvalidRequest(problem, request_id=request_id)
+        if error is UNSET:
+            return InvalidRequest("neither a method, a result nor an error", request_id=request_id)
+        return InvalidAnswer("both result and error", request_id=request_id)
     if "id" not in value:
         return InvalidRequest("an answer without an id")
     if error is not UNSET and not _is_error(error):
-        return InvalidRequest(
+        return InvalidAnswer(
             "error: expected an object with code and message", request_id=request_id
         )
     extra = _rest(value, "jsonrpc", "id", "result", "error")

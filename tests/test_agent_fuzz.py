@@ -1,0 +1,20 @@
+"""A short run of what `make fuzz` does at length."""
+
+from __future__ import annotations
+
+import pytest
+
+from .agent_fuzz import fuzz
+from .processes import linux
+
+
+@linux
+@pytest.mark.parametrize("version", [1, 2])
+def test_no_mutated_message_ends_the_agent_or_goes_unanswered(
+    version: int, request: pytest.FixtureRequest
+):
+    seed = int(request.config.option.hypothesis_seed)
+    done = fuzz(1500, version, seed)
+    assert done.messages == 1500
+    assert done.answers > 800
+    assert len(done.errors) >= 4, done.errors
