@@ -43,6 +43,10 @@ class Mind:
         await turn.say(f"{prompt.text} {result.success}")
         return "max_tokens"
 
+class Failing:
+    async def turn(self, prompt, turn):
+        raise ConnectionError("the model is out")
+
 class Mute:
     pass
 
@@ -244,6 +248,23 @@ def test_a_mind_of_ones_own_needs_one_method(
         session = client.open(tmp_path)
         assert client.prompt(session, "so?") == "max_tokens"
         assert client.words == "so? True"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
+    tmp_path: Path, version: int
+) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    options = ("--brain", f"{tmp_path / 'mind.py'}:Failing", "--protocol", str(version))
+    with editor(*options, version=version) as client:
+        session = client.open(tmp_path)
+        for _ in range(2):
+            if version == 1:
+                with pytest.raises(RuntimeError, match="ConnectionError: the model is out"):
+                    client.prompt(session, "hello")
+            else:
+                assert client.prompt(session, "hello") == "error"
+                assert "the model is out" in client.updates[-1]["error"]["message"]
 
 
 def test_a_mind_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:

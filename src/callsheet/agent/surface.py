@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.report.values import JsonObject
-from callsheet.wire.jsonrpc import UNTOLD
+from callsheet.wire.jsonrpc import UNTOLD, ProtocolError
 
 from .brain import Command
 from .modes import mode_state
@@ -91,7 +91,10 @@ class V1:
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
         """Answer `session/prompt`: when the turn has ended."""
         conversation.begin()
-        return Answer({"stopReason": await conversation.prompt(blocks)})
+        try:
+            return Answer({"stopReason": await conversation.prompt(blocks)})
+        except Exception as exc:
+            raise ProtocolError(conversation.told(exc)) from exc
 
     async def asking(self, conversation: Conversation, begins: bool) -> None:
         """The request for permission says it all."""
