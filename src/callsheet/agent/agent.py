@@ -176,7 +176,7 @@ class Agent:
         conversation = Conversation(self, key, cwd, directories, servers)
         await conversation.open()
         self.conversations[key] = conversation
-        return Answer(self.surface.opened(conversation, conversation.commands()), conversation.show)
+        return Answer(self.surface.opened(conversation), conversation.show)
 
     async def _prompt(self, params: JsonObject) -> Answer:
         conversation = self._of(params)

@@ -12,7 +12,7 @@ from callsheet.runtime.ids import new_call_id
 from callsheet.runtime.permission import Question
 from callsheet.tools.session import Session
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.jsonrpc import InvalidRequest
+from callsheet.wire.jsonrpc import InvalidRequest, ProtocolError
 
 from .brain import Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
@@ -49,7 +49,6 @@ class Conversation:
         self.turns: int = 0
         self.own_calls: OwnCalls = OwnCalls()
         self._agent: Agent = agent
-        self._brain: Brain = agent.settings.brain()
         self._turn: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
@@ -71,6 +70,13 @@ class Conversation:
         )
         self.session_id: str = session_id
         self._frames: UpdateFrames = UpdateFrames(session_id)
+        self._brain: Brain = self._mind()
+
+    def _mind(self) -> Brain:
+        try:
+            return self._agent.settings.brain()
+        except Exception as exc:
+            raise ProtocolError(f"the mind can't be made: {self.told(exc)}") from exc
 
     # Opening and closing
 
