@@ -251,7 +251,9 @@ def test_params_by_place_are_refused(shared: RawAgent, params: list[Any]):
 
 
 @pytest.mark.parametrize(
-    "cwd", ["", ".", "relative/path", "/does/not/exist", "/etc/passwd", "/\0", "/" + "x" * 5000], ids=len
+    "cwd",
+    ["", ".", "relative/path", "/does/not/exist", "/etc/passwd", "/\0", "/" + "x" * 5000],
+    ids=len,
 )
 def test_a_directory_that_there_is_not_is_refused(shared: RawAgent, cwd: str):
     error = shared.ask("session/new", {"cwd": cwd, "mcpServers": []})["error"]
