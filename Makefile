@@ -1,8 +1,9 @@
 # Each target sets up what it needs. A machine with Python ≥ 3.11, pip and make is enough.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check -q
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+CLIENTS := tests/clients/node_modules
+PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help run test check format bench fuzz schemas locales diagrams clean
 
@@ -12,7 +13,7 @@ help: ## show this help
 run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
 	@$(BIN)/callsheet demo
 
-test: $(VENV)/.dev ## run all tests
+test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev ## lint, types, layers
@@ -42,7 +43,7 @@ diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew
 	$(BIN)/python scripts/draw_lifecycle.py
 
 clean: ## remove what these made
-	rm -rf $(VENV) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -59,3 +60,9 @@ $(VENV)/.bench: $(VENV)/.dev bench/package.json
 	@if command -v npm >/dev/null; then npm --prefix bench install --no-audit --no-fund --loglevel=error; \
 	  else echo "no npm here: the TypeScript SDK is left out" >&2; fi
 	@touch $@
+
+# The clients that the agent is tested with. Without them, their tests are skipped, or fail where CI=true.
+$(CLIENTS)/.done: tests/clients/package.json
+	@if ! command -v npm >/dev/null; then echo "no npm here: the agent is not tested with clients in TypeScript" >&2; \
+	  elif npm --prefix tests/clients install --no-audit --no-fund --loglevel=error; then touch $@; \
+	  else echo "npm has failed: the agent is not tested with clients in TypeScript" >&2; fi

@@ -18,6 +18,7 @@ from . import (
     million,
     reading,
     redaction,
+    searching,
     slow_peers,
     streaming,
 )
@@ -34,6 +35,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "reading": lambda _: reading.measure(),
     "agent_start": lambda _: agent_start.measure(),
     "agent_turn": lambda _: agent_turn.measure(),
+    "searching": lambda _: searching.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 
 from . import sdk_typescript
 from .agents import CALLSHEET, INITIALIZE, NODE, SDK_READER, agent, missing
-from .table import Claim, Subject
+from .table import Claim, Figures, Subject
 from .timing import ratio, summarise
 
 RUNS = 11
@@ -20,7 +21,7 @@ TYPESCRIPT = "TypeScript SDK on node, an agent without tools"
 
 def measure() -> Subject:
     """Start all of them in turns."""
-    commands = {OURS: CALLSHEET}
+    commands: dict[str, Sequence[str]] = {OURS: CALLSHEET}
     notes = [f"{RUNS} processes each, in turns; wall time", *missing()]
     if find_spec("acp") is not None:
         commands[SDK] = SDK_READER
@@ -41,12 +42,12 @@ def measure() -> Subject:
             Claim("start to initialize / Python SDK", ratio(took[OURS], took[SDK]), 1 / 3)
         )
     rows = [(name, *sample.cells()) for name, sample in samples.items()]
-    kept = {"milliseconds": {name: sample.rounded() for name, sample in samples.items()}}
+    kept: Figures = {"milliseconds": {name: sample.rounded() for name, sample in samples.items()}}
     head = ("agent", "ms", "min–max", "spread")
     return Subject("An agent's start", head, rows, claims, notes, kept)
 
 
-def _start(command: tuple[str, ...], cwd: Path) -> float:
+def _start(command: Sequence[str], cwd: Path) -> float:
     begun = perf_counter()
     with agent(command, cwd) as started:
         started.ask("initialize", INITIALIZE)

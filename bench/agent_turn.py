@@ -1,8 +1,8 @@
 """A turn with 1,000 calls, each a read of a small file in three updates, from the prompt to its answer.
 
-The same agent twice, as processes over pipes. On callsheet, the tool is a function: its arguments and the path
-are checked, title, kind and place found, secrets looked for, times and usage told, and the call ends
-whatever happens. On the official Python SDK, the agent makes the reports by the SDK's helpers, and that is all.
+The same agent twice, as processes over pipes. On callsheet, the tool is a function: its arguments and the
+path are checked, title, kind and place found, secrets looked for, times and usage told, and the call ends
+whatever happens. On the official Python SDK, the agent makes the reports by the SDK's helpers, and no more.
 Beside them callsheet's own `read`, which numbers lines and says what it knows of the file.
 """
 

@@ -19,7 +19,7 @@ CALLSHEET = (sys.executable, "-m", "callsheet", "agent")
 OUR_READER = (sys.executable, str(_HERE / "our_agent.py"))
 SDK_READER = (sys.executable, str(_HERE / "sdk_agent.py"))
 NODE = ("node", str(_HERE / "node_agent.mjs"))
-INITIALIZE = {"protocolVersion": 1, "clientCapabilities": {}}
+INITIALIZE: dict[str, Any] = {"protocolVersion": 1, "clientCapabilities": {}}
 
 
 class AgentProcess:

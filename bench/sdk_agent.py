@@ -28,7 +28,7 @@ class ReadingAgent:
         """Keep the client."""
         self._client = conn
 
-    async def initialize(self, protocol_version: int, **kwargs: Any) -> acp.InitializeResponse:
+    async def initialize(self, protocol_version: int, **_kwargs: Any) -> acp.InitializeResponse:
         """Say hello."""
         return acp.InitializeResponse(
             protocol_version=min(protocol_version, acp.PROTOCOL_VERSION),
@@ -36,12 +36,14 @@ class ReadingAgent:
             agent_info=Implementation(name="bench", title="Bench", version="1"),
         )
 
-    async def new_session(self, cwd: str, **kwargs: Any) -> acp.NewSessionResponse:
+    async def new_session(self, cwd: str, **_kwargs: Any) -> acp.NewSessionResponse:
         """Begin a session."""
         self._cwd = Path(cwd)
         return acp.NewSessionResponse(session_id="sess_1")
 
-    async def prompt(self, session_id: str, prompt: list[Any], **kwargs: Any) -> acp.PromptResponse:
+    async def prompt(
+        self, session_id: str, prompt: list[Any], **_kwargs: Any
+    ) -> acp.PromptResponse:
         """Read the file as often as the prompt says."""
         for _ in range(int(prompt[0].text)):
             await self._read(session_id, "small.txt")

@@ -30,3 +30,15 @@ def check(version: int, name: str, value: Any) -> None:
         f"{e.instance_path}: {e.message}" for e in validator(version, name).iter_errors(value)
     ]
     assert not errors, f"not valid ACP v{version} {name}: {errors[:3]}\n{json.dumps(value)[:800]}"
+
+
+@cache
+def name_of(version: int, method: str, answer: bool = False) -> str:
+    """Give the definition of a method's params, or of its answer."""
+    schema = json.loads((FOLDER / f"v{version}" / "schema.json").read_text(encoding="utf-8"))
+    (found,) = [
+        name
+        for name, one in schema["$defs"].items()
+        if one.get("x-method") == method and name.endswith("Response") == answer
+    ]
+    return found

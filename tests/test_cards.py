@@ -128,7 +128,7 @@ def test_what_is_said_of_the_end_is_said_once() -> None:
 
 
 def test_secrets_that_were_hidden_are_counted() -> None:
-    assert "2 secrets hidden" in shown(call(notes={"redactions": 2}))
+    assert "2 redactions" in shown(call(notes={"redactions": 2}))
 
 
 def test_many_places_are_counted() -> None:
@@ -450,7 +450,7 @@ async def test_what_is_redacted_on_the_wire_is_redacted_on_a_card(tmp_path: Path
             running.write(f"token {secret}\n")
             running.succeed()
     assert secret not in stream.getvalue()
-    assert "secrets hidden" in stream.getvalue()
+    assert "redactions" in stream.getvalue()
 
 
 def test_several_calls_share_the_screen(on_terminal: Any) -> None:

@@ -40,9 +40,11 @@ def test_no_two_that_must_not_meet_are_ever_inside_together(asked, seed: int):
                     for mine in reads - writes:
                         assert not any(meet(mine, path) for path in other_writes)
                 inside.append((reads, writes))
-                for _ in range(chance.randrange(4)):
-                    await asyncio.sleep(0)
-                inside.remove((reads, writes))
+                try:
+                    for _ in range(chance.randrange(4)):
+                        await asyncio.sleep(0)
+                finally:
+                    inside.remove((reads, writes))
             ended += 1
 
         tasks = [asyncio.ensure_future(one(*paths)) for paths in asked]

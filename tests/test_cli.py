@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import pty
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-from callsheet import ToolCallReport
-from callsheet.report.ledger import Ledger
-from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v1
-
-from . import schemas
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 
@@ -25,41 +16,6 @@ def run(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*CALLSHEET, *args], capture_output=True, text=True, timeout=60, check=False, **options
     )  # type: ignore[call-overload]
-
-
-def test_demo_into_a_pipe_gives_bare_lines_that_fold_to_a_finished_call(tmp_path: Path) -> None:
-    done = run("demo", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    ledger = Ledger("demo", new_call_id)
-    statuses = []
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        schemas.check(1, "SessionNotification", message["params"])
-        for event in v1.decode(message["params"]["update"]):
-            report = ledger.apply(event)
-            assert isinstance(report, ToolCallReport)
-            statuses.append(report.status.value)
-    assert statuses == ["pending", "in_progress", "completed"]
-    assert report.raw_output["size_bytes"] == Path(report.locations[0].path).stat().st_size
-    assert "transition" not in report.title
-    assert {"startedAt", "endedAt", "durationMs"} <= set(report.notes)
-
-
-def test_demo_on_a_terminal_shows_the_call_as_a_card() -> None:
-    controller, terminal = pty.openpty()
-    with subprocess.Popen([*CALLSHEET, "demo"], stdout=terminal, stderr=terminal) as child:
-        os.close(terminal)
-        shown = b""
-        try:
-            while chunk := os.read(controller, 65536):
-                shown += chunk
-        except OSError:  # Linux says so when the other end is closed
-            pass
-        os.close(controller)
-        assert child.wait(timeout=60) == 0
-    text = shown.decode()
-    for expected in ("message 3", "pending", "in_progress", "completed", "●"):
-        assert expected in text
 
 
 def test_a_wrong_command_is_named_and_exits_with_2() -> None:
@@ -130,7 +86,7 @@ def test_ctrl_c_ends_it_quietly_whenever_it_comes() -> None:
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail() -> None:
-    done = run("demo", env={**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "dumb"})
+    done = run("tools", env={**os.environ, "PYTHONIOENCODING": "ascii", "TERM": "dumb"})
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -23,10 +23,11 @@ from click.testing import CliRunner
 
 from callsheet.cli.app import app
 from callsheet.cli.calls.asking import question_text
-from callsheet.cli.calls.values import accepts, arguments_from
+from callsheet.cli.calls.values import arguments_from
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.permission import Question
 from callsheet.testing import assert_every_call_ended, updates_in
+from callsheet.tools.typed import accepts
 
 from . import schemas
 

@@ -20,7 +20,10 @@ SERVER = {"name": "real", "command": sys.executable, "args": [REAL, "stdio"], "e
 
 CASES: dict[str, dict[str, Any]] = {
     "read": {"good": {"path": "a.txt"}, "failing": {"path": "missing.txt"}},
-    "write": {"good": {"path": "new.txt", "content": "x\n"}, "failing": {"path": "d", "content": ""}},
+    "write": {
+        "good": {"path": "new.txt", "content": "x\n"},
+        "failing": {"path": "d", "content": ""},
+    },
     "edit": {
         "good": {"path": "e.txt", "old_text": "one", "new_text": "two"},
         "failing": {"path": "a.txt", "old_text": "nowhere", "new_text": "x"},

@@ -452,7 +452,7 @@ async def test_a_tool_may_decide_by_its_arguments_whether_it_needs_permission():
 
 
 async def test_a_bad_mode_is_refused():
-    with pytest.raises(ValueError, match="expected one of ask, allow, deny, got 'maybe'"):
+    with pytest.raises(ValueError, match="expected one of ask, edits, allow, deny, got 'maybe'"):
         Session("s", permission="maybe")
 
 

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from callsheet import ToolCallContent, ToolCallReport, ToolCallStatus
+from callsheet import Session, ToolCallContent, ToolCallReport, ToolCallStatus
 from callsheet.report.content import DiffContent, FileChange, UnknownContent
 from callsheet.report.events import CallChanged
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
+from callsheet.testing import Recorder
 from callsheet.wire import v1, v2
 from callsheet.wire.jsonrpc import InvalidParams
 from callsheet.wire.messages import as_dict
+from callsheet.wire.peer import Peer
 from callsheet.wire.permission import InvalidOption, PermissionOption, UnknownInput
 
 from .test_wire_v1 import a_report
@@ -197,3 +199,17 @@ def test_a_request_about_something_else_is_kept_whole() -> None:
     request = v2.decode_permission(params)
     assert request.call is None
     assert request.subject == subject
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+async def test_a_call_can_be_cancelled_by_a_client_from_its_announcement_to_its_end(cancels):
+    recorder = Recorder(Peer(version=2, cancels=cancels))
+    async with Session("s", on_update=recorder, peer=recorder.peer) as session:
+        async with session.call("bash", {"command": "ls"}) as call:
+            await session.flush()
+            call.start()
+            await session.flush()
+            call.succeed("done")
+    said = [one.get("capabilities", "nothing") for one in recorder.updates]
+    told = [{"cancel": {}}, "nothing", None] if cancels else ["nothing"] * 3
+    assert said == told

@@ -1,14 +1,13 @@
 """Complete, correct tool-call reports for agents that speak the Agent Client Protocol (ACP)."""
 
-from callsheet.report.content import FileChange, ToolCallContent
-from callsheet.report.errors import CallsheetError
-from callsheet.report.kinds import ToolKind
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.report import ToolCallReport
-from callsheet.report.status import Reason, ToolCallStatus
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from callsheet.report.content import FileChange, ToolCallContent
+    from callsheet.report.errors import CallsheetError
+    from callsheet.report.kinds import ToolKind
+    from callsheet.report.locations import ToolCallLocation
+    from callsheet.report.report import ToolCallReport
+    from callsheet.report.status import Reason, ToolCallStatus
     from callsheet.runtime.batch import Batch
     from callsheet.runtime.errors import ConsumerLost, PermissionDenied, SessionClosed
     from callsheet.runtime.guard import GuardSettings
@@ -54,7 +53,9 @@ __all__ = [
 _LAZY = {
     "Batch": "callsheet.runtime.batch",
     "Call": "callsheet.tools.session",
+    "CallsheetError": "callsheet.report.errors",
     "ConsumerLost": "callsheet.runtime.errors",
+    "FileChange": "callsheet.report.content",
     "GuardSettings": "callsheet.runtime.guard",
     "Health": "callsheet.runtime.health",
     "Peer": "callsheet.wire.peer",
@@ -62,14 +63,20 @@ _LAZY = {
     "PermissionOption": "callsheet.wire.permission",
     "PipeSink": "callsheet.runtime.sinks",
     "Question": "callsheet.runtime.permission",
+    "Reason": "callsheet.report.status",
     "Session": "callsheet.tools.session",
     "SessionClosed": "callsheet.runtime.errors",
     "Sink": "callsheet.runtime.sinks",
+    "ToolCallContent": "callsheet.report.content",
+    "ToolCallLocation": "callsheet.report.locations",
+    "ToolCallReport": "callsheet.report.report",
+    "ToolCallStatus": "callsheet.report.status",
     "ToolError": "callsheet.tools.errors",
+    "ToolKind": "callsheet.report.kinds",
     "ToolResult": "callsheet.tools.result",
     "tool": "callsheet.tools.tool",
 }
-"""What is imported when it is asked for: an editor waits for our start, and not all need asyncio."""
+"""What is imported when it is asked for: an editor waits for our start, and nobody needs all of it."""
 
 
 def __getattr__(name: str) -> object:

@@ -5,28 +5,33 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet import __version__
 from callsheet.report.values import JsonObject, JsonValue
-from callsheet.runtime.guard import GuardSettings
-from callsheet.runtime.permission import Question
-from callsheet.tools.permits import Mode
-from callsheet.tools.session import ToolSettings
-from callsheet.tools.tool import Tool
 from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.wire.peer import Peer, peer_of
 
 from .brain import Brain
 from .client import Client
-from .conversation import Conversation
 from .modes import MODES, OPTION
 from .params import check
 from .pipe import Reader, Writer
 from .rpc import PATIENCE, Answer, Connection
 from .surface import V1, V2, Surface
+
+# What a session needs is imported for the first one: an editor waits for our start.
+if TYPE_CHECKING:
+    from callsheet.runtime.guard import GuardSettings
+    from callsheet.runtime.permission import Question
+    from callsheet.tools.permits import Mode
+    from callsheet.tools.session import ToolSettings
+    from callsheet.tools.tool import Tool
+
+    from .conversation import Conversation
 
 LINGER = 5
 """Seconds in which everything ends, for a client that reads slowly. One that does not read gets a second."""
@@ -151,11 +156,11 @@ class Agent:
         wanted: int = params["protocolVersion"]
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.surface = V2() if version == 2 else V1()
-        self.peer = peer_of(params, version)
+        self.peer = replace(peer_of(params, version), cancels=version == 2)
         self.client = Client(self.connection, params.get("clientCapabilities"))
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
-        return Answer(self.surface.initialized(info))
+        return Answer(self.surface.initialized(info), _warm_up)
 
     async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002 - whatever it is
         raise InvalidParams("there is nothing to authenticate with; none is needed")
@@ -165,6 +170,8 @@ class Agent:
         more: list[str] = params.get("additionalDirectories") or []
         servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
+        from .conversation import Conversation
+
         key = Conversation.new_id("sess")
         conversation = Conversation(self, key, cwd, directories, servers)
         await conversation.open()
@@ -234,6 +241,11 @@ class Agent:
             return await self.connection.ask("session/request_permission", params)
         finally:
             await self.surface.asking(conversation, False)
+
+
+def _warm_up() -> None:
+    """Import what a session needs while the client reads our answer."""
+    import callsheet.agent.conversation  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def _directory(given: JsonValue, field: str) -> str:

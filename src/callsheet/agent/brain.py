@@ -21,6 +21,8 @@ from msgspec import Struct
 from callsheet.report.values import JsonObject
 
 if TYPE_CHECKING:
+    from callsheet.tools.tool import Tool
+
     from .turn import Turn
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
@@ -54,7 +56,7 @@ class Command(Struct, frozen=True):
 class Brain(Protocol):
     """Says what is done in a turn."""
 
-    def commands(self, tools: Sequence[object]) -> Sequence[Command]:
+    def commands(self, tools: Sequence[Tool]) -> Sequence[Command]:
         """Give the slash commands that the user may type, for the tools that there are."""
         ...
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
-from callsheet.tools.tool import Tool
 
 from .rpc import Connection
 
 if TYPE_CHECKING:
+    from callsheet.tools.tool import Tool
+
     from .conversation import Conversation
 
 

@@ -172,7 +172,8 @@ class Conversation:
 
     def commands(self) -> Sequence[Command]:
         """Give the slash commands that there are."""
-        return self._brain.commands(list(self.session.tools))
+        tell = getattr(self._brain, "commands", None)  # a mind may have none
+        return tell(list(self.session.tools)) if tell is not None else ()
 
     async def tell_commands(self) -> None:
         """Tell which slash commands there are."""

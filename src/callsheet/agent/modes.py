@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from callsheet.report.values import JsonObject
-from callsheet.tools.permits import Mode
+
+if TYPE_CHECKING:
+    from callsheet.tools.permits import Mode
 
 MODES: dict[str, Mode] = {"ask": "ask", "edits": "edits", "all": "allow", "read_only": "deny"}
 """ACP's ids of the modes, and what each means to a session."""

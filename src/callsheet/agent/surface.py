@@ -66,8 +66,8 @@ class V1:
             },
         }
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
-        """Answer `session/new`."""
+    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:  # noqa: ARG002
+        """Answer `session/new`. The commands are told by an update."""
         phrase = conversation.session.desk.phrase
         return {
             "sessionId": conversation.session_id,

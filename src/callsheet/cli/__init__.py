@@ -15,9 +15,11 @@ def main() -> None:
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.exit("callsheet: stdout is closed, so there is nowhere to answer")
     try:
-        from callsheet.cli.app import run
+        code = _quick()
+        if code is None:
+            from callsheet.cli.app import run
 
-        code = run()
+            code = run()
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
@@ -28,6 +30,15 @@ def main() -> None:
         code = 1
     _drop_unwritten()
     sys.exit(code)
+
+
+def _quick() -> int | None:
+    """Run what an editor waits for without more than it needs; nothing if that is not asked for."""
+    if sys.argv[1:2] != ["agent"]:
+        return None
+    from callsheet.cli.quick import agent
+
+    return agent(sys.argv[1:])
 
 
 def _drop_unwritten() -> None:

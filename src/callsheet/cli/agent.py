@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import click
 
+from callsheet.agent.start import PERMISSIONS, BadStart, Options, start
 
-@click.command("agent")
+if TYPE_CHECKING:
+    from callsheet.tools.permits import Mode
+
+
+@click.command("agent", context_settings={"max_content_width": 100})
 @click.option(
     "--protocol",
     type=click.Choice(["1", "2"]),
     default="1",
-    help="The newest version of ACP to speak.",
+    show_default=True,
+    help="The newest version of ACP to speak. 2 is a draft.",
 )
 @click.option(
     "--permission",
-    type=click.Choice(["ask", "allow", "deny"]),
+    type=click.Choice(PERMISSIONS),
     default="ask",
-    help="What happens to calls that need permission.",
+    show_default=True,
+    help="What happens to calls that change or run something. An editor can choose anew.",
 )
 @click.option("--locale", help="The language of titles.")
-def command(protocol: str, permission: str, locale: str | None) -> int:
-    """Serve an editor that speaks ACP, on stdin and stdout."""
-    from callsheet.agent.agent import AgentSettings
-    from callsheet.agent.brains.palette import Palette
-    from callsheet.agent.serve import serve
+@click.option("--tools", metavar="FILE.py", help="A Python file with tools of your own.")
+@click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
+@click.option(
+    "--brain", metavar="MODULE:CLASS", help="A mind of your own; FILE.py:CLASS is fine, too."
+)
+def command(
+    protocol: str,
+    permission: str,
+    locale: str | None,
+    tools: str | None,
+    script: str | None,
+    brain: str | None,
+) -> int:
+    """Serve an editor that speaks ACP, on stdin and stdout.
 
-    settings = AgentSettings(
-        brain=Palette,
-        protocol=2 if protocol == "2" else 1,
-        permission=permission,  # pyright: ignore[reportArgumentType] - click has checked it
-        locale=locale,
-    )
-    return serve(settings)
+    Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help tells more.
+    """
+    mode = cast("Mode", permission)
+    options = Options(2 if protocol == "2" else 1, mode, locale, tools, script, brain)
+    try:
+        return start(options)
+    except BadStart as exc:
+        raise click.UsageError(str(exc)) from None

@@ -15,7 +15,7 @@ COMMANDS = {
     "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
     "call": "Run one tool and show what it does.",
     "tools": "List the tools: what they do and what they take.",
-    "demo": "Show the life of one real tool call, as it goes over the wire.",
+    "demo": "Watch a real agent at work: a client and an agent over stdio, as cards.",
     "lint": "Find tools that break the result standard.",
 }
 

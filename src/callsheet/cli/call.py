@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from callsheet.describe.locales import LOCALES
+from callsheet.describe.locales import LOCALES, has_locale
 
 from .calls.toolbox import own_tools, registry_of, tool_named
 from .calls.values import arguments_from
@@ -86,8 +86,7 @@ def command(
 def _check_options(locale: str | None, timeout: float | None) -> None:
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
-    known = {name.partition("_")[0] for name in LOCALES}
-    if locale is not None and locale.replace("-", "_").partition("_")[0].lower() not in known:
+    if locale is not None and not has_locale(locale):
         raise click.BadParameter(
             f"{locale!r}: expected one of {', '.join(LOCALES)}", param_hint="'--locale'"
         )

@@ -40,6 +40,12 @@ def pick_locale(requested: str | None, environ: Mapping[str, str] | None = None)
     return ENGLISH
 
 
+def has_locale(name: str) -> bool:
+    """Whether a language is one of `LOCALES`, in any of its variants."""
+    match = _NAME.fullmatch(name.strip())
+    return match is not None and match[1].lower() in _LANGUAGES
+
+
 def _known(name: str) -> str:
     match = _NAME.fullmatch(name)
     if match is None:

@@ -127,6 +127,12 @@ PHRASES: Final[dict[str, str]] = {
     "allow_always": N_("Always allow"),
     "reject_once": N_("Reject"),
     "reject_always": N_("Always reject"),
+    "allow_always_this": N_("Always allow `{what}`"),
+    "allow_always_edits": N_("Always allow edits in the workspace"),
+    "allow_always_exactly": N_("Always allow exactly this"),
+    "reject_always_this": N_("Always reject `{what}`"),
+    "reject_always_edits": N_("Always reject edits in the workspace"),
+    "reject_always_exactly": N_("Always reject exactly this"),
     "mode": N_("Permission"),
     "mode_ask": N_("Ask first"),
     "mode_ask_means": N_("Asks before anything is changed or run"),
@@ -136,5 +142,19 @@ PHRASES: Final[dict[str, str]] = {
     "mode_all_means": N_("Asks only about what is outside the workspace"),
     "mode_read_only": N_("Read only"),
     "mode_read_only_means": N_("Nothing is changed or run"),
+    "typed_nothing": N_(
+        "Type a command: `/read README.md` runs a tool, `!ls` a shell command. `/help` tells more."
+    ),
+    "typed_no_command": N_("This is no command: {line}"),
+    "typed_unknown": N_("There is no command {name}."),
+    "typed_nearest": N_("Did you mean {names}?"),
+    "typed_none_run": N_("Nothing was run."),
+    "help_tool": N_("`/read README.md 10 20` runs a tool; the words are its arguments, in order"),
+    "help_named": N_("`/read path=README.md limit=20` names them"),
+    "help_shell": N_("`!make test` runs a shell command"),
+    "help_lines": N_("Several lines are run one after another"),
+    "help_text": N_("The lines under `/write notes.txt` are what is written"),
+    "help_parallel": N_("`/parallel` runs the lines under it at the same time"),
+    "help_more": N_("`/tools` lists the tools, `/help read` tells of one"),
 }
 """The fixed phrases that the rest of callsheet says to people, by keys that stay."""

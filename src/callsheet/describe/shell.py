@@ -63,6 +63,16 @@ def split(command: str) -> list[Simple]:
     return list(_Lexer(command).commands())
 
 
+def sole(command: str) -> Simple:
+    """Give the words of a command that is one program with its arguments, or raise `Unsure`."""
+    if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
+        raise Unsure
+    found = list(_SoleLexer(command.strip()).commands())
+    if len(found) != 1:
+        raise Unsure
+    return found[0]
+
+
 class _Lexer:
     """One pass over the text. `at` is the place of the next character."""
 
@@ -221,3 +231,13 @@ class _Lexer:
             parts.append(char)
         self.at += 1
         return "".join(parts), sure
+
+
+class _SoleLexer(_Lexer):
+    """Takes nothing but words: no operator, no redirection."""
+
+    def operator(self) -> None:
+        raise Unsure
+
+    def redirection(self, words: Simple) -> None:
+        raise Unsure

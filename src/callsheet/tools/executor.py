@@ -27,6 +27,7 @@ from .errors import (
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
+from .previews import preview_of, previewed
 from .registry import Registry
 from .result import ToolResult
 from .running import running
@@ -43,6 +44,9 @@ GRACE = 3.0
 
 AT_ONCE = 16
 """Calls of one `run_all` that run at the same time."""
+
+_TIMES_ASKED = 3
+"""How often somebody is asked about one call, if what they were shown has changed before it is done."""
 
 Asked: TypeAlias = "tuple[str, JsonObject]"
 
@@ -238,22 +242,35 @@ class Executor:
         self._check(tool, given)
         values = self._converted(tool, given)
         beyond = self._place(tool, given, values)
-        await self.permits.ask(run.call, tool, given, beyond)
         writes = [values[name] for name in tool.writes if values.get(name) is not None]
         reads = [values[name] for name in tool.reads if values.get(name) is not None]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
-        async with _in_turn(turn), self._claims.hold(reads, writes):
-            run.call.start()
-            run.begin(limit)
-            shield.put_up()
-            token = running.set(run.call)
-            try:
-                return await invoke(tool, run.call, values)
-            except SystemExit as exc:
-                raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
-            finally:
-                running.reset(token)
-                shield.take_down()
+        for _ in range(_TIMES_ASKED):
+            shown = await self.permits.ask(
+                run.call, tool, given, beyond, lambda: previewed(tool, run.call, values)
+            )
+            async with _in_turn(turn), self._claims.hold(reads, writes):
+                if shown and await preview_of(tool, run.call, values) != shown:
+                    continue  # it is not what was allowed any more
+                return await self._invoked(run, tool, values, limit)
+        raise ExecutionFailed(
+            "What would be changed is never what was allowed; it changes meanwhile"
+        )
+
+    async def _invoked(
+        self, run: Run, tool: Tool, values: dict[str, Any], limit: float | None
+    ) -> Any:
+        run.call.start()
+        run.begin(limit)
+        shield.put_up()
+        token = running.set(run.call)
+        try:
+            return await invoke(tool, run.call, values)
+        except SystemExit as exc:
+            raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
+        finally:
+            running.reset(token)
+            shield.take_down()
 
     def _unknown(self, name: str) -> NotFound:
         near = self.registry.nearest(name)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from msgspec import json
 
 from callsheet.report.kinds import ToolKind
 from callsheet.report.values import JsonObject
 from callsheet.runtime.errors import PermissionDenied
+from callsheet.wire.permission import PermissionOption
 
 from .errors import NotPermitted
 from .workspace import outside
@@ -18,10 +23,69 @@ if TYPE_CHECKING:
     from .tool import Tool
 
 Mode: TypeAlias = Literal["ask", "edits", "allow", "deny"]
-"""What happens to a call that needs permission. `edits` allows those that change files, and asks for the rest."""
+"""What happens to a call that needs permission. `edits` allows those that change files, and asks for
+the rest."""
 
 MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
+_MOST_ANSWERS = 10_000
+_LONGEST_NAME = 80
+"""Characters of what "always" is for. What is longer is not named, but said to be just this."""
+
+Beyond: TypeAlias = Sequence[tuple[str, Path]]
+
+
+class Scope(NamedTuple):
+    """What "always" means: all calls of the same key. `name` says which, `words` how that is put."""
+
+    key: str
+    words: Literal["this", "edits", "exactly"]
+    name: str = ""
+
+    def options(self, call: Call) -> list[PermissionOption]:
+        """Give the answers to choose from."""
+        phrase = call.session.desk.phrase
+        name = call.session.desk.guard.clean(self.name)
+        return [
+            PermissionOption("allow_once", phrase("allow_once"), "allow_once"),
+            PermissionOption(
+                "allow_always", phrase(f"allow_always_{self.words}", what=name), "allow_always"
+            ),
+            PermissionOption("reject_once", phrase("reject_once"), "reject_once"),
+            PermissionOption(
+                "reject_always", phrase(f"reject_always_{self.words}", what=name), "reject_always"
+            ),
+        ]
+
+
+def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
+    """Find what "always" means for a call: the tool, what it says itself, or a path outside."""
+    named = tool.scope(arguments) if tool.scope is not None else tool.name
+    if beyond:
+        paths = " ".join(str(path) for _, path in beyond)
+        exact = "" if tool.scope is None else _written(arguments)
+        return _this(f"{tool.name} {paths}", f"beyond {tool.name} {paths} {exact}")
+    if named is None:
+        return _exactly(f"{tool.name} {_written(arguments)}")
+    if tool.scope is not None:
+        return _this(named, f"{tool.name} {named}")
+    if tool.kind is ToolKind.EDIT and tool.writes:
+        return Scope("edits", "edits")
+    return _this(named, f"tool {named}")
+
+
+def _this(name: str, key: str) -> Scope:
+    if len(name) > _LONGEST_NAME or "`" in name or not name.isprintable():
+        return _exactly(key)
+    return Scope(key, "this", name)
+
+
+def _exactly(key: str) -> Scope:
+    return Scope(f"exactly {key}", "exactly")
+
+
+def _written(arguments: JsonObject) -> str:
+    return blake2b(json.encode(arguments, order="deterministic"), digest_size=16).hexdigest()
 
 
 class Permits:
@@ -29,42 +93,73 @@ class Permits:
 
     Without a mode, somebody is asked if there is somebody; else the program that runs the tool has decided,
     except for tools that say they always need permission. A path outside the workspace always needs
-    somebody who says yes.
+    somebody who says yes. An answer that is for always holds for everything of the same scope.
     """
 
     def __init__(self, mode: Mode | None) -> None:
         self.mode: Mode | None = mode
         self._answers: dict[str, bool] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
 
     async def ask(
-        self, call: Call, tool: Tool, arguments: JsonObject, beyond: Sequence[tuple[str, Path]]
-    ) -> None:
-        """Return if the call may be run; else raise. `beyond` are paths outside the workspace."""
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: JsonObject,
+        beyond: Beyond,
+        preview: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Return if the call may be run; else raise. `beyond` are paths outside the workspace.
+
+        If somebody was asked, this gives what `preview` gave: what they were shown.
+        """
         if not beyond and (not tool.needs_permission(arguments) or self._allows(tool)):
-            return
+            return None
         nobody = call.session.on_permission is None
         if self.mode == "deny" or (beyond and nobody):
             if beyond:
                 raise outside(*beyond[0], call.workspace)
             raise NotPermitted(f"{tool.name} is not permitted in this session")
         if not beyond and nobody and tool.permission is not True and self.mode is None:
-            return
-        await self._ask(call, [tool.name, *[f"{tool.name} {path}" for _, path in beyond]][-1])
+            return None
+        return await self._ask(call, scope_of(tool, arguments, beyond), preview)
 
     def _allows(self, tool: Tool) -> bool:
         return self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)
 
-    async def _ask(self, call: Call, key: str) -> None:
-        known = self._answers.get(key)
+    async def _ask(self, call: Call, scope: Scope, preview: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask about one call of a scope at a time: the answer may be for all that wait."""
+        if self._known(call, scope):
+            return None
+        lock = self._asking.setdefault(scope.key, asyncio.Lock())
+        try:
+            async with lock:
+                if self._known(call, scope):
+                    return None
+                shown = await preview()
+                await self._answer(call, scope)
+                return shown
+        finally:
+            if not lock.locked():
+                self._asking.pop(scope.key, None)
+
+    def _known(self, call: Call, scope: Scope) -> bool:
+        known = self._answers.get(scope.key)
         if known is False:
             raise NotPermitted(call.session.desk.phrase("denied"))
-        if known:
-            return
+        return known is True
+
+    async def _answer(self, call: Call, scope: Scope) -> None:
         try:
-            chosen = await call.permission()
+            chosen = await call.permission(scope.options(call))
         except PermissionDenied as exc:
             if exc.option is not None and exc.option.kind == "reject_always":
-                self._answers[key] = False
+                self._remember(scope, allowed=False)
             raise
         if chosen.kind == "allow_always":
-            self._answers[key] = True
+            self._remember(scope, allowed=True)
+
+    def _remember(self, scope: Scope, *, allowed: bool) -> None:
+        if len(self._answers) >= _MOST_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        self._answers[scope.key] = allowed

@@ -16,8 +16,9 @@ from callsheet.runtime.endings import Ending
 from callsheet.runtime.options import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import Session as RuntimeSession
 
-from .errors import ToolError
+from .errors import Cancelled, ToolError
 from .executor import AT_ONCE, TIMEOUT, Asked, Executor
+from .host import Host, Machine
 from .permits import MODES, Mode, Permits
 from .registry import Registry
 from .result import ToolResult, content_of
@@ -67,6 +68,11 @@ class Call(RuntimeCall):
         """Which files were seen, and in what state."""
         return self.session.files
 
+    def check_wanted(self) -> None:
+        """Raise if the call has ended, so that work in a thread may stop."""
+        if self.has_ended:
+            raise Cancelled("stopped")
+
     def conclude(self, result: ToolResult, reason: Reason | None) -> None:
         """End the call with its result, if it has not ended."""
         if self.has_ended:
@@ -98,11 +104,12 @@ class Session(RuntimeSession):
     Everything that `callsheet.runtime.session.Session` takes, and
 
     - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
-    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left out, they
-      are asked about if there is an `on_permission`, and run if there is none.
+    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left
+      out, they are asked about if there is an `on_permission`, and run if there is none.
     - `tool_settings`: what holds for all tools.
     - `mcp_servers`: `McpServer`s, or entries of ACP's `mcpServers`. Their tools are there when `connected`
       has returned; `run` waits for that by itself.
+    - `host`: where files are and commands run, if not on this machine alone.
     """
 
     call_type = Call
@@ -117,6 +124,7 @@ class Session(RuntimeSession):
         tool_settings: ToolSettings | None = None,
         mcp_servers: Sequence[McpServer | Mapping[str, Any]] = (),
         additional_directories: Sequence[str] = (),
+        host: Host | None = None,
         **options: Unpack[SessionOptions],
     ) -> None:
         if permission is not None and permission not in MODES:
@@ -126,7 +134,8 @@ class Session(RuntimeSession):
         super().__init__(session_id, additional_directories=additional_directories, **options)
         self.tool_settings: ToolSettings = tool_settings or ToolSettings()
         self.tools: Registry = Registry(tools, builtin=builtin)
-        self.files: FileMemory = FileMemory()
+        self.host: Host = host or Machine()
+        self.files: FileMemory = FileMemory(by_text=self.host.by_text)
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
         self.permits: Permits = Permits(permission)
         self._executor: Executor = Executor(self, self.tools, self.permits)

@@ -16,6 +16,8 @@ from .signature import BadTool, Parameters, PathArgument, read_signature
 
 Locate: TypeAlias = Callable[[JsonObject], Sequence[ToolCallLocation | str]]
 Permission: TypeAlias = bool | Callable[[JsonObject], bool] | None
+Preview: TypeAlias = Callable[..., Any]
+Scope: TypeAlias = Callable[[JsonObject], str | None]
 How: TypeAlias = Literal["async", "async stream", "sync", "stream"]
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}").fullmatch
@@ -44,6 +46,8 @@ class Tool:
         writes: Sequence[str] | None = None,
         reads: Sequence[str] | None = None,
         annotations: Mapping[str, Any] | None = None,
+        preview: Preview | None = None,
+        scope: Scope | None = None,
     ) -> None:
         if not _NAME(name):
             raise BadTool(
@@ -62,6 +66,8 @@ class Tool:
         self.timeout: float | None = timeout
         self.permission: Permission = permission
         self.annotations: Mapping[str, Any] | None = annotations
+        self.preview: Preview | None = preview
+        self.scope: Scope | None = scope
         self.how: How = _how(function)
         self.paths: tuple[PathArgument, ...] = parameters.paths
         names = frozenset(path.name for path in self.paths)
@@ -156,6 +162,8 @@ def tool(
     permission: Permission = None,
     writes: Sequence[str] | None = None,
     reads: Sequence[str] | None = None,
+    preview: Preview | None = None,
+    scope: Scope | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -178,6 +186,10 @@ def tool(
       that must not be written to meanwhile, if not all must not.
     - `timeout` is in seconds. `permission` is True (always ask), False (never), or a function of the
       arguments.
+    - `preview` is called like the tool before somebody is asked, and gives what would change, as content
+      (`ToolCallContent.diff(path, old, new)`). What it raises ends the call, and nobody is asked.
+    - `scope` says what "always" means in the answer: it gives a name for all arguments that are alike
+      (`git status`), or None for just these. Without it, "always" is for the tool.
 
     The function may return a `ToolResult`, text, or data; if it yields, that is its live output.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, NamedTuple, TypeAlias
@@ -33,8 +34,9 @@ class Workspace:
     def __init__(self, cwd: str, additional: Sequence[str] = ()) -> None:
         self.given_cwd: str = cwd
         self.cwd: Path = _real(cwd)
-        others = [_real(os.path.join(cwd, path)) for path in additional]  # noqa: PTH118 - as text
-        self.roots: tuple[Path, ...] = tuple(dict.fromkeys([self.cwd, *others]))
+        given = [cwd, *(os.path.join(cwd, path) for path in additional)]  # noqa: PTH118 - as text
+        self._given: dict[Path, str] = {_real(path): path for path in reversed(given)}
+        self.roots: tuple[Path, ...] = tuple(dict.fromkeys(map(_real, given)))
 
     def holds(self, path: Path) -> bool:
         """Whether a path, links followed, is inside."""
@@ -64,6 +66,15 @@ class Workspace:
             raise outside(text, path, self)
         return path
 
+    def as_given(self, path: Path) -> str:
+        """Give a path with its root as the client named it, which may have got there through a link."""
+        for root in (path, *path.parents):
+            if root in self._given:
+                below = str(path.relative_to(root))
+                given = self._given[root]
+                return given if below == "." else os.path.join(given, below)  # noqa: PTH118
+        return str(path)
+
     def show(self, path: str | os.PathLike[str]) -> str:
         """Give a path as people are shown it: from the session's directory, if it is inside."""
         shown = os.fspath(path)
@@ -92,20 +103,34 @@ class Stamp(NamedTuple):
     device: int
 
 
-class FileMemory:
-    """Which files this session's tools have seen, and in what state. Tools ask from their threads."""
+class Seen(NamedTuple):
+    """A file as it was seen. By its text, if somebody may hold a text of it that is not saved."""
 
-    def __init__(self) -> None:
-        self._seen: dict[str, Stamp] = {}
+    stamp: Stamp | None
+    digest: bytes | None
+
+
+class FileMemory:
+    """Which files this session's tools have seen, and in what state. Tools ask from their threads.
+
+    With `by_text`, a file whose text is known has changed if its text has, saved or not; else if its
+    state on the disk has.
+    """
+
+    def __init__(self, *, by_text: bool = False) -> None:
+        self._by_text: bool = by_text
+        self._seen: dict[str, Seen] = {}
         self._lock: Lock = Lock()
 
-    def saw(self, path: Path, found: os.stat_result) -> None:
+    def saw(self, path: Path, found: os.stat_result | None, text: str | None = None) -> None:
         """Remember the state in which a file was read or written."""
+        stamp = None if found is None else _stamp(found)
+        seen = Seen(stamp, self._digest(text))
         with self._lock:
             self._seen.pop(str(path), None)
             if len(self._seen) >= MOST_FILES:
                 self._seen.pop(next(iter(self._seen)))
-            self._seen[str(path)] = _stamp(found)
+            self._seen[str(path)] = seen
 
     def forget(self, path: Path) -> None:
         """Forget a file that was moved or deleted, and everything below it."""
@@ -114,25 +139,35 @@ class FileMemory:
             for seen in [one for one in self._seen if one == name or one.startswith(name + "/")]:
                 del self._seen[seen]
 
-    def check(self, path: Path) -> None:
-        """Raise if somebody has changed a file since it was seen."""
+    def check(self, path: Path, text: str | None = None) -> None:
+        """Raise if somebody has changed a file since it was seen. `text` is what is in it now."""
         seen = self._seen.get(str(path))
         if seen is None:
             return
-        try:
-            now = _stamp(path.stat())
-        except FileNotFoundError:
-            raise ExecutionFailed(
-                f"{path} was deleted since it was read; look again before changing it",
-                file_path=str(path),
-                changed_since_read=True,
-            ) from None
-        if now != seen:
+        digest = self._digest(text)
+        if digest is not None and seen.digest is not None:
+            same = digest == seen.digest
+        else:
+            try:
+                same = _stamp(path.stat()) == seen.stamp
+            except FileNotFoundError:
+                raise ExecutionFailed(
+                    f"{path} was deleted since it was read; look again before changing it",
+                    file_path=str(path),
+                    changed_since_read=True,
+                ) from None
+        if not same:
             raise ExecutionFailed(
                 f"{path} was changed since it was read; read it again before changing it",
                 file_path=str(path),
                 changed_since_read=True,
             )
+
+    def _digest(self, text: str | None) -> bytes | None:
+        if text is None or not self._by_text:
+            return None
+        plain = text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+        return blake2b(plain, digest_size=16).digest()
 
 
 def _stamp(found: os.stat_result) -> Stamp:

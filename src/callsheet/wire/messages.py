@@ -53,6 +53,7 @@ class ToolCallUpdate(
     raw_input: JsonValue | UnsetType | None = UNSET
     raw_output: JsonValue | UnsetType | None = UNSET
     meta: JsonObject | UnsetType | None = UNSET
+    capabilities: JsonObject | UnsetType | None = UNSET
 
 
 Update: TypeAlias = ToolCall | ToolCallUpdate | JsonObject

@@ -32,6 +32,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     - `owns_terminals`: it runs terminals itself, and shows those by their ids.
     - `progress`: where it shows how far a call is. `meta` is for clients that read ours.
     - `titles`: how it renders titles. Those that render Markdown get them escaped.
+    - `cancels`: it may cancel single calls (`tool_call/cancel`), and v2 clients are told so with each call.
     - `parent_keys`: the vendors' keys besides ours in which it looks for a call's parent.
     """
 
@@ -40,6 +41,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     owns_terminals: bool = False
     progress: Literal["title", "content", "meta"] = "title"
     titles: Literal["markdown", "plain"] = "plain"
+    cancels: bool = False
     parent_keys: tuple[ParentKey, ...] = ()
 
     def __post_init__(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
+from callsheet.report.values import JsonObject
 
 from . import terminals, v2
-from .messages import ToolCallUpdate, Update
+from .messages import ToolCallUpdate, Update, as_dict
 from .toolcall import patch_of
 from .view_base import CHUNK, View
 
@@ -26,7 +27,10 @@ class V2View(View):
                 news += self.terminal(state)
             self._terminals.recall(state).hold(report)
         shown = self.shown(report)
-        updates = v2.encode(shown, self._calls.get(shown.tool_call_id))
+        before = self._calls.get(shown.tool_call_id)
+        updates = v2.encode(shown, before)
+        if self._peer.cancels and updates:
+            updates[-1] = _with_controls(updates[-1], report, is_new=before is None)
         self._calls.put(shown)
         if report.status.is_final:
             return [*opened, *news, *updates]
@@ -64,3 +68,15 @@ class V2View(View):
         if patch or (is_new and not chunks):
             chunks.append(terminals.encode_update(state.terminal_id, patch))
         return chunks
+
+
+def _with_controls(update: Update, report: ToolCallReport, *, is_new: bool) -> Update:
+    """Say that a call can be cancelled when it is announced, and that it can no more when it has ended."""
+    ended = report.status.is_final
+    if is_new is ended:
+        return update
+    controls: JsonObject | None = None if ended else {"cancel": {}}
+    if isinstance(update, ToolCallUpdate):
+        update.capabilities = controls
+        return update
+    return {**as_dict(update), "capabilities": controls}

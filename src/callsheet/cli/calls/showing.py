@@ -14,7 +14,7 @@ from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.tools.result import ToolResult
 from callsheet.wire.peer import Peer
 
-from .overheard import overheard
+from .overheard import Overheard
 
 
 class Shown:
@@ -25,7 +25,7 @@ class Shown:
     def tick(self) -> None:
         """Show that time goes on."""
 
-    def alone(self) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[object]:
         """Keep others from writing into what is shown."""
         return nullcontext()
 
@@ -49,9 +49,12 @@ class AsCard(Shown):
         self.peer: Peer | None = self.board.peer
         self._lost: Callable[[OSError], None] = lost
         self._is_lost: bool = False
+        self._others: Overheard | None = None
 
     def send(self, items: deque[Any]) -> None:
         """Take the lines. A stream that can't be written any more is given up at once."""
+        if self._others is not None:
+            self._others.tell()
         self._try(lambda: self.board.send(items))
         items.clear()
 
@@ -63,12 +66,13 @@ class AsCard(Shown):
         """Turn the spinner."""
         self._try(self.board.tick)
 
-    def alone(self) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[object]:
         """Print what others write to the same terminal above the cards."""
         board = self.board
         if not board.draws or not os.isatty(2):
             return nullcontext()
-        return overheard(lambda text: self._try(lambda: board.say(text)))
+        self._others = Overheard(lambda text: self._try(lambda: board.say(text)))
+        return self._others
 
     def hidden(self) -> AbstractContextManager[None]:
         """Make room on the terminal."""

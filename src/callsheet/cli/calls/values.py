@@ -1,8 +1,4 @@
-"""Arguments as they are typed: `key=value`, and `--json`.
-
-A value is JSON where it parses as a type that the tool's schema asks for, else it is text. So
-`limit=5` is a number, `path=5` is text, and `env={"A":"1"}` is an object.
-"""
+"""Arguments as they are typed: `key=value`, and `--json`."""
 
 from __future__ import annotations
 
@@ -10,23 +6,11 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-_DEEPEST = 16
-"""References and choices that are followed into a schema. More is a circle."""
+from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.tools.typed import parse_json, property_of, value_of
 
 
 def arguments_from(
@@ -44,52 +28,8 @@ def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue
             raise click.UsageError(f"{pair!r} is no argument; expected key=value")
         if key in found:
             raise click.UsageError(f"{key} is given twice")
-        properties = schema.get("properties")
-        wanted = properties.get(key) if is_object(properties) else None
-        found[key] = value_of(text, wanted if is_object(wanted) else {}, schema)
+        found[key] = value_of(text, property_of(schema, key), schema)
     return found
-
-
-def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
-    """Give a value as a schema asks for it: JSON if that fits, else text."""
-    try:
-        value = _parse(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if accepts(value, wanted, root) else text
-
-
-def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 0) -> bool:
-    """Whether a value is of a type that a schema asks for. Whether it is right is for the tool to say."""
-    if deep > _DEEPEST:
-        return False
-    if isinstance(reference := schema.get("$ref"), str):
-        return accepts(value, _referred(reference, root), root, deep + 1)
-    for key in ("anyOf", "oneOf"):
-        if is_list(options := schema.get(key)):
-            return any(accepts(value, one, root, deep + 1) for one in options if is_object(one))
-    if is_list(parts := schema.get("allOf")):
-        return all(accepts(value, one, root, deep + 1) for one in parts if is_object(one))
-    if "const" in schema or is_list(schema.get("enum")):
-        allowed: list[Any] = [schema["const"]] if "const" in schema else schema["enum"]
-        return any(type(one) is type(value) for one in allowed)
-    names = schema.get("type")
-    if names is None:
-        return True
-    return any(_is_a(value, name) for name in (names if is_list(names) else [names]))
-
-
-def _is_a(value: JsonValue, name: JsonValue) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _TYPES.get(str(name), ()))
-
-
-def _referred(reference: str, root: JsonObject) -> JsonObject:
-    found: JsonValue = root
-    for step in reference.removeprefix("#/").split("/"):
-        found = found.get(step) if is_object(found) else None
-    return found if is_object(found) else {}
 
 
 def _from_json(given: str | None) -> dict[str, JsonValue]:
@@ -97,7 +37,7 @@ def _from_json(given: str | None) -> dict[str, JsonValue]:
         return {}
     text, where = _read(given)
     try:
-        value = _parse(text)
+        value = parse_json(text)
     except json.JSONDecodeError as exc:
         place = f"line {exc.lineno} column {exc.colno}"
         raise click.UsageError(f"{where}: not JSON: {exc.msg} at {place}") from None
@@ -122,11 +62,3 @@ def _read(given: str) -> tuple[str, str]:
     except (OSError, ValueError) as exc:
         why = getattr(exc, "strerror", None) or "it is not UTF-8"
         raise click.UsageError(f"--json: {path} can't be read: {why}") from None
-
-
-def _parse(text: str) -> JsonValue:
-    return json.loads(text, parse_constant=_refuse)
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

@@ -98,8 +98,8 @@ class Board(ABC):
         """Show that time goes on."""
 
     @abstractmethod
-    def say(self, text: str) -> None:
-        """Show what somebody else has to say."""
+    def say(self, text: str, style: str = "") -> None:
+        """Show what somebody else has to say, in one of rich's styles where there are any."""
 
     @abstractmethod
     def give_up(self) -> None:

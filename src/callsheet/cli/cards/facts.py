@@ -41,7 +41,7 @@ def facts_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
         said.extend(map(Fact, _used(notes.get("usage"))))
     said.extend(_places(report.locations, cwd, home))
     if redactions := _number(notes.get("redactions")):
-        said.append(Fact(f"{redactions:.0f} secret{'' if redactions == 1 else 's'} hidden"))
+        said.append(Fact(f"{redactions:.0f} redaction{'' if redactions == 1 else 's'}"))
     return said
 
 

@@ -74,8 +74,9 @@ class PlainBoard(Board):
     def tick(self) -> None:
         """Nothing here moves."""
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Write it beside the calls."""
+        del style
         self._put(text)
 
     def give_up(self) -> None:

@@ -83,11 +83,11 @@ class TerminalBoard(Board):
         finally:
             self._hidden = False
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         """Print what somebody else has to say, above what is drawn."""
         width = self._region.size[0]
         lines = [harmless(line) for line in text.split("\n")]
-        self._region.print([Text(row) for line in lines for row in chopped(line, width)])
+        self._region.print([Text(row, style) for line in lines for row in chopped(line, width)])
         self._drawn = 0.0
         self.refresh()
 

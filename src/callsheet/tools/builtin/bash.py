@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import Meta
 
+from callsheet.describe.scopes import scope_of_command
 from callsheet.report.status import Reason
+from callsheet.report.values import JsonObject
 from callsheet.tools.errors import (
     Cancelled,
     ExecutionFailed,
@@ -21,8 +22,8 @@ from callsheet.tools.errors import (
     TimedOut,
     ToolError,
 )
+from callsheet.tools.host import Running
 from callsheet.tools.processes.output import Kept
-from callsheet.tools.processes.run import Process
 from callsheet.tools.processes.start import Ended, signal_name
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
@@ -33,23 +34,6 @@ TIMEOUT = 120.0
 
 LONGEST_TIMEOUT = 3600.0
 
-QUIET: Mapping[str, str] = {
-    "PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GH_PAGER": "cat",
-    "SYSTEMD_PAGER": "cat",
-    "AWS_PAGER": "",
-    "TERM": "dumb",
-    "GIT_EDITOR": "true",
-    "GIT_TERMINAL_PROMPT": "0",
-    "SSH_ASKPASS_REQUIRE": "never",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "PIP_NO_INPUT": "1",
-    "PYTHONUNBUFFERED": "1",
-}
-"""What is set in every command's environment, so that nothing waits for a person, and output comes live."""
-
 
 class CommandFailed(ExecutionFailed):
     """The command ran and ended with something else than 0."""
@@ -57,7 +41,15 @@ class CommandFailed(ExecutionFailed):
     reason = Reason.EXIT_CODE
 
 
-@tool(kind="execute", timeout=LONGEST_TIMEOUT + 60, writes=(), reads=())
+def _scope(arguments: JsonObject) -> str | None:
+    """Give what "always" is for: a program by its name, in the environment that it always has."""
+    scope = scope_of_command(arguments["command"])
+    if scope is None or arguments.get("env") or ("/" in scope and arguments.get("cwd")):
+        return None
+    return scope
+
+
+@tool(kind="execute", timeout=LONGEST_TIMEOUT + 60, writes=(), reads=(), scope=_scope)
 async def bash(
     call: Call,
     command: Annotated[str, Meta(min_length=1)],
@@ -81,7 +73,7 @@ async def bash(
     """
     where = _directory(cwd or call.workspace.cwd)
     kept = Kept()
-    process = _process(call, command, where, env or {}, kept)
+    process = _command(call, command, where, env or {}, kept)
     facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
     try:
         ended = await process.run(timeout)
@@ -108,31 +100,18 @@ def _directory(path: Path) -> Path:
     return path
 
 
-def _process(
+def _command(
     call: Call, command: str, cwd: Path, env: Mapping[str, str | None], kept: Kept
-) -> Process:
+) -> Running:
     def take(data: bytes) -> None:
         kept.add(data)
         if not call.has_ended:
             call.write(data)
 
-    argv = [_shell(), "-c", "--", command]
     try:
-        return Process(argv, cwd=cwd, env=_environment(env), on_output=take)
+        return call.session.host.command(call, command, cwd, env, take)
     except ValueError as exc:
         raise InvalidArguments(f"bash: {exc}") from exc
-
-
-def _shell() -> str:
-    found = shutil.which("bash") or shutil.which("sh") or shutil.which("sh", path=os.defpath)
-    if found is None:
-        raise NotFound("There is neither bash nor sh on this machine's PATH")
-    return found
-
-
-def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
-    merged = {**os.environ, **QUIET, **changes}
-    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _too_long(command: str) -> InvalidArguments:
@@ -159,6 +138,8 @@ def _result(
     if ended.exit_code:
         said = phrase("exit_code", code=ended.exit_code) + _hint(ended.exit_code)
         raise _failure(CommandFailed, said, kept, ended, facts, ended.exit_code)
+    if ended.exit_code is None:
+        raise _failure(CommandFailed, phrase("abandoned"), kept, ended, facts)
     notice = _left(ended)
     result = call.success(_joined(kept.text(), notice)).as_written().with_exit_code(0)
     if notice:
@@ -184,6 +165,7 @@ def _facts(ended: Ended | None, kept: Kept) -> dict[str, Any]:
     """Give what machines are told."""
     facts: dict[str, Any] = {"output_bytes": kept.total, "truncated": kept.is_cut}
     if ended is not None:
+        facts["truncated"] = kept.is_cut or ended.is_cut
         facts |= {
             "exit_code": ended.exit_code,
             "signal": ended.signal,

@@ -11,6 +11,7 @@ import os
 import stat
 from pathlib import Path
 
+from callsheet.report.content import ToolCallContent
 from callsheet.tools.beneath import NO_LINK, parent_of, root_of
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, NotFound, NotPermitted
 from callsheet.tools.result import ToolResult
@@ -26,7 +27,17 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-@tool(kind="delete", locations=("{path}",))
+def _preview(call: Call, path: Path, recursive: bool = False) -> list[ToolCallContent]:
+    """Give the text that would go, for whoever is asked."""
+    del recursive
+    _check(path, call.workspace)
+    with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):
+        found = _found(path, parent, name)
+        text = _text(parent, name) if stat.S_ISREG(found.st_mode) else None
+    return [ToolCallContent.diff(str(path), text, None)] if text else []
+
+
+@tool(kind="delete", locations=("{path}",), preview=_preview)
 def delete(call: Call, path: Entry, recursive: bool = False) -> ToolResult:
     """Delete a file, a link, or a directory.
 
@@ -36,10 +47,7 @@ def delete(call: Call, path: Entry, recursive: bool = False) -> ToolResult:
     """
     _check(path, call.workspace)
     with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):
-        try:
-            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        except FileNotFoundError:
-            raise NotFound(f"path: {path} does not exist", file_path=str(path)) from None
+        found = _found(path, parent, name)
         if not stat.S_ISDIR(found.st_mode):
             removal = _delete_file(call, path, parent, name, found)
         elif recursive:
@@ -63,6 +71,13 @@ def _check(path: Path, workspace: Workspace) -> None:
         raise NotPermitted(
             f"{path} is the workspace itself, or above it; delete what is in it by name instead"
         )
+
+
+def _found(path: Path, parent: int, name: str) -> os.stat_result:
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        raise NotFound(f"path: {path} does not exist", file_path=str(path)) from None
 
 
 def _delete_file(call: Call, path: Path, parent: int, name: str, found: os.stat_result) -> Removal:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from callsheet.report.content import ToolCallContent
 from callsheet.report.values import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
-from callsheet.tools.files.atomic import replace_file
-from callsheet.tools.files.document import MOST_BYTES, Document, check_writable, load
+from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable
 from callsheet.tools.files.finishing import finished
 from callsheet.tools.files.matching import Change, Finder, Span, replace
 from callsheet.tools.files.refusals import not_found, not_unique
@@ -19,7 +20,29 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 
-@tool(kind="edit", title="Editing {path}")
+class _Plan(NamedTuple):
+    """What would be changed."""
+
+    document: Document
+    spans: list[Span]
+    before: str
+    change: Change
+    data: bytes
+
+    def shown(self) -> tuple[str, str]:
+        """Give both texts so that they can be shown."""
+        return presentable(self.before), presentable(self.change.text)
+
+
+def _preview(
+    call: Call, path: Path, old_text: str, new_text: str, replace_all: bool = False
+) -> list[ToolCallContent]:
+    """Give the change, for whoever is asked."""
+    plan = _planned(call, path, old_text, new_text, replace_all, call.check_wanted)
+    return [ToolCallContent.diff(str(path), *plan.shown())]
+
+
+@tool(kind="edit", title="Editing {path}", preview=_preview)
 async def edit(
     call: Call, path: Path, old_text: str, new_text: str, replace_all: bool = False
 ) -> ToolResult:
@@ -35,6 +58,46 @@ async def edit(
         new_text: What takes its place.
         replace_all: Replace it wherever it is.
     """
+    return await finished(
+        lambda go_on: _edit(
+            call, path, _planned(call, path, old_text, new_text, replace_all, go_on), go_on
+        )
+    )
+
+
+def _edit(call: Call, path: Path, plan: _Plan, go_on: Callable[[], None]) -> ToolResult:
+    change = plan.change
+    with explained(path, call.workspace, "edited"):
+        new = New(change.text, plan.data)
+        found = call.session.host.replace(call, path, new, plan.document, go_on)
+        call.files.saw(path, found, change.text)
+    call.diff(str(path), *plan.shown())
+    call.locate(str(path), change.first_line)
+    return _result(call, path, plan)
+
+
+def _planned(
+    call: Call,
+    path: Path,
+    old_text: str,
+    new_text: str,
+    replace_all: bool,
+    go_on: Callable[[], None],
+) -> _Plan:
+    _check(old_text, new_text)
+    shown = call.workspace.show(path)
+    with explained(path, call.workspace, "edited"):
+        document = call.session.host.load(call, path, go_on)
+        call.files.check(path, document.text)
+        check_writable(path, document.stat, shown)
+        text = _text(document, shown)
+        spans = _spans(text, old_text, shown, replace_all=replace_all)
+        change = replace(text, spans, new_text)
+        data = _encoded(document, change, text, shown)
+    return _Plan(document, spans, text, change, data)
+
+
+def _check(old_text: str, new_text: str) -> None:
     if not old_text:
         raise InvalidArguments("old_text: it is empty; use write to fill a file")
     if old_text == new_text:
@@ -43,33 +106,6 @@ async def edit(
         raise InvalidArguments(
             "new_text: it has halves of characters (surrogates), which are no text"
         )
-    return await finished(
-        lambda go_on: _edit(call, path, old_text, new_text, replace_all=replace_all, go_on=go_on)
-    )
-
-
-def _edit(
-    call: Call,
-    path: Path,
-    old_text: str,
-    new_text: str,
-    *,
-    replace_all: bool,
-    go_on: Callable[[], None],
-) -> ToolResult:
-    shown = call.workspace.show(path)
-    with explained(path, call.workspace, "edited"):
-        document = load(path, shown)
-        call.files.check(path)
-        check_writable(path, document.stat, shown)
-        text = _text(document, shown)
-        spans = _spans(text, old_text, shown, replace_all=replace_all)
-        change = replace(text, spans, new_text)
-        data = _encoded(document, change, text, shown)
-        call.files.saw(path, replace_file(path, data, document.stat, go_on))
-    call.diff(str(path), presentable(text), presentable(change.text))
-    call.locate(str(path), change.first_line)
-    return _result(call, path, document, spans, change, shown)
 
 
 def _text(document: Document, shown: str) -> str:
@@ -107,12 +143,14 @@ def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes
         ) from None
 
 
-def _result(
-    call: Call, path: Path, document: Document, spans: list[Span], change: Change, shown: str
-) -> ToolResult:
+def _result(call: Call, path: Path, plan: _Plan) -> ToolResult:
+    spans, change = plan.spans, plan.change
     count = "" if len(spans) == 1 else f"{len(spans):,} replacements, the first "
-    said = f"Edited {shown}: {count}at line {change.first_line:,} (+{change.added:,} −{change.removed:,})"
-    if document.stat.st_nlink > 1:
+    said = (
+        f"Edited {call.workspace.show(path)}: {count}at line {change.first_line:,} "
+        f"(+{change.added:,} −{change.removed:,})"
+    )
+    if plan.document.held is None and plan.document.stat.st_nlink > 1:
         said += "; its other names (hard links) keep the old content"
     about: dict[str, JsonValue] = {
         "file_path": str(path),

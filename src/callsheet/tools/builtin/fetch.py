@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -32,7 +33,18 @@ _MOST_HEADERS = 40
 _LATER = (408, 425, 429, 500, 502, 503, 504)
 
 
-@tool(kind="fetch", timeout=LIMITS.seconds + 15)
+def _scope(arguments: JsonObject) -> str | None:
+    """Give what "always" is for: a host, and whether something is only read from it."""
+    try:
+        host = urlsplit(arguments["url"]).netloc.rpartition("@")[2].lower()
+    except ValueError:
+        return None
+    method = arguments.get("method", "GET")
+    changes = "" if method in ("GET", "HEAD", "OPTIONS") else f"{method} "
+    return f"fetch {changes}{host}" if host else None
+
+
+@tool(kind="fetch", timeout=LIMITS.seconds + 15, scope=_scope)
 async def fetch(
     call: Call,
     url: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from io import BytesIO
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,6 @@ from msgspec import Meta
 
 from callsheet.report.content import ToolCallContent
 from callsheet.report.values import JsonValue
-from callsheet.tools.errors import Cancelled
 from callsheet.tools.files import notebooks
 from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
 from callsheet.tools.files.lines import INDEXES, LineIndex, Newlines, Source, ends_open
@@ -50,49 +50,58 @@ def read(
     """
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "read"), opened(path, shown) as (file, found):
-        source = _source(call, Opened(file, found))
+        document = call.session.host.look(call, path, found)
+        unsaved = document.data if document is not None and document.is_unsaved else None
+        source = _source(call, Opened(file, found), unsaved)
         head = source.read(0, HEAD)
-        call.files.saw(path, found)
+        call.files.saw(path, found, None if document is None else document.text)
         about: dict[str, JsonValue] = {"file_path": str(path), "size_bytes": found.st_size}
+        if unsaved is not None:
+            about |= {"size_bytes": len(unsaved), "unsaved": True}
         image = image_of(head)
         if image is not None:
             result = _image(call, image, source)
         elif is_binary(head) or is_document(head):
             result = _binary(call, head, source.size, shown)
         else:
+            state = found if found.st_size and unsaved is None else None
             result = _notebook(call, path, source, offset, limit) or _text(
-                call, path, Opened(file, found), source, head, offset, limit
+                call, path, state, source, head, offset, limit
             )
     return result.with_all_metadata({**about, **result.metadata})
 
 
-def _source(call: Call, file: Opened) -> Source:
+def _source(call: Call, file: Opened, unsaved: bytes | None) -> Source:
     """Give the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
+    if unsaved is not None:
+        return Source(BytesIO(unsaved), len(unsaved), lambda: None)
     if file.stat.st_size:
-        return Source(file.file, file.stat.st_size, lambda: _go_on(call))
+        return Source(file.file, file.stat.st_size, call.check_wanted)
     data = bytearray()
     while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
         data += more
     return Source(BytesIO(data), len(data), lambda: None)
 
 
-def _go_on(call: Call) -> None:
-    if call.has_ended:
-        raise Cancelled("reading was stopped")
-
-
 # Text
 
 
 def _text(
-    call: Call, path: Path, file: Opened, source: Source, head: bytes, offset: int, limit: int
+    call: Call,
+    path: Path,
+    state: os.stat_result | None,
+    source: Source,
+    head: bytes,
+    offset: int,
+    limit: int,
 ) -> ToolResult:
+    """Read lines. With the state of the file on disk, it is known for a while where they are."""
     codec = codec_of_bom(head) or UTF8
     if source.size <= len(codec.bom):
         source.size = 0
     index = LineIndex(source.size, Newlines(codec))
-    if file.stat.st_size:
-        index = INDEXES.get(file.stat, codec)
+    if state is not None:
+        index = INDEXES.get(state, codec)
     result, shown = _lines(call, source, index, head, offset, limit, call.workspace.show(path))
     line = shown.first if shown is not None and shown.first > 0 else None
     call.locate(str(path), line)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+from callsheet.report.content import ToolCallContent
 from callsheet.report.values import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
-from callsheet.tools.files.atomic import replace_file
-from callsheet.tools.files.document import Document, check_writable, load_if_any
+from callsheet.tools.files.document import Document, New, check_writable, is_there
 from callsheet.tools.files.finishing import finished
 from callsheet.tools.files.matching import clamped
 from callsheet.tools.files.text import (
@@ -30,7 +31,41 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 
-@tool(kind="edit", title="Writing to {path}")
+class _Plan(NamedTuple):
+    """What would be written."""
+
+    old: Document | None
+    new: New
+    codec: Codec
+    notes: list[str]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the file is like that already."""
+        old = self.old
+        if old is None or old.text is None or old.is_unsaved:
+            return False
+        return old.data == self.new.data
+
+    @property
+    def has_diff(self) -> bool:
+        """Whether the change can be shown."""
+        return not self.is_done and (self.old is None or self.old.text is not None)
+
+    def before(self) -> str | None:
+        """Give what is there now, so that it can be shown."""
+        return None if self.old is None else presentable(self.old.text or "")
+
+
+def _preview(call: Call, path: Path, content: str) -> list[ToolCallContent]:
+    """Give the change, for whoever is asked."""
+    plan = _planned(call, path, content, call.check_wanted)
+    if not plan.has_diff:
+        return []
+    return [ToolCallContent.diff(str(path), plan.before(), plan.new.text)]
+
+
+@tool(kind="edit", title="Writing to {path}", preview=_preview)
 async def write(call: Call, path: Path, content: str) -> ToolResult:
     """Write a whole file: a new one, or in place of what is there.
 
@@ -41,44 +76,50 @@ async def write(call: Call, path: Path, content: str) -> ToolResult:
         path: The file, from the session's directory or absolute.
         content: Everything that is to be in the file.
     """
+    return await finished(
+        lambda go_on: _write(call, path, _planned(call, path, content, go_on), go_on)
+    )
+
+
+def _planned(call: Call, path: Path, content: str, go_on: Callable[[], None]) -> _Plan:
     if has_surrogates(content):
         raise InvalidArguments(
             "content: it has halves of characters (surrogates), which are no text"
         )
-    return await finished(lambda go_on: _write(call, path, content, go_on))
-
-
-def _write(call: Call, path: Path, content: str, go_on: Callable[[], None]) -> ToolResult:
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "written"):
-        old = load_if_any(path, shown)
-        _check_seen(call, path, exists=old is not None)
+        old = call.session.host.load(call, path, go_on) if is_there(path) else None
+        _check_seen(call, path, old)
         if old is not None:
             check_writable(path, old.stat, shown)
         text, codec, notes = _fitted(content, old)
-        data = codec.encode(text)
-        if old is not None and old.text is not None and old.data == data:
-            call.files.saw(path, old.stat)
-            return _result(
-                call, path, data, text, codec, f"{shown} has this content already", False
-            )
-        found = replace_file(path, data, None if old is None else old.stat, go_on)
-        call.files.saw(path, found)
-    _show(call, path, old, text)
-    if old is not None and old.stat.st_nlink > 1:
+        return _Plan(old, New(text, codec.encode(text)), codec, notes)
+
+
+def _write(call: Call, path: Path, plan: _Plan, go_on: Callable[[], None]) -> ToolResult:
+    shown, old, new, notes = call.workspace.show(path), plan.old, plan.new, list(plan.notes)
+    if plan.is_done:
+        assert old is not None
+        call.files.saw(path, old.stat, old.text)
+        return _result(call, path, plan, f"{shown} has this content already")
+    with explained(path, call.workspace, "written"):
+        found = call.session.host.replace(call, path, new, old, go_on)
+        call.files.saw(path, found, new.text)
+    _show(call, path, plan)
+    if old is not None and old.held is None and old.stat.st_nlink > 1:
         notes.append("its other names (hard links) keep the old content")
     done = "Created" if old is None else "Replaced"
-    lines = count_lines(text)
-    said = f"{done} {shown}: {lines:,} line{'' if lines == 1 else 's'}, {size_text(len(data))}"
-    return _result(call, path, data, text, codec, "; ".join([said, *notes]), old is None)
+    lines = count_lines(new.text)
+    said = f"{done} {shown}: {lines:,} line{'' if lines == 1 else 's'}, {size_text(len(new.data))}"
+    return _result(call, path, plan, "; ".join([said, *notes]))
 
 
-def _check_seen(call: Call, path: Path, *, exists: bool) -> None:
+def _check_seen(call: Call, path: Path, old: Document | None) -> None:
     """Refuse a file that was changed since it was read. One that was deleted is refused once."""
     try:
-        call.files.check(path)
+        call.files.check(path, None if old is None else old.text)
     except ExecutionFailed:
-        if not exists:
+        if old is None:
             call.files.forget(path)
         raise
 
@@ -105,26 +146,23 @@ def _fitted(content: str, old: Document | None) -> tuple[str, Codec, list[str]]:
     return text, codec, notes
 
 
-def _show(call: Call, path: Path, old: Document | None, text: str) -> None:
-    if old is None:
-        call.diff(str(path), None, text)
-        call.locate(str(path), 1)
-    elif old.text is None:
-        call.locate(str(path), 1)
-    else:
-        call.diff(str(path), presentable(old.text), text)
-        same = common_prefix(old.text, text)
-        call.locate(str(path), clamped(text.count("\n", 0, same) + 1, text))
+def _show(call: Call, path: Path, plan: _Plan) -> None:
+    text = plan.new.text
+    if plan.has_diff:
+        call.diff(str(path), plan.before(), text)
+    line = 1
+    if plan.old is not None and plan.old.text is not None:
+        same = common_prefix(plan.old.text, text)
+        line = clamped(text.count("\n", 0, same) + 1, text)
+    call.locate(str(path), line)
 
 
-def _result(
-    call: Call, path: Path, data: bytes, text: str, codec: Codec, said: str, created: bool
-) -> ToolResult:
+def _result(call: Call, path: Path, plan: _Plan, said: str) -> ToolResult:
     about: dict[str, JsonValue] = {
         "file_path": str(path),
-        "size_bytes": len(data),
-        "lines_written": count_lines(text),
-        "created": created,
-        "encoding": codec.name,
+        "size_bytes": len(plan.new.data),
+        "lines_written": count_lines(plan.new.text),
+        "created": plan.old is None,
+        "encoding": plan.codec.name,
     }
     return call.success(said).with_all_metadata(about)

@@ -19,19 +19,45 @@ MOST_BYTES = 64 << 20
 _HEAD = 1 << 16
 
 
+class Held(NamedTuple):
+    """Says that somebody else has the file open, and that it is written through them.
+
+    Its line endings are those in which they give and take it.
+    """
+
+    newline: str
+    is_unsaved: bool
+
+
 class Document(NamedTuple):
-    """A file as it was read. `text` is None where it is binary or too large to be loaded."""
+    """A file as it was read. `text` is None where it is binary or too large to be loaded.
+
+    If somebody holds the file and has not saved it, text and data are theirs.
+    """
 
     stat: os.stat_result
     codec: Codec
     text: str | None
     data: bytes
     is_binary: bool
+    held: Held | None = None
 
     @property
     def size(self) -> int:
         """Its bytes."""
         return self.stat.st_size
+
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether somebody has changed it and not saved that."""
+        return self.held is not None and self.held.is_unsaved
+
+
+class New(NamedTuple):
+    """What a file is to be: its text, and that as bytes."""
+
+    text: str
+    data: bytes
 
 
 def load(path: Path, shown: str) -> Document:
@@ -49,15 +75,13 @@ def load(path: Path, shown: str) -> Document:
     return Document(found, codec, codec.decode(data), data, False)
 
 
-def load_if_any(path: Path, shown: str) -> Document | None:
-    """Read a file that is to be replaced; None if there is none yet."""
+def is_there(path: Path) -> bool:
+    """Whether there is anything at a path."""
     try:
         with place_of(path) as place:
-            if place.stat() is None:
-                return None
+            return place.stat() is not None
     except FileNotFoundError:
-        return None
-    return load(path, shown)
+        return False
 
 
 def check_writable(path: Path, found: os.stat_result, shown: str) -> None:

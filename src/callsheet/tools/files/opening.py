@@ -1,9 +1,6 @@
-"""Opening files so that nobody can put a link in the way.
+"""Opening regular files, and nothing else: a device or a named pipe could do anything, or wait for ever.
 
-A tool's path has had its links followed and was found to be inside the workspace. Between that and the
-opening, another process may put a link where a directory was. So each part of the path is opened from the
-one before it, and none may be a link. Only regular files are opened: a device or a named pipe could do
-anything, or wait for ever.
+Nobody can put a link in the way (see `beneath`).
 """
 
 from __future__ import annotations
@@ -11,17 +8,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from callsheet.tools.beneath import parent_of
 from callsheet.tools.errors import InvalidArguments
 
 _WALKS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _CLOEXEC: int = getattr(os, "O_CLOEXEC", 0)
-_DIRECTORY: int = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0)
 
 FILE_FLAGS: int = _NOFOLLOW | _CLOEXEC | getattr(os, "O_BINARY", 0)
 """What every opening of a file has."""
@@ -60,34 +57,8 @@ def place_of(path: Path, *, create: bool = False) -> Generator[Place]:
             path.parent.mkdir(parents=True, exist_ok=True)
         yield Place(str(path), None)
         return
-    directory = _walk(path.parent, create)
-    try:
-        yield Place(path.name, directory)
-    finally:
-        os.close(directory)
-
-
-def _walk(path: Path, create: bool) -> int:
-    here = os.open(path.anchor, _DIRECTORY | _CLOEXEC)
-    for part in path.parts[1:]:
-        try:
-            below = _step(here, part, create)
-        finally:
-            os.close(here)
-        here = below
-    return here
-
-
-def _step(here: int, part: str, create: bool) -> int:
-    flags = _DIRECTORY | _NOFOLLOW | _CLOEXEC
-    try:
-        return os.open(part, flags, dir_fd=here)
-    except FileNotFoundError:
-        if not create:
-            raise
-    with suppress(FileExistsError):  # somebody else was quicker
-        os.mkdir(part, dir_fd=here)
-    return os.open(part, flags, dir_fd=here)
+    with parent_of(Path(path.anchor), path, [] if create else None) as (directory, name):
+        yield Place(name, directory)
 
 
 def may_write(path: Path) -> bool:

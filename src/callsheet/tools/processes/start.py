@@ -25,10 +25,11 @@ _HERE = str(Path(__file__).resolve().parent)
 class Ended(NamedTuple):
     """How a command ended, and what it used.
 
-    `exit_code` or `signal` is None. What it used counts all that it waited for and all that it left
-    for the keeper; it is None if the keeper was killed. The peak of memory is that of the largest
-    process, and not less than the keeper's own few megabytes. `left` names what still ran when the
-    command had ended, and was ended then; `survivors` counts what could not be ended.
+    `exit_code` or `signal` is None; both are, where nobody knows. What it used counts all that it
+    waited for and all that it left for the keeper; it is None if the keeper was killed. The peak of
+    memory is that of the largest process, and not less than the keeper's own few megabytes. `left`
+    names what still ran when the command had ended, and was ended then; `survivors` counts what could
+    not be ended; `is_cut` tells that some of the output was not handed on.
     """
 
     exit_code: int | None
@@ -38,6 +39,7 @@ class Ended(NamedTuple):
     max_rss_kb: int | None = None
     left: tuple[str, ...] = ()
     survivors: int = 0
+    is_cut: bool = False
 
 
 class Started(NamedTuple):

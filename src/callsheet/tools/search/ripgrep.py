@@ -111,12 +111,13 @@ def _loosened(name: str) -> str:
 def rules_file(scope: Scope) -> bytes:
     """Write the rules above a directory for one ignore file at the top, the strongest last."""
     above = sorted(rules_above(scope), key=lambda each: -each[0])
-    lines = [
-        rule.below(directory.rstrip("/"))
-        for _, directory, rules in above
-        for rule in rules
-    ]
+    lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def is_refusal(said: str) -> bool:
+    """Tell whether ripgrep did not search at all. Its other complaints are about paths."""
+    return said.startswith("rg: ") and not said.startswith(("rg: ./", "rg: /"))
 
 
 def complaint(pattern: str, said: str) -> PatternError:

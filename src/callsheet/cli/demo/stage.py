@@ -1,0 +1,261 @@
+"""Plays the scenes with a real agent, shows them, and says at the end whether all was right."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, TextIO
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from callsheet import __version__
+from callsheet.cli.calls.stops import Stops
+from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.cards.card import chopped
+from callsheet.cli.cards.looks import Looks, looks_for
+from callsheet.cli.cards.words import visible
+from callsheet.report.values import JsonObject, is_list, is_object
+from callsheet.testing import AgentClient, AgentError, AgentGone
+
+from . import summary
+from .checks import Evidence, verdicts
+from .editors import agent_command, settings
+from .project import Project
+from .scenes import Scene, scenes
+from .tally import tally
+
+PAUSE = 0.4
+"""Seconds between two scenes, on a terminal: as long as it takes to see that one has ended."""
+
+THOUGHT = 0.7
+"""Seconds after which the user answers, on a terminal."""
+
+PLAIN_WIDTH = 100
+
+
+def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
+    """Play the demo, and give the exit code."""
+    with Stops() as stops:
+        try:
+            return asyncio.run(_run(protocol, locale, stream, stops))
+        except (AgentGone, AgentError, TimeoutError) as exc:
+            click.echo(f"callsheet: {exc}", err=True)
+            return 1
+
+
+async def _run(protocol: Literal[1, 2], locale: str | None, stream: TextIO, stops: Stops) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    stops.cancels(task)  # from here on a signal interrupts nothing but a wait
+    with Project() as project:
+        return await Stage(project, protocol, locale, stream, stops).run(task)
+
+
+class Stage:
+    """One run of the demo."""
+
+    def __init__(
+        self,
+        project: Project,
+        protocol: Literal[1, 2],
+        locale: str | None,
+        stream: TextIO,
+        stops: Stops,
+    ) -> None:
+        self._project: Project = project
+        self._protocol: Literal[1, 2] = protocol
+        self._locale: str | None = locale
+        self._stream: TextIO = stream
+        self._stops: Stops = stops
+        self._cwd: str = str(project.path)
+        self._board: Board = board_for(stream, self._cwd, version=protocol)
+        self._calm: bool = self._board.draws
+        self._looks: Looks = looks_for(stream.encoding)
+        self._scene: Scene | None = None
+        self._started: asyncio.Event = asyncio.Event()
+        self._lost: OSError | None = None
+
+    async def run(self, task: asyncio.Task[int]) -> int:
+        """Play, show, check. Gives the exit code. `task` is the one that this runs in."""
+        self._stops.at_once = self._leave
+        began = time.monotonic()
+        turning = asyncio.ensure_future(self._turn(task))
+        try:
+            client = await self._play()
+        except asyncio.CancelledError:
+            self._board.give_up()
+            if self._lost is not None:
+                raise self._lost from None
+            if self._stops.number is None:
+                raise
+            return self._stops.exit_code
+        finally:
+            turning.cancel()
+        return self._sum_up(client, time.monotonic() - began)
+
+    # Playing
+
+    async def _play(self) -> AgentClient:
+        client = self._client()
+        self._board.say(f"Callsheet {__version__}", "bold")
+        async with client:
+            told = f"An agent and its client, over stdio, in ACP v{client.version}."
+            self._board.say(told, "dim")
+            session = await client.new_session(self._cwd)
+            try:
+                for scene in self._scenes():
+                    await self._play_one(client, session, scene)
+            except asyncio.CancelledError:
+                with suppress(AgentGone):
+                    await client.cancel(session)
+                raise
+        return client
+
+    def _scenes(self) -> tuple[Scene, ...]:
+        return scenes(Path(sys.executable).name)
+
+    async def _play_one(self, client: AgentClient, session: str, scene: Scene) -> None:
+        await self._pause(PAUSE)
+        self._scene = scene
+        self._started.clear()
+        self._board.say("")
+        self._board.say(scene.caption, "dim italic")
+        self._board.say(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
+        cancelling = asyncio.ensure_future(self._cancel(client, session, scene))
+        try:
+            await client.prompt(session, scene.prompt)
+        finally:
+            cancelling.cancel()
+        self._board.refresh()
+
+    async def _cancel(self, client: AgentClient, session: str, scene: Scene) -> None:
+        if scene.cancel_after is not None:
+            await self._started.wait()
+            await asyncio.sleep(scene.cancel_after)
+            self._board.say("Stop.", "yellow")
+            await client.cancel(session)
+
+    async def _answer(self, params: JsonObject) -> str:
+        """Answer for the user, and show what was asked."""
+        await self._pause(THOUGHT)
+        answer = "reject_once" if self._scene is None else self._scene.answer
+        self._board.say(f"May it? {_named(params, answer)}", "yellow")
+        return answer
+
+    def _hear(self, line: bytes) -> None:
+        self._board.take(line)
+        self._board.refresh()
+        if any(self._runs(key) for key in self._board.open):
+            self._started.set()
+
+    def _runs(self, key: str) -> bool:
+        report = self._board.report(key)
+        return report is not None and report.status.value == "in_progress"
+
+    def _client(self) -> AgentClient:
+        command = [sys.executable, "-m", "callsheet", "agent", "--protocol", str(self._protocol)]
+        if self._locale is not None:
+            command += ["--locale", self._locale]
+        return AgentClient(
+            command,
+            protocol=self._protocol,
+            cwd=self._cwd,
+            env=_environment(),
+            capabilities={"_meta": {"terminal_output": True}},
+            on_permission=self._answer,
+            on_line=self._hear,
+            timeout=30,
+        )
+
+    async def _pause(self, seconds: float) -> None:
+        if self._calm:
+            await asyncio.sleep(seconds)
+
+    async def _turn(self, task: asyncio.Task[int]) -> None:
+        """Turn the spinners, until the terminal is gone."""
+        try:
+            while True:
+                await asyncio.sleep(TICK)
+                self._board.tick()
+        except OSError as exc:
+            self._lost = exc
+            task.cancel()
+
+    def _leave(self) -> None:
+        """Leave nothing behind: the process ends at once, and the agent when it sees that."""
+        self._board.give_up()
+        self._project.remove()
+
+    # Summing up
+
+    def _sum_up(self, client: AgentClient, seconds: float) -> int:
+        ends = [end for scene in self._scenes() for end in scene.ends]
+        evidence = Evidence(
+            client.traffic, client.version, self._project.secrets, ends, client.exit_code or 0
+        )
+        found = verdicts(evidence)
+        calls = tally(client.traffic, client.version)
+        width = self._width()
+        passed = sum(verdict.ok for _, verdict in found)
+        self._title("Calls")
+        self._print(summary.table(calls, self._looks, width))
+        told = (summary.ends_text(calls), summary.traffic_text(client.traffic, seconds))
+        self._print([Text(f"  {row}", "dim") for line in told for row in chopped(line, width - 2)])
+        self._title(f"Checks: {passed} of {len(found)} passed")
+        self._print(summary.checks(found, self._looks, width))
+        self._title("Use it in your editor")
+        self._print(summary.how_to_go_on(settings(agent_command())))
+        return 0 if passed == len(found) else 1
+
+    def _title(self, text: str) -> None:
+        self._print([Text(), Text(text, "bold"), Text()])
+
+    def _print(self, rows: list[Text]) -> None:
+        console = Console(
+            file=self._stream,
+            force_terminal=self._calm,
+            no_color=None if self._calm else True,
+            highlight=False,
+            legacy_windows=False,
+        )
+        for row in rows:
+            if self._calm:
+                console.print(row, soft_wrap=True)
+            else:
+                self._stream.write(f"{row.plain}\n")
+        self._stream.flush()
+
+    def _width(self) -> int:
+        if not self._calm:
+            return PLAIN_WIDTH
+        with suppress(OSError, ValueError):
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+            if columns:
+                return max(10, columns - 1)
+        return shutil.get_terminal_size().columns - 1
+
+
+def _named(params: JsonObject, kind: str) -> str:
+    """Give what the user presses: the name of an option."""
+    options = params.get("options")
+    for option in options if is_list(options) else []:
+        if is_object(option) and option.get("kind") == kind:
+            return visible(str(option.get("name")))
+    return kind
+
+
+def _environment() -> dict[str, str]:
+    """Give the agent's environment: it finds this Python, and what this Python finds."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    programs = (str(Path(sys.executable).parent), env.get("PATH", os.defpath))
+    env["PATH"] = os.pathsep.join(programs)
+    if modules := env.get("PYTHONPATH"):  # the agent is started in another directory
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, modules.split(os.pathsep)))
+    return env

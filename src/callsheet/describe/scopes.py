@@ -1,0 +1,336 @@
+"""What "always" may mean of a command: the program with its subcommand, where that says what is done.
+
+`git status -s` is one of many that are all `git status`. A command that does more than to call one
+program by its name (operators, substitutions, redirections, variables set for it), or whose program does
+whatever its arguments say (an interpreter, `sudo`, `find`, `rm`), is only what it is itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .shell import Unsure, sole
+
+_SUBCOMMANDS = frozenset(
+    [
+        "git",
+        "gh",
+        "glab",
+        "hg",
+        "jj",
+        "svn",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "npx",
+        "deno",
+        "cargo",
+        "rustup",
+        "go",
+        "pip",
+        "pip3",
+        "pipx",
+        "uv",
+        "poetry",
+        "pdm",
+        "hatch",
+        "conda",
+        "docker",
+        "podman",
+        "kubectl",
+        "helm",
+        "terraform",
+        "tofu",
+        "apt",
+        "apt-get",
+        "brew",
+        "dnf",
+        "pacman",
+        "systemctl",
+        "make",
+        "just",
+        "task",
+        "rake",
+        "bundle",
+        "gem",
+        "composer",
+        "dotnet",
+        "mvn",
+        "gradle",
+        "gradlew",
+        "bazel",
+        "mix",
+        "swift",
+        "flutter",
+        "dart",
+        "rails",
+        "django-admin",
+        "nx",
+        "turbo",
+        "pre-commit",
+        "tox",
+        "nox",
+        "aws",
+        "gcloud",
+        "az",
+        "heroku",
+        "fly",
+        "vercel",
+        "netlify",
+    ]
+)
+"""Programs whose first argument says what they do."""
+
+_TARGETS = frozenset(["make", "just", "task", "rake"])
+"""Those of which all further arguments are more that is done."""
+
+_RUNNERS = frozenset(["npm run", "pnpm run", "yarn run", "bun run", "docker compose", "go tool"])
+"""Subcommands whose next argument says what they do."""
+
+_ANYTHING = frozenset(
+    [
+        "uv run",
+        "uv tool",
+        "uvx",
+        "poetry run",
+        "pdm run",
+        "hatch run",
+        "pipx run",
+        "conda run",
+        "bundle exec",
+        "npm exec",
+        "pnpm exec",
+        "pnpm dlx",
+        "yarn exec",
+        "yarn dlx",
+        "docker run",
+        "docker exec",
+        "podman run",
+        "podman exec",
+        "kubectl exec",
+        "kubectl run",
+        "git config",
+        "git bisect",
+        "git submodule",
+        "git filter-branch",
+        "git rebase",
+        "deno run",
+        "deno eval",
+        "go run",
+        "go generate",
+        "cargo run",
+        "bun x",
+        "gh api",
+        "gh alias",
+        "gh extension",
+        "brew install",
+        "mix run",
+        "dotnet run",
+        "dart run",
+        "swift run",
+        "terraform apply",
+        "aws ssm",
+        "gcloud compute",
+        "rails runner",
+        "npm config",
+    ]
+)
+"""Subcommands that do whatever their arguments say."""
+
+_WHATEVER = frozenset(
+    [
+        "bash",
+        "sh",
+        "zsh",
+        "dash",
+        "ksh",
+        "fish",
+        "csh",
+        "tcsh",
+        "pwsh",
+        "powershell",
+        "cmd",
+        "python",
+        "python2",
+        "python3",
+        "pypy",
+        "pypy3",
+        "node",
+        "nodejs",
+        "perl",
+        "ruby",
+        "php",
+        "lua",
+        "luajit",
+        "tclsh",
+        "Rscript",
+        "julia",
+        "ghci",
+        "erl",
+        "elixir",
+        "iex",
+        "java",
+        "scala",
+        "groovy",
+        "osascript",
+        "awk",
+        "gawk",
+        "mawk",
+        "sed",
+        "ed",
+        "ex",
+        "vi",
+        "vim",
+        "nvim",
+        "emacs",
+        "env",
+        "sudo",
+        "doas",
+        "su",
+        "runuser",
+        "chroot",
+        "nsenter",
+        "unshare",
+        "setsid",
+        "nohup",
+        "time",
+        "timeout",
+        "nice",
+        "ionice",
+        "stdbuf",
+        "xargs",
+        "parallel",
+        "watch",
+        "entr",
+        "find",
+        "fd",
+        "ssh",
+        "scp",
+        "rsync",
+        "sftp",
+        "socat",
+        "nc",
+        "ncat",
+        "telnet",
+        "curl",
+        "wget",
+        "eval",
+        "exec",
+        "source",
+        ".",
+        "command",
+        "builtin",
+        "trap",
+        "alias",
+        "unalias",
+        "export",
+        "declare",
+        "set",
+        "shopt",
+        "enable",
+        "function",
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "for",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+        "{",
+        "}",
+        "[[",
+        "!",
+        "coproc",
+        "rm",
+        "rmdir",
+        "unlink",
+        "shred",
+        "dd",
+        "mkfs",
+        "mount",
+        "umount",
+        "chmod",
+        "chown",
+        "chgrp",
+        "kill",
+        "pkill",
+        "killall",
+        "truncate",
+        "tee",
+        "install",
+        "ln",
+        "crontab",
+        "at",
+        "batch",
+        "screen",
+        "tmux",
+        "script",
+        "expect",
+        "gdb",
+        "strace",
+        "ltrace",
+        "perf",
+        "tar",
+        "unzip",
+        "busybox",
+        "jq",
+        "yq",
+        "sqlite3",
+        "psql",
+        "mysql",
+        "mongo",
+        "redis-cli",
+        "ipython",
+        "jupyter",
+        "uvx",
+        "flock",
+        "systemd-run",
+    ]
+)
+"""Programs that do whatever their arguments say, and those that take away."""
+
+_TELLING = 3
+"""Words that may say what is done. What a variable stands for is not known."""
+
+_WORD = re.compile(r"[A-Za-z0-9][\w.:@/+-]*", re.ASCII).fullmatch
+_PROGRAM = re.compile(r"[A-Za-z0-9_.~/+-]+", re.ASCII).fullmatch
+_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*").fullmatch
+
+
+def scope_of_command(command: str) -> str | None:
+    """Give what all commands that are like this one have in common; None if it is one of its own."""
+    try:
+        words = sole(command)
+    except Unsure:
+        return None
+    first = words[:_TELLING]
+    if words[0].assigns or not all(word.sure for word in first):
+        return None
+    return _scope([word.text for word in first], len(words))
+
+
+def _scope(words: list[str], count: int) -> str | None:
+    program = words[0]
+    name = program.rpartition("/")[2]
+    if _PYTHON(program) and len(words) > 2 and words[1] == "-m" and _WORD(words[2]):
+        return " ".join(words[:3])
+    if name in _WHATEVER or not _PROGRAM(program) or _PYTHON(program):
+        return None
+    if name not in _SUBCOMMANDS:
+        return program
+    if count == 1:
+        return program
+    if not _WORD(words[1]) or f"{name} {words[1]}" in _ANYTHING:
+        return None
+    if f"{name} {words[1]}" in _RUNNERS:
+        return " ".join([program, *words[1:3]]) if count > 2 and _WORD(words[2]) else None
+    if name in _TARGETS and count > 2:
+        return None
+    return f"{program} {words[1]}"

@@ -1,0 +1,67 @@
+// A client on the official TypeScript SDK, ACP v1. It plays the scenes that it is given on stdin, and folds
+// what it hears of tool calls. On stdout, at the end: all that it has seen, as one JSON object.
+
+import { client, methods, ndJsonStream } from "@agentclientprotocol/sdk";
+import { answer, begin, compare, finish, isToCancel, lost, seen, spec, startAgent } from "./spoken.mjs";
+
+const { stream, child, exited } = startAgent(ndJsonStream);
+const asked = methods.client.session.requestPermission;
+const updated = methods.client.session.update;
+
+function fold(update) {
+  const { sessionUpdate, toolCallId, ...fields } = update;
+  if (sessionUpdate === "tool_call") seen.calls[toolCallId] = {};
+  if (sessionUpdate !== "tool_call" && sessionUpdate !== "tool_call_update") return;
+  for (const [key, value] of Object.entries(fields)) {
+    if (value != null) seen.calls[toolCallId][key] = value;
+  }
+}
+
+let sessionId;
+let closing;
+
+const connection = client({ name: "callsheet-tests" })
+  .onRequest(asked, ({ params, agent, signal }) => {
+    compare(asked, params);
+    const cancel = () => agent.notify(methods.agent.session.cancel, { sessionId: params.sessionId });
+    return answer(params, params.toolCall, signal, cancel);
+  })
+  .onNotification(updated, ({ params, agent }) => {
+    compare(updated, params);
+    fold(params.update);
+    const cancel = isToCancel(params.update);
+    if (cancel === "turn") return agent.notify(methods.agent.session.cancel, { sessionId });
+    if (cancel === "session") closing = agent.request(methods.agent.session.close, { sessionId });
+  })
+  .connect(stream);
+
+async function say(method, params) {
+  const result = await connection.agent.request(method, params);
+  const line = seen.lines.map((one) => JSON.parse(one)).findLast((one) => one.id != null && one.result);
+  seen.lost.push(...lost(line.result, result, method));
+  return result;
+}
+
+seen.initialized = await say(methods.agent.initialize, {
+  protocolVersion: spec.offers ?? 1,
+  clientInfo: { name: "callsheet-tests", version: "1" },
+  clientCapabilities: spec.capabilities ?? {},
+});
+seen.session = await say(methods.agent.session.new, { cwd: spec.cwd, mcpServers: [] });
+({ sessionId } = seen.session);
+for (const scene of spec.scenes) {
+  begin(scene);
+  const prompt = [{ type: "text", text: scene.prompt }];
+  const { stopReason } = await say(methods.agent.session.prompt, { sessionId, prompt });
+  seen.scenes.push({ name: scene.name, stopReason, lines: seen.lines.length });
+}
+if (closing) await closing;
+else {
+  seen.listed = await say(methods.agent.session.list, {});
+  await say(methods.agent.session.setMode, { sessionId, modeId: "read_only" });
+  await say(methods.agent.session.close, { sessionId });
+}
+connection.close();
+child.stdin.end();
+seen.exit = await exited;
+finish();
