@@ -20,6 +20,7 @@ from .pipe import SharedSink
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from .abilities.host import ClientHost
     from .agent import Agent
 
 
@@ -44,6 +45,7 @@ class Conversation:
         self._turn: asyncio.Task[Any] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
+        self._host: ClientHost | None = agent.client.host(session_id)
         self.session: Session = Session(
             session_id,
             cwd=cwd,
@@ -51,7 +53,8 @@ class Conversation:
             locale=agent.settings.locale,
             on_permission=self._ask,
             permission=agent.settings.permission,
-            tools=agent.tools_of(self),
+            tools=agent.settings.tools,
+            host=self._host,
             mcp_servers=servers,
             guard=agent.settings.guard,
             tool_settings=agent.settings.tool_settings,
@@ -105,6 +108,8 @@ class Conversation:
             self._turn = None
             await self.session.stop_tools()
             await self.session.flush_client()
+            if self._host is not None:
+                await self._host.settled()
         return "cancelled" if self._is_cancelled else reason or "end_turn"
 
     async def cancel(self) -> None:

@@ -11,40 +11,47 @@ import re
 
 from .shell import Unsure, sole
 
-_SUBCOMMANDS = frozenset(
-    "git gh glab hg jj svn npm pnpm yarn bun npx deno cargo rustup go pip pip3 pipx uv poetry pdm hatch conda "
-    "docker podman kubectl helm terraform tofu apt apt-get brew dnf pacman systemctl make just task rake "
-    "bundle gem composer dotnet mvn gradle gradlew bazel mix swift flutter dart rails django-admin nx turbo "
-    "pre-commit tox nox aws gcloud az heroku fly vercel netlify".split()
+_BY_SUBCOMMAND = (
+    "git gh glab hg jj svn npm pnpm yarn bun npx deno cargo rustup go pip pip3 pipx uv poetry pdm "
+    "hatch conda docker podman kubectl helm terraform tofu apt apt-get brew dnf pacman systemctl make "
+    "just task rake bundle gem composer dotnet mvn gradle gradlew bazel mix swift flutter dart rails "
+    "django-admin nx turbo pre-commit tox nox aws gcloud az heroku fly vercel netlify"
 )
+_SUBCOMMANDS = frozenset(_BY_SUBCOMMAND.split())
 """Programs whose first argument says what they do."""
 
-_TARGETS = frozenset("make just task rake".split())
+_BY_TARGET = "make just task rake"
+_TARGETS = frozenset(_BY_TARGET.split())
 """Those of which all further arguments are more that is done."""
 
-_RUNNERS = frozenset("npm run|pnpm run|yarn run|bun run|docker compose|go tool".split("|"))
+_BY_THIRD = "npm run, pnpm run, yarn run, bun run, docker compose, go tool"
+_RUNNERS = frozenset(_BY_THIRD.split(", "))
 """Subcommands whose next argument says what they do."""
 
-_ANYTHING = frozenset(
-    "uv run|uv tool|uvx|poetry run|pdm run|hatch run|pipx run|conda run|bundle exec|npm exec|pnpm exec|pnpm dlx|"
-    "yarn exec|yarn dlx|docker run|docker exec|podman run|podman exec|kubectl exec|kubectl run|git config|"
-    "git bisect|git submodule|git filter-branch|git rebase|deno run|deno eval|go run|go generate|cargo run|"
-    "bun x|gh api|gh alias|gh extension|brew install|mix run|dotnet run|dart run|swift run|terraform apply|"
-    "aws ssm|gcloud compute|rails runner|npm config".split("|")
+_FREE = (
+    "uv run, uv tool, uvx, poetry run, pdm run, hatch run, pipx run, conda run, bundle exec, npm "
+    "exec, pnpm exec, pnpm dlx, yarn exec, yarn dlx, docker run, docker exec, podman run, podman "
+    "exec, kubectl exec, kubectl run, git config, git bisect, git submodule, git filter-branch, git "
+    "rebase, deno run, deno eval, go run, go generate, cargo run, bun x, gh api, gh alias, gh "
+    "extension, brew install, mix run, dotnet run, dart run, swift run, terraform apply, aws ssm, "
+    "gcloud compute, rails runner, npm config"
 )
+_ANYTHING = frozenset(_FREE.split(", "))
 """Subcommands that do whatever their arguments say."""
 
-_WHATEVER = frozenset(
-    "bash sh zsh dash ksh fish csh tcsh pwsh powershell cmd python python2 python3 pypy pypy3 node nodejs "
-    "perl ruby php lua luajit tclsh Rscript julia ghci erl elixir iex java scala groovy osascript awk gawk "
-    "mawk sed ed ex vi vim nvim emacs env sudo doas su runuser chroot nsenter unshare setsid nohup time timeout "
-    "nice ionice stdbuf xargs parallel watch entr find fd ssh scp rsync sftp socat nc ncat telnet curl wget "
-    "eval exec source . command builtin trap alias unalias export declare set shopt enable function if then "
-    "else elif fi for while until do done case esac select { } [[ ! coproc rm rmdir unlink shred dd mkfs mount "
-    "umount chmod chown chgrp kill pkill killall truncate tee install ln crontab at batch screen tmux script "
-    "expect gdb strace ltrace perf tar unzip busybox jq yq sqlite3 psql mysql mongo redis-cli ipython "
-    "jupyter uvx flock systemd-run".split()
+_FREE_PROGRAMS = (
+    "bash sh zsh dash ksh fish csh tcsh pwsh powershell cmd python python2 python3 pypy pypy3 node "
+    "nodejs perl ruby php lua luajit tclsh Rscript julia ghci erl elixir iex java scala groovy "
+    "osascript awk gawk mawk sed ed ex vi vim nvim emacs env sudo doas su runuser chroot nsenter "
+    "unshare setsid nohup time timeout nice ionice stdbuf xargs parallel watch entr find fd ssh scp "
+    "rsync sftp socat nc ncat telnet curl wget eval exec source . command builtin trap alias unalias "
+    "export declare set shopt enable function if then else elif fi for while until do done case esac "
+    "select { } [[ ! coproc mv cp rm rmdir unlink shred dd mkfs mount umount chmod chown chgrp kill pkill "
+    "killall truncate tee install ln crontab at batch screen tmux script expect gdb strace ltrace "
+    "perf tar unzip busybox jq yq sqlite3 psql mysql mongo redis-cli ipython jupyter uvx flock "
+    "systemd-run"
 )
+_WHATEVER = frozenset(_FREE_PROGRAMS.split())
 """Programs that do whatever their arguments say, and those that take away."""
 
 _TELLING = 3

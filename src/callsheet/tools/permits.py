@@ -29,8 +29,8 @@ the rest."""
 MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
 _MOST_ANSWERS = 10_000
-_LONGEST_NAME = 80
-"""Characters of what "always" is for. What is longer is not named, but said to be just this."""
+_LONGEST_NAME = 120
+"""Characters of what "always" is for. Of what is longer, the beginning and the end are named."""
 
 Beyond: TypeAlias = Sequence[tuple[str, Path]]
 
@@ -75,9 +75,11 @@ def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
 
 
 def _this(name: str, key: str) -> Scope:
-    if len(name) > _LONGEST_NAME or "`" in name or not name.isprintable():
-        return _exactly(key)
-    return Scope(key, "this", name)
+    shown = "".join(char if char.isprintable() and char != "`" else "\ufffd" for char in name)
+    if len(shown) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return Scope(key, "this", shown)
 
 
 def _exactly(key: str) -> Scope:
