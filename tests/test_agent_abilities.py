@@ -56,6 +56,9 @@ async def test_unsaved_text_is_read_and_said_to_be_so(tmp_path: Path) -> None:
         (asked,) = client.asked("fs/read_text_file")
     assert asked["path"] == str(path)
     assert "1→typed\n2→but not saved" in result.output
+    assert result.output.endswith(
+        "(as it is in the editor, where it has changes that are not saved)"
+    )
     assert path.read_text() == "saved\n"
     assert (result.metadata["unsaved"], result.metadata["total_lines"]) == (True, 2)
     assert result.metadata["size_bytes"] == len("typed\nbut not saved\n")

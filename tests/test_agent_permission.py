@@ -312,6 +312,24 @@ async def test_always_answered_for_one_of_many_answers_the_others(tmp_path: Path
     assert len(client.asked(ASK)) == 1
 
 
+@pytest.mark.parametrize(("mode", "done"), [("all", True), ("read_only", False)])
+async def test_a_mode_that_is_chosen_meanwhile_holds_for_what_waits(
+    tmp_path: Path, mode: str, done: bool
+) -> None:
+    ran = Ran(*[("write", {"path": f"{i}.txt", "content": "x"}) for i in range(3)], together=True)
+    async with play(brain=ran.brain) as client:
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        client.on[ASK] = lambda _: answer
+        session = await client.new_session(tmp_path)
+        turn = client.start_prompt(session)
+        await client.until(lambda: client.asked(ASK))
+        await client.request("session/set_mode", {"sessionId": session, "modeId": mode})
+        answer.set_result({"outcome": {"outcome": "selected", "optionId": "allow_once"}})
+        await turn
+        assert len(client.asked(ASK)) == 1
+    assert ran.successes == [True, done, done]
+
+
 async def test_always_is_said_in_the_users_language(tmp_path: Path) -> None:
     client = await run(bash("git version"), tmp_path, "allow_once", locale="de")
     assert names(client)[0]["allow_always"] == "`git version` immer erlauben"
