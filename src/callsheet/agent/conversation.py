@@ -21,6 +21,7 @@ from .pipe import SharedSink
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from .abilities.host import ClientHost
     from .agent import Agent
 
 
@@ -53,6 +54,7 @@ class Conversation:
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
+        self._host: ClientHost | None = agent.client.host(session_id)
         self.session: Session = Session(
             session_id,
             cwd=cwd,
@@ -62,7 +64,8 @@ class Conversation:
             on_lost=self._lost,
             dead_after=DEAD_AFTER,
             permission=agent.settings.permission,
-            tools=agent.tools_of(self),
+            tools=agent.settings.tools,
+            host=self._host,
             mcp_servers=servers,
             guard=agent.settings.guard,
             tool_settings=agent.settings.tool_settings,
@@ -134,6 +137,8 @@ class Conversation:
         try:
             await self.session.stop_tools()
             await self.session.flush_client()
+            if self._host is not None:
+                await self._host.settled()
         finally:
             over, self._over = self._over, None
             if over is not None:

@@ -141,6 +141,7 @@ class Session(RuntimeSession):
         self._executor: Executor = Executor(self, self.tools, self.permits)
         self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
         self._connecting: asyncio.Task[list[str]] | None = None
+        self._when_ended: dict[str, list[Callable[[], object]]] = {}
 
     def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
         self,
@@ -178,6 +179,17 @@ class Session(RuntimeSession):
     def cancel(self, key: str, message: str | None = None) -> bool:
         """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
         return self._executor.cancel(key, message)
+
+    def when_ended(self, call: Call, function: Callable[[], object]) -> None:
+        """Have a function called on the event loop when a call has ended."""
+        self._when_ended.setdefault(call.id, []).append(function)
+
+    def ended(self, call: RuntimeCall) -> None:
+        """Hear that a call has ended."""
+        super().ended(call)
+        for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
+            if self.loop is not None and not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(function)
 
     async def connected(self) -> list[str]:
         """Wait until every MCP server has started or failed. Gives what is wrong, a sentence each."""
