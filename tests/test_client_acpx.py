@@ -18,7 +18,7 @@ from . import schemas
 from .clients import scenes
 from .processes import linux, new_token, wait_until_gone
 
-pytestmark = scenes.needs_node()
+pytestmark = scenes.needs_node("acpx", ".bin/node")
 
 AGENT = shlex.join([sys.executable, "-m", "callsheet", "agent"])
 
