@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test check format bench schemas locales diagrams clean
+.PHONY: help run test check format bench fuzz schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ format: $(VENV)/.dev ## format the code
 
 bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 	$(BIN)/python -m bench
+
+fuzz: $(VENV)/.dev ## send an agent 100,000 mutated messages; the same again: make fuzz SEED=…
+	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
 
 schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
 	$(BIN)/python scripts/refresh_schemas.py

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import (
+    agent_start,
+    agent_turn,
     executing,
     imports,
     life,
@@ -31,6 +33,8 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "redaction": lambda _: redaction.measure(),
     "executing": lambda _: executing.measure(),
     "reading": lambda _: reading.measure(),
+    "agent_start": lambda _: agent_start.measure(),
+    "agent_turn": lambda _: agent_turn.measure(),
     "searching": lambda _: searching.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),

@@ -21,7 +21,7 @@ from .executor import AT_ONCE, TIMEOUT, Asked, Executor
 from .host import Host, Machine
 from .permits import MODES, Mode, Permits
 from .registry import Registry
-from .result import ToolResult, content_of
+from .result import NO_OUTPUT, ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
 
@@ -85,7 +85,7 @@ class Call(RuntimeCall):
         written = self._output is not None and bool(self._output.state.total)
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
-        elif written and result.is_written:
+        elif written and (result.is_written or result.output == NO_OUTPUT):
             shown = result.content or None
         else:
             shown, written = content_of(result), False
@@ -153,6 +153,7 @@ class Session(RuntimeSession):
         self._executor: Executor = Executor(self, self.tools, self.permits)
         self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
         self._connecting: asyncio.Task[list[str]] | None = None
+        self._when_ended: dict[str, list[Callable[[], object]]] = {}
 
     def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
         self,
@@ -190,6 +191,17 @@ class Session(RuntimeSession):
     def cancel(self, key: str, message: str | None = None) -> bool:
         """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
         return self._executor.cancel(key, message)
+
+    def when_ended(self, call: Call, function: Callable[[], object]) -> None:
+        """Have a function called on the event loop when a call has ended."""
+        self._when_ended.setdefault(call.id, []).append(function)
+
+    def ended(self, call: RuntimeCall) -> None:
+        """Hear that a call has ended."""
+        super().ended(call)
+        for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
+            if self.loop is not None and not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(function)
 
     async def connected(self) -> list[str]:
         """Wait until every MCP server has started or failed. Gives what is wrong, a sentence each."""
