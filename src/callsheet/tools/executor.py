@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callsheet.report.errors import InvalidValue
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
 
@@ -94,7 +96,8 @@ class Run:
         try:
             await self.finished
         except asyncio.CancelledError:
-            if not self.has_ended:
+            # Only if nothing was to wake us any more but this: else there is nothing to wait for.
+            if self.finished.cancelled() and self.task is not None and not self.task.done():
                 self.finished = self._loop.create_future()
                 self.stop(Cancelled(self.call.session.desk.phrase("cancelled")))
                 await self.finished
@@ -107,6 +110,18 @@ class Run:
             said = self.call.session.desk.phrase("timed_out", seconds=seconds)
             why = TimedOut(said, timeout_s=seconds)
             self._timers.append(self._loop.call_later(seconds, self.stop, why))
+
+    def stop_from_anywhere(self, why: Cancelled) -> None:
+        """Tell the tool to stop, from whatever thread: a task can be cancelled on its own loop only."""
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            self.stop(why)
+        else:
+            with suppress(RuntimeError):  # its loop is closed, so it has ended
+                self._loop.call_soon_threadsafe(self.stop, why)
 
     def stop(self, why: Cancelled | TimedOut) -> None:
         """Tell the tool to stop, and don't wait for ever."""
@@ -169,6 +184,8 @@ class Executor:
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
         """Run tools in parallel, and give their results in the order of the calls."""
+        if at_once < 1:
+            raise InvalidValue(f"at_once: expected 1 or more, got {at_once}")
         asked = list(calls)
         turn = asyncio.Semaphore(at_once)
         with self._session.batch(total=len(asked)) as batch:
@@ -177,19 +194,19 @@ class Executor:
             return await asyncio.gather(*each)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop one call, by its id or alias. The others go on. Gives whether it was running."""
+        """Stop one call, by its id or alias, from any thread. Gives whether it was running."""
         report = self._session.get(key)
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:
             return False
-        run.stop(Cancelled(message or self._session.desk.phrase("cancelled")))
+        run.stop_from_anywhere(Cancelled(message or self._session.desk.phrase("cancelled")))
         return True
 
     async def close(self) -> None:
         """Stop everything that runs, and wait for it for a while."""
         left = list(self._runs.values())
         for run in left:
-            run.stop(Cancelled(self._session.desk.phrase("closed")))
+            run.stop_from_anywhere(Cancelled(self._session.desk.phrase("closed")))
         for run in left:
             while not run.call.has_ended:  # whoever waits for it ends it
                 await asyncio.sleep(0.001)
@@ -235,6 +252,8 @@ class Executor:
     ) -> Any:
         if tool is None:
             raise self._unknown(name)
+        if timeout is not None and not timeout > 0:
+            raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
         self._check(tool, given)
         values = self._converted(tool, given)
         beyond = self._place(tool, given, values)

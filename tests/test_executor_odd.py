@@ -1,0 +1,72 @@
+"""Odd moments in the life of a call: nothing hangs, nothing leaks, and the result obeys the standard."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from callsheet import Session, tool
+from callsheet.report.errors import InvalidValue
+
+
+@tool
+async def wait(seconds: float = 30.0) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+# Stopping
+
+
+async def test_a_call_that_is_stopped_and_whose_task_is_cancelled_at_once_does_not_hang():
+    async with Session(tools=[wait]) as session:
+        task = asyncio.ensure_future(session.run("wait", alias="one"))
+        await asyncio.sleep(0)  # it is announced, and the tool has not begun
+        assert session.cancel("one")
+        task.cancel()
+        done, _ = await asyncio.wait([task], timeout=2)
+        assert done
+        assert task.cancelled()
+
+
+def test_a_program_that_ends_right_after_starting_a_call_ends():
+    kept: list[asyncio.Task[object]] = []
+
+    async def main() -> None:
+        session = Session(tools=[wait])
+        kept.append(asyncio.ensure_future(session.run("wait")))
+        await asyncio.sleep(0)
+
+    program = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    program.start()
+    program.join(5)
+    assert not program.is_alive()
+    assert kept[0].cancelled()
+
+
+async def test_a_call_can_be_cancelled_from_another_thread():
+    async with Session(tools=[wait]) as session:
+        task = asyncio.ensure_future(session.run("wait", alias="one"))
+        await asyncio.sleep(0.05)
+        begun = time.monotonic()
+        threading.Timer(0.05, session.cancel, ["one"]).start()
+        result = await asyncio.wait_for(task, 5)  # nothing else wakes the loop until then
+        assert result.metadata["error_code"] == "cancelled"
+        assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+async def test_a_timeout_that_is_none_is_said(seconds: float):
+    async with Session(tools=[wait]) as session:
+        result = await session.run("wait", {"seconds": 0}, timeout=seconds)
+        assert result.metadata["error_code"] == "invalid_arguments"
+
+
+async def test_running_none_at_once_is_refused():
+    async with Session(tools=[wait]) as session:
+        with pytest.raises(InvalidValue, match="at_once"):
+            await asyncio.wait_for(session.run_all([("wait", {"seconds": 0})], at_once=0), 2)
