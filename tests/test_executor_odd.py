@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
+import sys
 import threading
 import time
 
@@ -10,6 +13,7 @@ import pytest
 
 from callsheet import Session, tool
 from callsheet.report.errors import InvalidValue
+from callsheet.tools import shield
 
 
 @tool
@@ -70,3 +74,77 @@ async def test_running_none_at_once_is_refused():
     async with Session(tools=[wait]) as session:
         with pytest.raises(InvalidValue, match="at_once"):
             await asyncio.wait_for(session.run_all([("wait", {"seconds": 0})], at_once=0), 2)
+
+
+# The protocol's pipe
+
+
+async def test_a_thread_that_is_left_behind_still_can_not_reach_stdout(capsys):
+    printed = threading.Event()
+
+    @tool
+    def late() -> None:
+        """Print late."""
+        time.sleep(0.4)
+        print("too late")
+        printed.set()
+
+    async with Session(tools=[late]) as session:
+        result = await session.run("late", timeout=0.05)
+        assert result.metadata["error_code"] == "timeout"
+        assert await asyncio.to_thread(printed.wait, 5)
+    assert capsys.readouterr().out == ""
+
+
+async def test_stdin_is_at_its_end_also_as_bytes():
+    @tool
+    async def reading() -> str:
+        """Read."""
+        return repr((sys.stdin.buffer.read(), sys.stdin.read(), list(sys.stdin)))
+
+    async with Session(tools=[reading]) as session:
+        result = await session.run("reading")
+        assert result.output == "(b'', '', [])"
+
+
+async def test_whoever_else_replaces_stdout_meanwhile_the_process_gets_its_own_back():
+    while shield._users:  # a thread that an earlier test left behind
+        await asyncio.sleep(0.01)
+    out, into = sys.stdout, sys.stdin
+    inside, leave = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def redirecting() -> None:
+        """Redirect."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            inside.set()
+            await leave.wait()
+
+    async with Session(tools=[redirecting, wait]) as session:
+        for _ in range(3):
+            inside.clear()
+            leave.clear()
+            task = asyncio.ensure_future(session.run("redirecting"))
+            await inside.wait()
+            await session.run("wait", {"seconds": 0})
+            leave.set()
+            await task
+            assert sys.stdout is out
+            assert sys.stdin is into
+
+
+# What tools return
+
+
+async def test_a_sync_function_may_give_something_to_await():
+    async def later() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    @tool
+    def wrapped():
+        """Do it later."""
+        return later()
+
+    async with Session(tools=[wrapped]) as session:
+        assert (await session.run("wrapped")).output == "done"

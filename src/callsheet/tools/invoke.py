@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
+from .shield import shielded
 from .threads import in_thread
 
 if TYPE_CHECKING:
@@ -22,14 +24,21 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any]) -> Any:
     if tool.how == "async":
         return await function(*given, **values)
     if tool.how == "sync":
-        return await in_thread(lambda: function(*given, **values))
+        made = await in_thread(lambda: _shielded(lambda: function(*given, **values)))
+        return await made if isawaitable(made) else made
     stream = _Stream(call)
     if tool.how == "async stream":
         async for piece in function(*given, **values):
             stream.take(piece)
     else:
-        await in_thread(lambda: stream.take_all(function(*given, **values)))
+        await in_thread(lambda: _shielded(lambda: stream.take_all(function(*given, **values))))
     return stream.result()
+
+
+def _shielded(work: Callable[[], Any]) -> Any:
+    """Call a function in a thread. It may go on when its call has ended, and must not print then, either."""
+    with shielded():
+        return work()
 
 
 class _Stream:
