@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.errors import InvalidValue
@@ -29,6 +30,7 @@ from .errors import (
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
+from .placing import placed
 from .registry import Registry
 from .result import ToolResult
 from .running import running
@@ -256,10 +258,10 @@ class Executor:
             raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
         self._check(tool, given)
         values = self._converted(tool, given)
-        beyond = self._place(tool, given, values)
+        paths, beyond = self._place(tool, given, values)
         await self.permits.ask(run.call, tool, given, beyond)
-        writes = [values[name] for name in tool.writes if values.get(name) is not None]
-        reads = [values[name] for name in tool.reads if values.get(name) is not None]
+        writes = [path for name in tool.writes for path in paths[name]]
+        reads = [path for name in tool.reads for path in paths[name]]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         async with _in_turn(turn), self._claims.hold(reads, writes):
             run.call.start()
@@ -292,19 +294,25 @@ class Executor:
         except Exception as exc:
             raise InvalidArguments(f"{tool.name}: {exc}") from exc
 
-    def _place(self, tool: Tool, given: JsonObject, values: dict[str, Any]) -> list[Any]:
-        """Put the real paths in, and give those that are outside the workspace."""
-        beyond: list[Any] = []
+    def _place(
+        self, tool: Tool, given: JsonObject, values: dict[str, Any]
+    ) -> tuple[dict[str, list[Path]], list[tuple[str, Path]]]:
+        """Put the real paths in. Gives those of each argument, and those that are outside the workspace."""
+        found: dict[str, list[Path]] = {}
+        beyond: list[tuple[str, Path]] = []
         workspace = self._session.workspace
         for name, entry in tool.paths:
-            value = values.get(name)
-            if value is None:
-                continue
-            text = given.get(name, str(value))
-            path = values[name] = workspace.find(text, entry=entry)
-            if not workspace.holds(path):
-                beyond.append((text, path))
-        return beyond
+            mine = found[name] = []
+
+            def place(text: str, entry: bool = entry, mine: list[Path] = mine) -> Path:
+                path = workspace.find(text, entry=entry)
+                mine.append(path)
+                if not workspace.holds(path):
+                    beyond.append((text, path))
+                return path
+
+            values[name] = placed(values[name], given.get(name), place)
+        return found, beyond
 
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
         call, problem = run.call, run.problem
