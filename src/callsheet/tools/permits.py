@@ -32,7 +32,8 @@ class Permits:
 
     def __init__(self, mode: Mode | None) -> None:
         self.mode: Mode | None = mode
-        self._answers: dict[str, bool] = {}
+        # By the tool, and all the paths outside that were asked about: a yes to one is none to another.
+        self._answers: dict[tuple[str, ...], bool] = {}
 
     async def ask(
         self, call: Call, tool: Tool, arguments: JsonObject, beyond: Sequence[tuple[str, Path]]
@@ -47,11 +48,11 @@ class Permits:
             raise NotPermitted(f"{tool.name} is not permitted in this session")
         if not beyond and nobody and tool.permission is not True and self.mode is None:
             return
-        await self._ask(call, [tool.name, *[f"{tool.name} {path}" for _, path in beyond]][-1])
+        await self._ask(call, (tool.name, *[str(path) for _, path in beyond]))
 
-    async def _ask(self, call: Call, key: str) -> None:
+    async def _ask(self, call: Call, key: tuple[str, ...]) -> None:
         known = self._answers.get(key)
-        if known is False:
+        if known is False or self._answers.get(key[:1]) is False:
             raise NotPermitted(call.session.desk.phrase("denied"))
         if known:
             return
