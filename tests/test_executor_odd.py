@@ -8,12 +8,15 @@ import io
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from callsheet import Session, tool
 from callsheet.report.errors import InvalidValue
+from callsheet.testing import assert_standard
 from callsheet.tools import shield
+from callsheet.tools.errors import NotFound
 
 
 @tool
@@ -148,3 +151,66 @@ async def test_a_sync_function_may_give_something_to_await():
 
     async with Session(tools=[wrapped]) as session:
         assert (await session.run("wrapped")).output == "done"
+
+
+@pytest.mark.parametrize("how", ["fails", "times out"])
+async def test_what_a_stream_said_before_it_failed_is_kept_for_the_model(how: str):
+    @tool
+    async def stream():
+        """Stream."""
+        yield "line one\n"
+        if how == "fails":
+            raise ValueError("then it broke")
+        await asyncio.sleep(30)
+
+    async with Session(tools=[stream]) as session:
+        result = await session.run("stream", timeout=0.2)
+        assert not result.success
+        assert result.output == f"line one\n\n{result.error}"
+        assert_standard(result)
+
+
+async def test_blank_output_is_no_output():
+    @tool
+    def blank() -> str:
+        """Say nothing."""
+        return " \n"
+
+    async with Session(tools=[blank], permission="allow") as session:
+        for name, arguments in (("blank", {}), ("bash", {"command": "echo"})):
+            result = await session.run(name, arguments)
+            assert result.success
+            assert_standard(result)
+
+
+async def test_an_errors_code_is_its_own_whatever_it_is_told_besides():
+    @tool
+    def lost() -> str:
+        """Be lost."""
+        raise NotFound("nothing there", error_code=404, retry="please")
+
+    async with Session(tools=[lost]) as session:
+        result = await session.run("lost")
+        assert (result.metadata["error_code"], result.metadata["retry"]) == ("not_found", "changed")
+        assert_standard(result)
+
+
+# Permission
+
+
+async def test_a_yes_for_one_path_outside_is_none_for_another(tmp_path: Path):
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    work.mkdir()
+    outside.mkdir()
+    (work / "mine").write_text("mine")
+    (outside / "theirs").write_text("theirs")
+    answers = ["allow_always", "reject_once"]
+    async with Session(cwd=work, on_permission=lambda _: answers.pop(0)) as session:
+        there = str(outside / "there")
+        assert (await session.run("move", {"source": "mine", "destination": there})).success
+        (outside / "there").unlink()
+        theirs = str(outside / "theirs")
+        result = await session.run("move", {"source": theirs, "destination": there})
+        assert result.metadata["error_code"] == "permission_denied"
+        assert not answers
+    assert (outside / "theirs").exists()

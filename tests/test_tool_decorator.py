@@ -283,10 +283,10 @@ class Outer(pydantic.BaseModel):
 @tool
 def shapes(
     one: Path = Path("here"),
-    some: Optional[list[Path]] = None,
+    some: list[Path] | None = None,
     named: dict[str, Path] = {},  # noqa: B006
     job: Job = Job([Path("job")]),  # noqa: B008
-    outer: Optional[Outer] = None,
+    outer: Outer | None = None,
 ) -> str:
     """Take paths."""
     return repr((one, some, named, job, outer))

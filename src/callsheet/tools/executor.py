@@ -62,6 +62,7 @@ class Run:
         "finished",
         "has_ended",
         "problem",
+        "said",
         "started",
         "task",
         "value",
@@ -76,6 +77,7 @@ class Run:
         self.begun: bool = False
         self.has_ended: bool = False
         self.value: Any = None
+        self.said: list[str] = []
         self.problem: BaseException | None = None
         self.finished: asyncio.Future[None] = loop.create_future()
         self._loop: asyncio.AbstractEventLoop = loop
@@ -269,7 +271,7 @@ class Executor:
             shield.put_up()
             token = running.set(run.call)
             try:
-                return await invoke(tool, run.call, values)
+                return await invoke(tool, run.call, values, run.said)
             except SystemExit as exc:
                 raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
             finally:
@@ -327,7 +329,7 @@ class Executor:
             except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
                 problem = exc
         error = to_error(problem, run.why)
-        return call.error(error), error
+        return call.error(error, output=error.output or "".join(run.said)), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
         """Give what is said of every result."""
