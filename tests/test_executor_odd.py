@@ -14,6 +14,7 @@ import pytest
 
 from callsheet import Session, tool
 from callsheet.report.errors import InvalidValue
+from callsheet.runtime.errors import SessionClosed
 from callsheet.testing import assert_standard
 from callsheet.tools import shield
 from callsheet.tools.errors import NotFound
@@ -77,6 +78,50 @@ async def test_running_none_at_once_is_refused():
     async with Session(tools=[wait]) as session:
         with pytest.raises(InvalidValue, match="at_once"):
             await asyncio.wait_for(session.run_all([("wait", {"seconds": 0})], at_once=0), 2)
+
+
+async def test_nothing_is_begun_while_the_session_closes():
+    begun = 0
+
+    @tool
+    async def stubborn() -> None:
+        """Take a while to stop."""
+        try:
+            await asyncio.sleep(30)
+        finally:
+            await asyncio.sleep(0.2)
+
+    @tool
+    async def new() -> None:
+        """Begin."""
+        nonlocal begun
+        begun += 1
+
+    session = Session(tools=[stubborn, new])
+    running = asyncio.ensure_future(session.run("stubborn"))
+    await asyncio.sleep(0.05)
+    closing = asyncio.ensure_future(session.close())
+    await asyncio.sleep(0.05)
+    with pytest.raises(SessionClosed):
+        await session.run("new")
+    await asyncio.wait_for(asyncio.gather(closing, running), 5)
+    assert begun == 0
+
+
+async def test_what_breaks_while_a_tool_is_stopped_is_not_the_reason_for_its_end():
+    @tool
+    async def breaking() -> None:
+        """Break when stopped."""
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            raise RuntimeError("connection lost") from None
+
+    async with Session(tools=[breaking]) as session:
+        result = await session.run("breaking", timeout=0.1)
+        assert result.metadata["error_code"] == "timeout"
+        assert result.metadata["exception"] == "RuntimeError"
+        assert "connection lost" in result.output
 
 
 # The protocol's pipe

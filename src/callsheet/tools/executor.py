@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from callsheet.report.errors import InvalidValue
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
+from callsheet.runtime.errors import SessionClosed
 
 from . import shield
 from .arguments import Checker
@@ -154,6 +155,7 @@ class Executor:
         self._claims: Claims = Claims()
         self._checkers: dict[str, tuple[Tool, Checker]] = {}
         self._runs: dict[str, Run] = {}
+        self._is_closed: bool = False
 
     async def run(
         self,
@@ -165,6 +167,8 @@ class Executor:
         **links: Any,
     ) -> ToolResult:
         """Run a tool, and give its result. What goes wrong is a result, too, not an exception."""
+        if self._is_closed:
+            raise SessionClosed(f"session {self._session.session_id} is closed; make a new one")
         given: Any = {} if arguments is None else arguments
         tool = self.registry.get(name)
         links.setdefault("parent", self._outer())
@@ -207,7 +211,8 @@ class Executor:
         return True
 
     async def close(self) -> None:
-        """Stop everything that runs, and wait for it for a while."""
+        """Stop everything that runs, and wait for it for a while. Nothing is begun any more."""
+        self._is_closed = True
         left = list(self._runs.values())
         for run in left:
             run.stop_from_anywhere(Cancelled(self._session.desk.phrase("closed")))
