@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from callsheet import Session, tool
+from callsheet import Call, Session, ToolResult, tool
 from callsheet.report.errors import InvalidValue
 from callsheet.runtime.errors import SessionClosed
-from callsheet.testing import assert_standard
+from callsheet.testing import Recorder, assert_standard
 from callsheet.tools import shield
 from callsheet.tools.errors import NotFound
 
@@ -122,6 +122,45 @@ async def test_what_breaks_while_a_tool_is_stopped_is_not_the_reason_for_its_end
         assert result.metadata["error_code"] == "timeout"
         assert result.metadata["exception"] == "RuntimeError"
         assert "connection lost" in result.output
+
+
+# Other event loops
+
+
+async def test_a_session_can_be_used_from_the_loop_of_another_thread(tmp_path: Path):
+    @tool
+    async def slow(path: Path) -> str:
+        """Take a while."""
+        await asyncio.sleep(0.1)
+        return path.name
+
+    async with Session(cwd=tmp_path, tools=[slow]) as session:
+        here = asyncio.ensure_future(session.run("slow", {"path": "a"}))
+        await asyncio.sleep(0.02)
+
+        def there() -> list[ToolResult]:
+            async def both() -> list[ToolResult]:
+                one = session.run("slow", {"path": "a"})  # waits for the one over here
+                return [await one, *await session.run_all([("slow", {"path": "b"})])]
+
+            return asyncio.run(asyncio.wait_for(both(), 5))
+
+        assert [result.output for result in await asyncio.to_thread(there)] == ["a", "b"]
+        assert (await here).success
+
+
+async def test_a_tool_in_a_thread_can_make_calls_of_its_own():
+    @tool
+    def outer(call: Call) -> ToolResult:
+        """Call another."""
+        return asyncio.run(call.session.run("wait", {"seconds": 0}))
+
+    recorder = Recorder()
+    async with Session(tools=[outer, wait], on_update=recorder) as session:
+        result = await session.run("outer")
+        assert (result.output, result.tool_name) == ("waited", "outer")
+    first, second = recorder.fold()
+    assert second.notes["parentId"] == first.tool_call_id
 
 
 # The protocol's pipe
