@@ -16,6 +16,7 @@ from . import (
     million,
     reading,
     redaction,
+    searching,
     slow_peers,
     streaming,
 )
@@ -30,6 +31,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "redaction": lambda _: redaction.measure(),
     "executing": lambda _: executing.measure(),
     "reading": lambda _: reading.measure(),
+    "searching": lambda _: searching.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

@@ -11,6 +11,7 @@ import callsheet
 
 _PEERS = (
     "msgspec", "agent-client-protocol", "pydantic", "google-re2", "hyperscan", "detect-secrets",
+    "ripgrep",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from uuid import uuid4
 
@@ -31,12 +32,12 @@ def with_token(token: str, but: int = 0) -> list[str]:
     return found
 
 
-def children() -> list[str]:
-    """Give what this process has started and not waited for."""
+def children(but: Collection[str] = ()) -> list[str]:
+    """Give what this process has started and not waited for, except what was there before."""
     found = [
         _read(entry / "children").decode() for entry in Path(f"/proc/{os.getpid()}/task").iterdir()
     ]
-    return [name for text in found for name in text.split()]
+    return [name for text in found for name in text.split() if name not in but]
 
 
 def wait_until_gone(token: str, seconds: float = 3.0, but: int = 0) -> list[str]:

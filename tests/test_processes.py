@@ -58,10 +58,11 @@ os.write(1, b"came to its end")
 def token() -> Iterator[str]:
     """Give something that marks the processes of a test, and hold that none is left after it."""
     value = new_token()
+    before = children()
     yield value
     if sys.platform == "linux":
         assert with_token(value) == []
-        assert children() == []
+        assert children(before) == []
 
 
 class Output(bytearray):
@@ -385,14 +386,14 @@ def test_if_we_are_killed_a_fork_of_us_does_not_keep_the_command(token: str) -> 
 
 @linux
 async def test_a_run_that_is_dropped_ends_the_command(token: str) -> None:
-    output = Output()
+    output, before = Output(), children()
     running = process("echo up; sleep {t}", output, token).run()
     running.send(None)
     await output.wait_for(b"up")
     running.close()
     assert await asyncio.to_thread(wait_until_gone, token) == []
     until = time.monotonic() + 3
-    while children() and time.monotonic() < until:
+    while children(before) and time.monotonic() < until:
         await asyncio.sleep(0.01)
 
 

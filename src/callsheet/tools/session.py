@@ -20,7 +20,7 @@ from .errors import ToolError
 from .executor import AT_ONCE, TIMEOUT, Asked, Executor
 from .permits import MODES, Mode, Permits
 from .registry import Registry
-from .result import ToolResult, content_of
+from .result import NO_OUTPUT, ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
 
@@ -82,7 +82,7 @@ class Call(RuntimeCall):
         written = self._output is not None and bool(self._output.state.total)
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
-        elif written and result.is_written:
+        elif written and (result.is_written or result.output == NO_OUTPUT):
             shown = result.content or None
         else:
             shown = content_of(result)

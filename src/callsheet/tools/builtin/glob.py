@@ -43,7 +43,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     base = path or call.workspace.cwd
     shown_base = show_name(call.workspace.show(base))
     if not base.exists():
-        raise NotFound(f"There is no directory {shown_base}", file_path=str(base))
+        raise NotFound(f"There is no directory {shown_base}", search_path=str(base))
     if not base.is_dir():
         raise InvalidArguments(f"path: {shown_base} is a file, not a directory")
     meant = _relative(pattern, base)
@@ -56,7 +56,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
         lines += ["", _summary(found)]
     else:
         where = f" in {shown_base}" if prefix else ""
-        lines.append(f"No files match {pattern!r}{where}.{_deeper(call, base, meant)}")
+        lines.append(f"No files match '{show_name(pattern)}'{where}.{_deeper(call, base, meant)}")
     if found.walk.unreadable:
         what = plural(found.walk.unreadable, "directory", "directories")
         lines.append(f"{what} could not be read.")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from callsheet.report.locations import ToolCallLocation
-from callsheet.tools.errors import ExecutionFailed, InvalidArguments
+from callsheet.tools.errors import InvalidArguments, NotFound
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search import ripgrep
+from callsheet.tools.search.children import CannotStart
 from callsheet.tools.search.engine import Answer, Search, search
 from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.pattern_errors import PatternError, Unsupported
@@ -35,8 +39,8 @@ async def grep(
     path: Path | None = None,
     glob: str | None = None,
     ignore_case: bool = False,
-    context: int = 0,
-    limit: int = 100,
+    context: Annotated[int, Meta(ge=0)] = 0,
+    limit: Annotated[int, Meta(ge=1)] = 100,
 ) -> ToolResult:
     r"""Search the contents of files for a regular expression, line by line.
 
@@ -54,12 +58,8 @@ async def grep(
         limit: Matches to show at most, up to 1000. The totals count them all.
     """
     base = path or call.workspace.cwd
-    _check(limit, context, glob)
-    mode = base.stat().st_mode
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-        shown = show_name(call.workspace.show(base))
-        raise InvalidArguments(f"path: {shown} is neither a directory nor a regular file")
-    name = None if stat.S_ISDIR(mode) else base.name
+    glob = _checked(glob)
+    name = base.name if _is_file(call, base) else None
     roots = map(str, call.workspace.roots)
     scope = scope_of(str(base if name is None else base.parent), roots)
     asked = Search(pattern, ignore_case, scope, name, glob)
@@ -67,20 +67,29 @@ async def grep(
     return result.with_metadata("pattern", pattern).with_metadata("search_path", str(base))
 
 
-def _check(limit: int, context: int, glob: str | None) -> None:
-    if limit < 1:
-        raise InvalidArguments(f"limit: expected a number from 1 to {MOST}, got {limit}")
-    if context < 0:
-        raise InvalidArguments(
-            f"context: expected a number from 0 to {MOST_CONTEXT}, got {context}"
-        )
-    if glob is not None:
-        try:
-            compile_glob(glob.removeprefix("!"))
-        except GlobError as exc:
-            raise InvalidArguments(
-                f"glob: {glob!r}, at character {exc.position + 1}: {exc}"
-            ) from None
+def _is_file(call: Call, base: Path) -> bool:
+    shown = show_name(call.workspace.show(base))
+    try:
+        mode = base.stat().st_mode
+    except FileNotFoundError:
+        raise NotFound(f"There is no file or directory {shown}", search_path=str(base)) from None
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        raise InvalidArguments(f"path: {shown} is neither a directory nor a regular file")
+    return stat.S_ISREG(mode)
+
+
+def _checked(glob: str | None) -> str | None:
+    """Give a glob for files: a directory stands for all that is in it."""
+    if not glob:
+        return None
+    sign, meant = glob[: glob.startswith("!")], glob.removeprefix("!").removeprefix("./")
+    meant = f"{meant}**" if meant.endswith("/") else meant
+    try:
+        compile_glob(meant)
+    except GlobError as exc:
+        message = f"glob: {glob!r}, at character {exc.position + 1}: {exc}"
+        raise InvalidArguments(message) from None
+    return f"{sign}{meant}"
 
 
 async def _answered(call: Call, asked: Search, base: Path, limit: int, context: int) -> ToolResult:
@@ -93,7 +102,11 @@ async def _answered(call: Call, asked: Search, base: Path, limit: int, context: 
     _locate(call, shown)
     truncated = len(shown) < answer.total
     lines = [text, ""] if text else []
-    lines.append(_summary(call, asked, base, answer, len(shown), binary))
+    lines.append(
+        _counted(asked, answer, len(shown), limit)
+        if answer.total
+        else _nothing(call, asked, base, binary)
+    )
     if answer.unreadable:
         what = plural(answer.unreadable, "file or directory", "files or directories")
         lines.append(f"{what} could not be read.")
@@ -116,33 +129,34 @@ def _is_binary(path: Path) -> bool:
 
 async def _found(asked: Search, limit: int) -> Answer:
     try:
-        return await search(asked, limit, ripgrep.find())
-    except Unsupported as exc:
-        raise ExecutionFailed(
-            f"pattern, at character {exc.position + 1}: {exc}, which is not installed here "
-            "(pip install ripgrep). Without it, plainer patterns can be searched for",
-            position=exc.position,
-        ) from None
+        try:
+            return await search(asked, limit, ripgrep.find())
+        except CannotStart:
+            return await search(asked, limit, None)
     except PatternError as exc:
+        hint = ""
+        if isinstance(exc, Unsupported):
+            hint = ", which is not installed here (pip install ripgrep); or write it more plainly"
         raise InvalidArguments(
-            f"pattern, at character {exc.position + 1}: {exc}", position=exc.position
+            f"pattern, at character {exc.position + 1}: {exc}{hint}", position=exc.position
         ) from None
 
 
-def _summary(
-    call: Call, asked: Search, base: Path, answer: Answer, shown: int, binary: bool
-) -> str:
-    if not answer.total:
-        where = "" if base == call.workspace.cwd else f" in {show_name(call.workspace.show(base))}"
-        among = f" (files: {asked.glob})" if asked.glob and asked.file is None else ""
-        why = "; it is a binary file" if binary else ""
-        return f"No matches for {asked.pattern!r}{where}{among}{why}."
+def _nothing(call: Call, asked: Search, base: Path, binary: bool) -> str:
+    where = "" if base == call.workspace.cwd else f" in {show_name(call.workspace.show(base))}"
+    among = f" (files: {show_name(asked.glob)})" if asked.glob and asked.file is None else ""
+    why = "; it is a binary file" if binary else ""
+    return f"No matches for '{show_name(asked.pattern)}'{where}{among}{why}."
+
+
+def _counted(asked: Search, answer: Answer, shown: int, limit: int) -> str:
     total = f"{plural(answer.total, 'match', 'matches')} in {plural(answer.files, 'file')}"
     if shown == answer.total:
         return f"{total}."
+    first = "the first is shown" if shown == 1 else f"the first {shown:,} are shown"
     narrower = "a longer pattern" if asked.file else "path, glob or a longer pattern"
-    more = f", or show more with limit (at most {MOST})" if shown < MOST else ""
-    return f"{total}; the first {shown:,} are shown. Narrow it with {narrower}{more}."
+    more = f", or show more with limit (at most {MOST})" if shown == limit < MOST else ""
+    return f"{total}; {first}. Narrow it with {narrower}{more}."
 
 
 def _locate(call: Call, shown: list[tuple[str, int]]) -> None:

@@ -38,7 +38,7 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     base = path or call.workspace.cwd
     shown_path = show_name(call.workspace.show(base))
     if not base.exists():
-        raise NotFound(f"There is no directory {shown_path}", file_path=str(base))
+        raise NotFound(f"There is no directory {shown_path}", search_path=str(base))
     if not base.is_dir():
         raise InvalidArguments(f"path: {shown_path} is a file, not a directory; read shows it")
     scope = scope_of(str(base), map(str, call.workspace.roots))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import BinaryIO, NamedTuple
 
 _MOST_COMPLAINTS = 1 << 20
+_UNUSABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
+
+
+class CannotStart(Exception):
+    """A program is missing, or not one for this machine."""
 
 
 class Done(NamedTuple):
@@ -24,20 +30,29 @@ class Done(NamedTuple):
 
 
 @asynccontextmanager
-async def run(command: Sequence[str], cwd: str) -> AsyncGenerator[Done, None]:
-    """Run a child to its end.
+async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGenerator[Done, None]:
+    """Run a child to its end. It can read what is `given`, if anything.
 
     It writes to a file: with a pipe, whoever reads it takes turns with the search, line by line.
     """
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaints:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=complaints,
-            cwd=cwd,
-            start_new_session=True,
-        )
+    with (
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as complaints,
+        _filled(given) as asked,
+    ):
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asked or subprocess.DEVNULL,
+                stdout=output,
+                stderr=complaints,
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            if exc.errno in _UNUSABLE and exc.filename != cwd:
+                raise CannotStart(str(exc)) from exc
+            raise
         try:
             code = await process.wait()
         finally:
@@ -48,6 +63,15 @@ async def run(command: Sequence[str], cwd: str) -> AsyncGenerator[Done, None]:
         complaints.seek(0)
         said = complaints.read(_MOST_COMPLAINTS).decode(errors="replace")
         yield Done(code, output, said)
+
+
+def _filled(given: bytes) -> AbstractContextManager[BinaryIO | None]:
+    if not given:
+        return nullcontext()
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(given)
+    file.seek(0)
+    return file
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -39,7 +39,7 @@ class Translated:
     def _compiled(self, *, ascii_only: bool) -> re.Pattern[str]:
         source = _Parser(*self._given, ascii_only).whole()
         try:
-            return re.compile(source, re.MULTILINE)
+            return re.compile(source, re.MULTILINE | (re.ASCII if ascii_only else 0))
         except (re.error, OverflowError, RecursionError) as exc:
             raise Unsupported(f"Python can't take it ({exc})", 0) from exc
 
@@ -228,6 +228,8 @@ class _Parser(Classes):
             name = self.text[self.at + 1 : end]
             if name in _EDGES:
                 self.at, sides = end + 1, name
+        if sides == "b" and self.ascii_only:
+            return r"\b"
         return {
             "b": f"(?:(?<={word})(?!{word})|(?<!{word})(?={word}))",
             "B": f"{_AFTER}{_BEFORE}(?:(?<={word})(?={word})|(?<!{word})(?!{word}))",

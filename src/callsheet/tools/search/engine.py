@@ -7,11 +7,12 @@ the order of paths.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 from callsheet.tools.threads import in_thread
@@ -25,6 +26,8 @@ from .walk import Scope, Walk
 
 _COUNT = re.compile(rb"([^\0]+)\0(\d+)\n")
 _LINE = re.compile(rb"([^\0]+)\0(\d+):(?:(\d+):)?(\d+):[^\n]*\n")
+
+LONGEST_PATTERN = 10_000
 
 _INLINE = 1 << 18
 """Bytes of counts that are read in the event loop; more than that is read in a thread."""
@@ -67,6 +70,9 @@ async def search(asked: Search, most: int, rg: str | None) -> Answer:
     """Search with ripgrep, or without if there is none. Raises `PatternError`."""
     if "\0" in asked.pattern:
         raise PatternError("no line holds a NUL character", asked.pattern.index("\0"))
+    if len(asked.pattern) > LONGEST_PATTERN:
+        message = f"longer than {LONGEST_PATTERN:,} characters"
+        raise PatternError(message, LONGEST_PATTERN)
     if rg is None:
         translate(asked.pattern, asked.ignore_case)
     tally = Tally(asked, most)
@@ -89,8 +95,8 @@ async def search(asked: Search, most: int, rg: str | None) -> Answer:
 async def _counting(asked: Search, rg: str | None) -> AsyncGenerator[Done, None]:
     scope = asked.scope
     if rg is None:
-        request = {**_request(asked), "files": _named(asked), "most": 0}
-        async with run(fallback.command(request), scope.top) as done:
+        request = _request(asked, _named(asked), 0)
+        async with run(fallback.command(), scope.top, request) as done:
             yield done
     elif asked.file is not None:
         files = _named(asked)
@@ -98,29 +104,42 @@ async def _counting(asked: Search, rg: str | None) -> AsyncGenerator[Done, None]
         async with run(command, scope.top) as done:
             yield done
     else:
-        with tempfile.NamedTemporaryFile(prefix="callsheet-ignore-") as rules:
-            above = ripgrep.rules_file(scope) if scope.below else b""
-            rules.write(above)
-            rules.flush()
+        with _rules(scope) as rules:
             command = ripgrep.count_command(
-                *(rg, asked.pattern, asked.ignore_case, scope, asked.glob),
-                rules.name if above else None,
+                rg, asked.pattern, asked.ignore_case, scope, asked.glob, rules
             )
             async with run(command, scope.top) as done:
                 yield done
+
+
+@contextmanager
+def _rules(scope: Scope) -> Generator[str | None, None, None]:
+    """Write the rules above a directory to a file, if there are any."""
+    above = ripgrep.rules_file(scope)
+    if not above:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile(prefix="callsheet-ignore-") as file:
+        file.write(above)
+        file.flush()
+        yield file.name
 
 
 def _named(asked: Search) -> list[str]:
     return [] if asked.file is None else [f"{_prefix(asked.scope)}{asked.file}"]
 
 
-def _request(asked: Search) -> dict[str, object]:
-    return {
+def _request(asked: Search, files: list[str], most: int) -> bytes:
+    """Write down for the fallback what it is to do."""
+    request = {
         "pattern": asked.pattern,
         "ignore_case": asked.ignore_case,
         "scope": asked.scope,
         "glob": asked.glob,
+        "files": files,
+        "most": most,
     }
+    return json.dumps(request).encode()
 
 
 def _prefix(scope: Scope) -> str:
@@ -134,7 +153,7 @@ def _check(asked: Search, done: Done) -> int:
     unreadable = sum("(os error" in line for line in done.complaints.splitlines())
     if done.code != 2:
         raise ChildProcessError(f"the search ended with {done.code}: {done.complaints[:500]}")
-    if not unreadable:
+    if ripgrep.is_refusal(done.complaints):
         raise ripgrep.complaint(asked.pattern, done.complaints)
     return unreadable
 
@@ -210,12 +229,12 @@ async def _first_lines(
     for some in _portions(files):
         names = [os.fsdecode(path) for path, _ in some]
         if rg is None:
-            request = {**_request(asked), "files": names, "most": left}
-            command = fallback.command(request)
+            command, request = fallback.command(), _request(asked, names, left)
         else:
             command = ripgrep.lines_command(rg, asked.pattern, asked.ignore_case, names, left)
-        async with run(command, asked.scope.top) as done:
-            for hits in _hits(asked.scope, done.output.read()):
+            request = b""
+        async with run(command, asked.scope.top, request) as done:
+            for hits in hits_in(asked.scope, done.output.read()):
                 lines = hits.lines[:left]
                 left -= len(lines)
                 if lines:
@@ -234,7 +253,8 @@ def _portions(files: list[tuple[bytes, int]]) -> Iterator[list[tuple[bytes, int]
         yield some
 
 
-def _hits(scope: Scope, output: bytes) -> list[Hits]:
+def hits_in(scope: Scope, output: bytes) -> list[Hits]:
+    """Read what the second pass has written."""
     found: dict[bytes, list[Line]] = {}
     for match in _LINE.finditer(output):
         path, number, column, offset = match.groups()

@@ -26,21 +26,21 @@ class Line(NamedTuple):
     offset: int
 
 
-def command(request: dict[str, Any]) -> list[str]:
-    """Give the command that carries out a request."""
+def command() -> list[str]:
+    """Give the command that carries out the request that it reads from its stdin."""
     # Only this directory is importable there, under its last name: nothing else has to be loaded.
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     above, package = os.path.split(here)
     program = (
         f"import sys; sys.path.append({above!r}); "
-        f"from {package}.fallback import main; sys.exit(main(sys.argv[1]))"
+        f"from {package}.fallback import main; sys.exit(main())"
     )
-    return [sys.executable, "-I", "-S", "-c", program, json.dumps(request)]
+    return [sys.executable, "-I", "-S", "-c", program]
 
 
-def main(request: str) -> int:
+def main() -> int:
     """Carry out a request. Gives the exit code that ripgrep would give."""
-    asked = json.loads(request)
+    asked = json.loads(sys.stdin.buffer.read())
     pattern = translate(asked["pattern"], asked["ignore_case"])
     problems = list[str]()
     out = sys.stdout.buffer

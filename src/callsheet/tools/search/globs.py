@@ -52,7 +52,7 @@ def compile_glob(glob: str) -> Glob:
     only_directories = glob.endswith("/")
     each = [_components(one) for one in expand(glob.rstrip("/") if only_directories else glob)]
     paths = "|".join(_path(parts) for parts in each)
-    inside = "|".join(_inside(parts[:-1]) for parts in each)
+    inside = "|".join(_inside(parts) for parts in each)
     names = tuple(parts[-1].text for parts in each)
     return Glob(_compile(paths), _compile(inside), only_directories, names)
 
@@ -218,7 +218,8 @@ def _path(parts: list[_Part]) -> str:
 def _inside(parts: list[_Part]) -> str:
     """Give an expression for the directories on the way to what is meant."""
     source = ""
-    for depth, part in reversed(list(enumerate(parts))):
+    way = parts if parts[-1].source == _DEEP else parts[:-1]
+    for depth, part in reversed(list(enumerate(way))):
         if part.source == _DEEP:
             source = "(?:/.*)?" if depth else ".*"
         else:

@@ -35,7 +35,9 @@ _WRAPPED = len("(?:")
 @cache
 def find() -> str | None:
     """Find the program: that of the wheel, else any."""
-    for directory in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+    user = sysconfig.get_preferred_scheme("user")
+    scripts = (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", user))
+    for directory in (Path(sys.executable).parent, *map(Path, scripts)):
         if os.access(directory / _NAME, os.X_OK):
             return str(directory / _NAME)
     return shutil.which(_NAME)
@@ -113,6 +115,11 @@ def rules_file(scope: Scope) -> bytes:
     above = sorted(rules_above(scope), key=lambda each: -each[0])
     lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def is_refusal(said: str) -> bool:
+    """Tell whether ripgrep did not search at all. Its other complaints are about paths."""
+    return said.startswith("rg: ") and not said.startswith(("rg: ./", "rg: /"))
 
 
 def complaint(pattern: str, said: str) -> PatternError:
