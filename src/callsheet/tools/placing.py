@@ -27,9 +27,11 @@ def path_in(hint: Any, seen: frozenset[Any] = frozenset()) -> bool | None:
     if hint is Path:
         return entry
     inner = list(get_args(hint))
-    if isinstance(hint, type) and hint not in seen and _fields(hint):
-        seen |= {hint}
-        inner += _hints(hint)
+    if isinstance(hint, type) and hint not in seen:
+        kind = cast("type[Any]", hint)
+        if _fields(kind):
+            inner += _hints(kind)
+            seen |= {kind}
     found = [one for one in (path_in(one, seen) for one in inner) if one is not None]
     return entry or any(found) if found else None
 
@@ -50,7 +52,7 @@ def placed(value: Any, given: Any, place: Place) -> Any:
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value).items()
         return {key: placed(item, texts.get(key), place) for key, item in pairs}
-    names = _fields(type(value))
+    names = _fields(cast("type[object]", type(value)))
     if not names:
         return value
     changed: dict[str, Any] = {}
@@ -62,7 +64,7 @@ def placed(value: Any, given: Any, place: Place) -> Any:
     return _replaced(value, changed) if changed else value
 
 
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: type[Any]) -> tuple[str, ...]:
     """Give the names of the fields of a struct, a dataclass, a pydantic model or a TypedDict."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
@@ -72,7 +74,7 @@ def _fields(kind: type) -> tuple[str, ...]:
     return tuple(own or getattr(kind, "__optional_keys__", ()))
 
 
-def _hints(kind: type) -> list[Any]:
+def _hints(kind: type[Any]) -> list[Any]:
     try:
         return list(get_type_hints(kind, include_extras=True).values())
     except (NameError, TypeError):
