@@ -244,6 +244,9 @@ class Client:
             answer["result"] = result
         except Refused as exc:
             answer["error"] = {"code": exc.code, "message": exc.message}
+        except Exception as exc:  # noqa: BLE001 - raised at the end of the test
+            self.problems.append(exc)
+            answer["error"] = {"code": -32603, "message": repr(exc)}
         with suppress(OSError):
             self.send(answer)
 

@@ -15,7 +15,7 @@ class Stage:
     """Stands for a conversation, and keeps what is said in it."""
 
     def __init__(self, cwd: Path, brain: Any, **options: Any) -> None:
-        self.session: Session = Session("stage", cwd=cwd, strict=True, **options)
+        self.session: Session = Session("stage", cwd=cwd, **{"strict": True, **options})
         self.brain: Brain = brain
         self.turns: int = 0
         self.said: list[str] = []

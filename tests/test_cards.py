@@ -359,7 +359,7 @@ class Collecting(Board):
 
     def refresh(self) -> None: ...
     def tick(self) -> None: ...
-    def say(self, text: str) -> None: ...
+    def say(self, text: str, style: str = "") -> None: ...
     def give_up(self) -> None: ...
 
 
@@ -461,6 +461,46 @@ def test_several_calls_share_the_screen(on_terminal: Any) -> None:
     rows = screen(stream.getvalue())
     assert len(rows) <= 6
     assert rows[-2] == "  and 5 more"
+
+
+def changed_to(status: str) -> dict[str, Any]:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": status}
+
+
+def test_a_call_that_waits_for_permission_shows_what_it_would_do(on_terminal: Any) -> None:
+    board, stream, clock = on_terminal(height=9)
+    old = "".join(f"line {n}\n" for n in range(9))
+    changed = ToolCallContent.diff("/work/a.txt", old, old.replace("line 4", "other"))
+    waits = call("pending", title="Editing a.txt", kind="edit", content=[changed])
+    board.take(update(v2.encode(waits)[0]))
+    board.refresh()
+    rows = screen(stream.getvalue())
+    assert rows[:2] == ["○ ✎ Editing a.txt", "│ a.txt  +1 −1"]
+    assert rows[-2] == "│ … and 3 lines more"
+    clock.now += 1
+    board.take(update(changed_to("in_progress")))
+    board.refresh()
+    assert [row for row in screen(stream.getvalue()) if row] == ["⠋ ✎ Editing a.txt"]
+
+
+def test_the_time_of_a_call_begins_when_it_is_started(on_terminal: Any) -> None:
+    board, stream, clock = on_terminal()
+    board.take(update(v2.encode(call("pending"))[0]))
+    clock.now += 60
+    board.take(update(changed_to("in_progress")))
+    clock.now += 2
+    board.take(update({**changed_to("in_progress"), "title": "Running on"}))
+    board.refresh()
+    assert "Running on  2.0 s" in stream.getvalue().replace("\x1b[0m", "").replace("\x1b[2m", "")
+
+
+def test_what_a_board_says_is_styled_on_a_terminal(on_terminal: Any) -> None:
+    board, stream, _ = on_terminal()
+    board.say("hello", "bold")
+    assert "\x1b[1mhello" in stream.getvalue()
+    piped = PlainBoard(io.StringIO(), CWD)
+    piped.say("hello", "bold")
+    assert piped._stream.getvalue() == "hello\n"
 
 
 def test_a_terminal_made_narrower_is_drawn_without_remains() -> None:

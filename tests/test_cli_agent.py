@@ -43,10 +43,14 @@ class Mind:
         await turn.say(f"{prompt.text} {result.success}")
         return "max_tokens"
 
+class Failing:
+    async def turn(self, prompt, turn):
+        raise ConnectionError("the model is out")
+
 class Mute:
     pass
 
-class Broken:
+class Broken(Mind):
     def __init__(self):
         raise ValueError("no key")
 
@@ -246,6 +250,32 @@ def test_a_mind_of_ones_own_needs_one_method(
         assert client.words == "so? True"
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
+    tmp_path: Path, version: int
+) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    options = ("--brain", f"{tmp_path / 'mind.py'}:Failing", "--protocol", str(version))
+    with editor(*options, version=version) as client:
+        session = client.open(tmp_path)
+        for _ in range(2):
+            if version == 1:
+                with pytest.raises(RuntimeError, match="ConnectionError: the model is out"):
+                    client.prompt(session, "hello")
+            else:
+                assert client.prompt(session, "hello") == "error"
+                assert "the model is out" in client.updates[-1]["error"]["message"]
+
+
+def test_a_mind_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    with editor("--brain", f"{tmp_path / 'mind.py'}:Broken") as client:
+        with pytest.raises(RuntimeError, match="no key"):
+            client.open(tmp_path)
+        with pytest.raises(RuntimeError, match="no key"):  # the agent lives
+            client.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+
+
 def example(language: str, holding: str) -> str:
     """Give an example of the document."""
     text = (Path(__file__).parent.parent / "docs" / "agent.md").read_text(encoding="utf-8")
@@ -299,7 +329,6 @@ BAD: list[tuple[list[str], str]] = [
     (["--brain", "mind.py"], "--brain: mind.py: expected MODULE:NAME or FILE.py:NAME"),
     (["--brain", "mind.py:Nobody"], "--brain: mind.py has no Nobody"),
     (["--brain", "mind.py:Mute"], "--brain: mind.py:Mute has no method turn(prompt, turn)"),
-    (["--brain", "mind.py:Broken"], "--brain: mind.py:Broken() failed: ValueError: no key"),
     (["--brain", "mind.py:number"], "--brain: mind.py:number is no class, but int"),
     (["--brain", "no_such_module_here:Mind"], "--brain: no_such_module_here: ModuleNotFoundError"),
     (["--histroy", "x"], "No such option"),

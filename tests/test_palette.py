@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
@@ -454,6 +455,25 @@ async def test_help_is_in_the_users_language_and_its_examples_are_right(
             assert example in stage.words
         english = [PHRASES[key] for key in PHRASES if key.startswith("help_")]
         assert any(line in stage.words for line in english) is (locale == "en")
+
+
+async def test_tools_of_servers_have_short_names_and_a_server_that_is_gone_is_told_once(
+    tmp_path: Path,
+) -> None:
+    real: Any = {
+        "name": "real",
+        "command": sys.executable,
+        "args": [str(Path(__file__).with_name("mcp_real.py")), "stdio"],
+    }
+    gone: Any = {"name": "gone", "command": "no-such-program", "args": []}
+    stage = Stage(tmp_path, Palette(), mcp_servers=[real, gone], strict=False)
+    async with stage.session:
+        await stage.prompt("/add 2 3")
+        assert stage.words.startswith("MCP server 'gone' can't be started")
+        assert [name for name, _ in stage.calls] == ["mcp__real__add"]
+        assert stage.session.reports[0].status is ToolCallStatus.COMPLETED
+        await stage.prompt("/mcp__real__add 2 3")
+        assert stage.words == ""
 
 
 def test_every_tool_has_a_command_with_a_hint() -> None:

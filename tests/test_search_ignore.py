@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callsheet.tools.search import ripgrep
@@ -19,6 +19,7 @@ from .trees import Trees
 
 RG = ripgrep.find()
 FILES = [".gitignore", ".gitignore", ".ignore", ".rgignore"]
+FEWER = settings(max_examples=settings.default.max_examples // 3)
 needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 
 
@@ -48,6 +49,7 @@ def listed_by_rg(scope: Scope) -> set[str]:
 
 
 @needs_rg
+@FEWER
 @given(st.integers(0, 1 << 32))
 def test_the_same_files_are_left_out_as_by_ripgrep(seed: int) -> None:
     trees = Trees(seed)
@@ -65,6 +67,7 @@ def test_the_same_files_are_left_out_as_by_ripgrep(seed: int) -> None:
 
 
 @needs("git")
+@FEWER
 @given(st.integers(0, 1 << 32))
 def test_the_same_files_are_left_out_as_by_git(seed: int) -> None:
     trees = Trees(seed, like_git=True)

@@ -157,7 +157,8 @@ class Agent:
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.surface = V2() if version == 2 else V1()
         self.peer = replace(peer_of(params, version), cancels=version == 2)
-        self.client = Client(self.connection, params.get("clientCapabilities"))
+        abilities = params.get("clientCapabilities") if version == 1 else None
+        self.client = Client(self.connection, abilities)
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
         return Answer(self.surface.initialized(info), _warm_up)
@@ -176,7 +177,7 @@ class Agent:
         conversation = Conversation(self, key, cwd, directories, servers)
         await conversation.open()
         self.conversations[key] = conversation
-        return Answer(self.surface.opened(conversation, conversation.commands()), conversation.show)
+        return Answer(self.surface.opened(conversation), conversation.show)
 
     async def _prompt(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
@@ -215,7 +216,7 @@ class Agent:
     async def _cancel_call(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
         key = params.get("toolCallId")
-        if not isinstance(key, str) or not conversation.session.cancel(key):
+        if not isinstance(key, str) or not conversation.cancel_call(key):
             raise InvalidParams(f"toolCallId: no call {key!r} is running")
         return Answer({})
 
@@ -228,10 +229,6 @@ class Agent:
         return found
 
     # What conversations need
-
-    def tools_of(self, conversation: Conversation) -> list[Tool]:
-        """Give the tools of a session, beside the built-in ones: the user's, and those of the client."""
-        return [*self.client.tools(conversation), *self.settings.tools]
 
     async def ask_permission(self, conversation: Conversation, question: Question) -> JsonValue:
         """Ask the client whether a call may be done."""

@@ -1,4 +1,4 @@
-"""What the client can do for the agent: its unsaved buffers, and its own terminals."""
+"""What the client can do for the agent, as it has said: give and take files, and run terminals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 from .rpc import Connection
 
 if TYPE_CHECKING:
-    from callsheet.tools.tool import Tool
-
-    from .conversation import Conversation
+    from .abilities.host import ClientHost
 
 
 class Client:
-    """The client's abilities, as it has told them."""
+    """The client's abilities. ACP v2 has none of them."""
 
     def __init__(self, connection: Connection, capabilities: JsonValue) -> None:
         given: JsonObject = capabilities if is_object(capabilities) else EMPTY
@@ -26,6 +24,16 @@ class Client:
         self.writes: bool = files.get("writeTextFile") is True
         self.terminals: bool = given.get("terminal") is True
 
-    def tools(self, conversation: Conversation) -> list[Tool]:
-        """Give the tools that use what the client can do, in place of the built-in ones."""
-        return []
+    def host(self, session_id: str) -> ClientHost | None:
+        """Give what the tools of a session stand on, if the client lends something."""
+        if not (self.reads or self.writes or self.terminals):
+            return None
+        from .abilities.asking import Asking
+        from .abilities.host import ClientHost
+
+        return ClientHost(
+            Asking(self.connection, session_id),
+            reads=self.reads,
+            writes=self.writes,
+            terminals=self.terminals,
+        )

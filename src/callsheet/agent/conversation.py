@@ -12,14 +12,16 @@ from callsheet.runtime.ids import new_call_id
 from callsheet.runtime.permission import Question
 from callsheet.tools.session import Session
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.jsonrpc import InvalidRequest
+from callsheet.wire.jsonrpc import InvalidRequest, ProtocolError
 
 from .brain import Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
+from .own_calls import OwnCalls
 from .pipe import SharedSink
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from .abilities.host import ClientHost
     from .agent import Agent
 
 
@@ -46,12 +48,13 @@ class Conversation:
         servers: Sequence[Mapping[str, Any]],
     ) -> None:
         self.turns: int = 0
+        self.own_calls: OwnCalls = OwnCalls()
         self._agent: Agent = agent
-        self._brain: Brain = agent.settings.brain()
         self._turn: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
+        self._host: ClientHost | None = agent.client.host(session_id)
         self.session: Session = Session(
             session_id,
             cwd=cwd,
@@ -61,7 +64,8 @@ class Conversation:
             on_lost=self._lost,
             dead_after=DEAD_AFTER,
             permission=agent.settings.permission,
-            tools=agent.tools_of(self),
+            tools=agent.settings.tools,
+            host=self._host,
             mcp_servers=servers,
             guard=agent.settings.guard,
             tool_settings=agent.settings.tool_settings,
@@ -69,6 +73,13 @@ class Conversation:
         )
         self.session_id: str = session_id
         self._frames: UpdateFrames = UpdateFrames(session_id)
+        self._brain: Brain = self._mind()
+
+    def _mind(self) -> Brain:
+        try:
+            return self._agent.settings.brain()
+        except Exception as exc:
+            raise ProtocolError(f"the mind can't be made: {self.told(exc)}") from exc
 
     # Opening and closing
 
@@ -126,6 +137,8 @@ class Conversation:
         try:
             await self.session.stop_tools()
             await self.session.flush_client()
+            if self._host is not None:
+                await self._host.settled()
         finally:
             over, self._over = self._over, None
             if over is not None:
@@ -151,6 +164,10 @@ class Conversation:
     def told(self, exc: BaseException) -> str:
         """Say what went wrong, without secrets."""
         return short_message(exc, self.session.desk.guard.clean)
+
+    def cancel_call(self, key: str) -> bool:
+        """Stop one call. Gives whether it was running."""
+        return self.session.cancel(key) or self.own_calls.cancel(key)
 
     # What is said to the client
 

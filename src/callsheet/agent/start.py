@@ -115,10 +115,6 @@ def _loaded(name: str) -> Callable[[], Brain]:
         raise BadStart("--brain", str(exc)) from None
     if not callable(found):
         raise BadStart("--brain", f"{name} is no class, but {type(found).__name__}")
-    try:
-        one = found()
-    except Exception as exc:  # noqa: BLE001 - it is somebody else's code
-        raise BadStart("--brain", f"{name}() failed: {type(exc).__name__}: {exc}") from None
-    if not callable(getattr(one, "turn", None)):
+    if isinstance(found, type) and not callable(getattr(found, "turn", None)):
         raise BadStart("--brain", f"{name} has no method turn(prompt, turn)")
     return cast("Callable[[], Brain]", found)

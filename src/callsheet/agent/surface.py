@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.report.values import JsonObject
-from callsheet.wire.jsonrpc import UNTOLD
+from callsheet.wire.jsonrpc import UNTOLD, ProtocolError
 
 from .brain import Command
 from .modes import mode_state
@@ -26,7 +26,7 @@ class Surface(Protocol):
         """Answer `initialize`."""
         ...
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
         ...
 
@@ -66,7 +66,7 @@ class V1:
             },
         }
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:  # noqa: ARG002
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`. The commands are told by an update."""
         phrase = conversation.session.desk.phrase
         return {
@@ -91,7 +91,10 @@ class V1:
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
         """Answer `session/prompt`: when the turn has ended."""
         conversation.begin()
-        return Answer({"stopReason": await conversation.prompt(blocks)})
+        try:
+            return Answer({"stopReason": await conversation.prompt(blocks)})
+        except Exception as exc:
+            raise ProtocolError(conversation.told(exc)) from exc
 
     async def asking(self, conversation: Conversation, begins: bool) -> None:
         """The request for permission says it all."""
@@ -111,12 +114,12 @@ class V2:
         }
         return {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
 
-    def opened(self, conversation: Conversation, commands: Sequence[Command]) -> JsonObject:
+    def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
         return {
             "sessionId": conversation.session_id,
             "configOptions": conversation.options(),
-            "availableCommands": self._told(commands),
+            "availableCommands": self._told(conversation.commands()),
         }
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:

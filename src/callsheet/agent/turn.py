@@ -12,6 +12,8 @@ from callsheet.tools.registry import Registry
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session
 
+from .own_calls import OwnCall
+
 if TYPE_CHECKING:
     from .conversation import Conversation
 
@@ -61,6 +63,9 @@ class Turn:
         """Run tools in parallel, and give their results in that order."""
         return await self.session.run_all(calls, at_once=at_once)
 
-    def call(self, name: str, input: Any = None, **options: Any) -> Any:  # noqa: A002
-        """Report a call of a tool that you run yourself: `async with turn.call(…) as call`."""
-        return self.session.call(name, input, **options)
+    def call(self, name: str, input: Any = None, **options: Any) -> OwnCall:  # noqa: A002
+        """Report a call of a tool that you run yourself: `async with turn.call(…) as call`.
+
+        If the client cancels it, what runs inside is stopped, and `Cancelled` is raised at its end.
+        """
+        return self._conversation.own_calls.scope(self.session.call(name, input, **options))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What happens to calls that change or run something. An editor can choose anew.",
 )
-@click.option("--locale", help="The language of titles.")
+@click.option("--locale", help="The language of titles and help, such as de or pt_BR.")
 @click.option("--tools", metavar="FILE.py", help="A Python file with tools of your own.")
 @click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
 @click.option(

@@ -60,10 +60,12 @@ def command(
     A VALUE is JSON where that is what the tool asks for (limit=5, ignore_case=true, env='{"A":"1"}'),
     else text. KEY=VALUE wins over --json. `callsheet tools` lists the tools and their arguments.
 
-    What is shown has secrets taken out; --format result gives just what the tool gave.
+    You type it, so you permit it: inside --cwd, nothing is asked. What is shown has secrets taken out;
+    --format result gives just what the tool gave.
 
     \b
-    Exit codes: 0 ok, 1 the tool failed, 2 bad usage, 130 interrupted.
+    Exit codes: 0 ok, 1 the tool failed (or was stopped, because nobody reads its output any more),
+    2 bad usage, 130 interrupted.
     """
     _check_options(locale, timeout)
     tools = own_tools(file)

@@ -70,7 +70,9 @@ def _known(given: tuple[str, ...]) -> frozenset[str]:
         if word not in names():
             near = difflib.get_close_matches(word, names(), n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise click.UsageError(f"no rule {word!r}{hint} There are: {', '.join(names())}")
+            raise click.UsageError(
+                f"there is no rule {word!r}{hint}; there are {', '.join(names())}"
+            )
     return frozenset(filter(None, words))
 
 

@@ -50,6 +50,8 @@ def read(arguments: Arguments, workspace: Workspace) -> Draft:
         return Draft(message, {"path": shown, "first": line}, locations)
     if begin == end:
         return Draft(say.READ_LINE, {"path": shown, "first": end}, locations)
+    if (begin or 1) == end:
+        return Draft(say.READ_LINE, {"path": shown, "first": end}, locations)
     return Draft(say.READ_LINES, {"path": shown, "first": begin or 1, "last": end}, locations)
 
 

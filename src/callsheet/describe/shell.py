@@ -240,4 +240,5 @@ class _SoleLexer(_Lexer):
         raise Unsure
 
     def redirection(self, words: Simple) -> None:
+        del words
         raise Unsure

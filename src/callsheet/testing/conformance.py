@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from callsheet.report.values import JsonObject, is_object
-from callsheet.tools.result import ToolResult
+from callsheet.tools.result import NO_OUTPUT, ToolResult
 from callsheet.tools.session import Session
 from callsheet.tools.tool import Tool, tool
 
@@ -56,6 +56,7 @@ async def check_tool(
         assert results["success"].success, (
             f"{name} failed with good arguments: {results['success']}"
         )
+        assert results["success"].output != NO_OUTPUT, f"{name} succeeded without an output"
         if failing is not None:
             results["failure"] = await _within(session.run(name, failing), "failure")
             assert not results["failure"].success, f"{name} succeeded with {failing}"

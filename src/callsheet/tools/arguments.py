@@ -131,6 +131,8 @@ def _bounds(schema: JsonObject) -> str:
         ("pattern", "that matches {}"),
     ]
     said = [text.format(schema[key]) for key, text in parts if key in schema]
+    if schema.get("minLength") == 1:
+        said[said.index("of at least 1 characters")] = "that is not empty"
     return " " + ", ".join(said) if said else ""
 
 

@@ -71,10 +71,12 @@ class Machine:
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
         """Nobody holds anything."""
+        del call, path, found
         return None
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
         """Read a file from the disk."""
+        del go_on
         from .files.document import load
 
         return load(path, call.workspace.show(path))
@@ -83,6 +85,7 @@ class Machine:
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
         """Replace a file on the disk, as a whole."""
+        del call
         from .files.atomic import replace_file
 
         return replace_file(path, new.data, None if old is None else old.stat, go_on)
@@ -96,6 +99,7 @@ class Machine:
         on_output: OnOutput,
     ) -> Running:
         """Make a process."""
+        del call
         from .processes.run import Process
         from .processes.shell import environment, shell
 

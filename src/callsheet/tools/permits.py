@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -15,7 +17,7 @@ from callsheet.report.values import JsonObject
 from callsheet.runtime.errors import PermissionDenied
 from callsheet.wire.permission import PermissionOption
 
-from .errors import NotPermitted
+from .errors import NotPermitted, ToolError
 from .workspace import outside
 
 if TYPE_CHECKING:
@@ -29,8 +31,8 @@ the rest."""
 MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
 _MOST_ANSWERS = 10_000
-_LONGEST_NAME = 80
-"""Characters of what "always" is for. What is longer is not named, but said to be just this."""
+_LONGEST_NAME = 120
+"""Characters of what "always" is for. Of what is longer, the beginning and the end are named."""
 
 Beyond: TypeAlias = Sequence[tuple[str, Path]]
 
@@ -75,9 +77,11 @@ def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
 
 
 def _this(name: str, key: str) -> Scope:
-    if len(name) > _LONGEST_NAME or "`" in name or not name.isprintable():
-        return _exactly(key)
-    return Scope(key, "this", name)
+    shown = "".join(char if char.isprintable() and char != "`" else "\ufffd" for char in name)
+    if len(shown) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return Scope(key, "this", shown)
 
 
 def _exactly(key: str) -> Scope:
@@ -86,6 +90,13 @@ def _exactly(key: str) -> Scope:
 
 def _written(arguments: JsonObject) -> str:
     return blake2b(json.encode(arguments, order="deterministic"), digest_size=16).hexdigest()
+
+
+async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
+    """Show what is asked about; but what goes wrong outside the workspace would tell of files there."""
+    with suppress(ToolError, OSError):
+        return await preview()
+    return None
 
 
 class Permits:
@@ -113,28 +124,44 @@ class Permits:
 
         If somebody was asked, this gives what `preview` gave: what they were shown.
         """
-        if not beyond and (not tool.needs_permission(arguments) or self._allows(tool)):
+        if not beyond and not tool.needs_permission(arguments):
             return None
+        scope = scope_of(tool, arguments, beyond)
+        if self._is_decided(call, tool, scope, beyond):
+            return None
+        if beyond:
+            preview = partial(_quietly, preview)
+        return await self._ask(call, tool, scope, beyond, preview)
+
+    def _is_decided(self, call: Call, tool: Tool, scope: Scope, beyond: Beyond) -> bool:
+        """Whether a call is allowed without asking. Raises if it is denied without asking."""
+        if not beyond and (self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)):
+            return True
         nobody = call.session.on_permission is None
         if self.mode == "deny" or (beyond and nobody):
             if beyond:
                 raise outside(*beyond[0], call.workspace)
             raise NotPermitted(f"{tool.name} is not permitted in this session")
         if not beyond and nobody and tool.permission is not True and self.mode is None:
-            return None
-        return await self._ask(call, scope_of(tool, arguments, beyond), preview)
+            return True
+        known = self._answers.get(scope.key)
+        if known is False:
+            raise NotPermitted(call.session.desk.phrase("denied"))
+        return known is True
 
-    def _allows(self, tool: Tool) -> bool:
-        return self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)
-
-    async def _ask(self, call: Call, scope: Scope, preview: Callable[[], Awaitable[Any]]) -> Any:
+    async def _ask(
+        self,
+        call: Call,
+        tool: Tool,
+        scope: Scope,
+        beyond: Beyond,
+        preview: Callable[[], Awaitable[Any]],
+    ) -> Any:
         """Ask about one call of a scope at a time: the answer may be for all that wait."""
-        if self._known(call, scope):
-            return None
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:
-                if self._known(call, scope):
+                if self._is_decided(call, tool, scope, beyond):
                     return None
                 shown = await preview()
                 await self._answer(call, scope)
@@ -142,12 +169,6 @@ class Permits:
         finally:
             if not lock.locked():
                 self._asking.pop(scope.key, None)
-
-    def _known(self, call: Call, scope: Scope) -> bool:
-        known = self._answers.get(scope.key)
-        if known is False:
-            raise NotPermitted(call.session.desk.phrase("denied"))
-        return known is True
 
     async def _answer(self, call: Call, scope: Scope) -> None:
         try:

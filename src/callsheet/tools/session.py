@@ -21,7 +21,7 @@ from .executor import AT_ONCE, TIMEOUT, Asked, Executor
 from .host import Host, Machine
 from .permits import MODES, Mode, Permits
 from .registry import Registry
-from .result import ToolResult, content_of
+from .result import NO_OUTPUT, ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
 
@@ -85,17 +85,29 @@ class Call(RuntimeCall):
         written = self._output is not None and bool(self._output.state.total)
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
-        elif written and result.is_written:
+        elif written and (result.is_written or result.output == NO_OUTPUT):
             shown = result.content or None
         else:
-            shown = content_of(result)
-            if result.output != result.error:
-                raw["output"] = result.output
+            shown, written = content_of(result), False
+        raw |= self._raw_text(result, written=written)
         raw["metadata"] = dict(result.metadata)
         status = ToolCallStatus.COMPLETED if result.success else ToolCallStatus.FAILED
         if reason is Reason.CANCELLED:
             status = ToolCallStatus.CANCELLED
         self._end(Ending(status, reason, shown), raw)
+
+    def _raw_text(self, result: ToolResult, *, written: bool) -> JsonObject:
+        """Give the output; or where it was shown live, the outcome in a line, which some clients print.
+
+        What is in a client's own terminal is given, too: a client without windows shows nobody that.
+        """
+        own_terminal = self._output is not None and self._output.state.shown_as is not None
+        if not written or own_terminal:
+            return {} if result.output == result.error else {"output": result.output}
+        code = result.exit_code
+        line = None if code is None else self.session.desk.phrase("exit_code", code=code)
+        message = result.error or line
+        return {} if message is None else {"message": message}
 
 
 class Session(RuntimeSession):
@@ -141,6 +153,7 @@ class Session(RuntimeSession):
         self._executor: Executor = Executor(self, self.tools, self.permits)
         self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
         self._connecting: asyncio.Task[list[str]] | None = None
+        self._when_ended: dict[str, list[Callable[[], object]]] = {}
 
     def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
         self,
@@ -178,6 +191,17 @@ class Session(RuntimeSession):
     def cancel(self, key: str, message: str | None = None) -> bool:
         """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
         return self._executor.cancel(key, message)
+
+    def when_ended(self, call: Call, function: Callable[[], object]) -> None:
+        """Have a function called on the event loop when a call has ended."""
+        self._when_ended.setdefault(call.id, []).append(function)
+
+    def ended(self, call: RuntimeCall) -> None:
+        """Hear that a call has ended."""
+        super().ended(call)
+        for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
+            if self.loop is not None and not self.loop.is_closed():
+                self.loop.call_soon_threadsafe(function)
 
     async def connected(self) -> list[str]:
         """Wait until every MCP server has started or failed. Gives what is wrong, a sentence each."""

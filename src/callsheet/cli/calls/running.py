@@ -30,6 +30,8 @@ from .stops import Stops
 
 Format = Literal["pretty", "acp", "result"]
 
+_ALIAS = "call"
+
 
 class Plan(NamedTuple):
     """What is to be done."""
@@ -59,28 +61,37 @@ class Runner:
     async def run(self) -> int:
         """Run the tool, show it, and give the exit code."""
         self._task = asyncio.current_task()
-        assert self._task is not None
-        self._stops.cancels(self._task)
         session = self._session()
+        self._stops.calls(lambda: self._cancel(session))
         result: ToolResult | None = None
         with suppress(asyncio.CancelledError), self._shown.alone():
             async with session:
                 turning = asyncio.ensure_future(self._turn())
                 try:
                     result = await session.run(
-                        self._plan.tool.name, self._plan.arguments, timeout=self._plan.timeout
+                        self._plan.tool.name,
+                        self._plan.arguments,
+                        timeout=self._plan.timeout,
+                        alias=_ALIAS,
                     )
                 finally:
                     turning.cancel()
+        self._task = None  # there is nothing left to stop
+        if result is not None and self._lost is None:
+            self._shown.end(result)
         if self._stops.number is not None:
             return self._stops.exit_code
         if result is None or self._lost is not None:
             if self._lost:
                 click.echo(f"callsheet: {self._lost}", err=True)
             return 1
-        self._shown.end(result)
         self._say_how(result, session.workspace)
         return 0 if result.success else 1
+
+    def _cancel(self, session: Session) -> None:
+        """Cancel the call, whose result then says so; before there is one, all of it."""
+        if not session.cancel(_ALIAS) and self._task is not None:
+            self._task.cancel()
 
     async def _turn(self) -> None:
         while True:

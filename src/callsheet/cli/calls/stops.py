@@ -43,10 +43,10 @@ class Stops:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def cancels(self, task: asyncio.Task[Any]) -> None:
-        """Let the first signal cancel a task."""
-        loop = task.get_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel) and None
+    def calls(self, cancel: Callable[[], None]) -> None:
+        """Let the first signal call something, on the loop that runs now."""
+        loop = asyncio.get_running_loop()
+        self._cancel = lambda: loop.call_soon_threadsafe(cancel) and None
 
     @property
     def exit_code(self) -> int:

@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from callsheet.report.errors import CallsheetError
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 from callsheet.wire import v1, v2
 from callsheet.wire.jsonrpc import LineReader, Notification
@@ -38,7 +39,8 @@ class Board(ABC):
         self.ledger: Ledger = Ledger("board", new_call_id)
         self.clock: Callable[[], float] = clock
         self.open: dict[str, float] = {}
-        """The calls that go on, in the order of their announcement, and since when."""
+        """The calls that go on, in the order of their announcement, and since when they run or wait."""
+        self._running: set[str] = set()
         self._reader: LineReader = LineReader()
         self._decode: Callable[[Any], Any] = v2.decode if version == 2 else v1.decode
 
@@ -74,8 +76,12 @@ class Board(ABC):
         key = report.tool_call_id
         if not report.status.is_final:
             self.open.setdefault(key, self.clock())
+            if report.status is ToolCallStatus.IN_PROGRESS and key not in self._running:
+                self._running.add(key)
+                self.open[key] = self.clock()
             return
         self.ended(report)
+        self._running.discard(key)
         self.open.pop(key, None)
 
     def report(self, key: str) -> ToolCallReport | None:

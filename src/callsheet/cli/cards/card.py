@@ -5,6 +5,7 @@ No row is wider than it is told, so that whoever draws them can count on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
@@ -21,7 +22,7 @@ from .facts import facts_of
 from .lines import Line, shared
 from .looks import COLOURS, STYLES, Looks, icon, mark
 from .output import last_lines
-from .words import duration_text, visible
+from .words import duration_text, lines_text, visible
 
 MOST_ROWS = 40
 """Rows of what a call shows, when it has ended. The rest is counted."""
@@ -50,8 +51,12 @@ def live_card(
     rows: int,
     frame: int,
     elapsed: float,
+    preview: Sequence[Line] = (),
 ) -> list[Text]:
-    """Give a card of a call that goes on, in `rows` rows at most: the end of its output under its title."""
+    """Give a card of a call that goes on, in `rows` rows at most: the end of its output under its title.
+
+    `preview` is what a call that waits for permission would do; its beginning is shown.
+    """
     time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
     room = setting.width - 4 - (len(time) + 2 if time else 0)
     title = _cut(visible(report.title or report.name), room, setting.looks)
@@ -66,7 +71,20 @@ def live_card(
         if state is not None:
             tail = last_lines(state, max(0, rows - 1 - len(body)))
             body += [Text(_cut(line, setting.width - 2, setting.looks), "dim") for line in tail]
+    body += _previewed(preview, rows - 1 - len(body), setting)
     return [head, *[_beside(row, report, setting) for row in body[: rows - 1]]]
+
+
+def _previewed(preview: Sequence[Line], most: int, setting: Setting) -> list[Text]:
+    if len(preview) > most > 0:
+        left = f"{setting.looks.more} and {lines_text(len(preview) - most + 1)} more"
+        preview = [*preview[: most - 1], Line(left, "note")]
+    rows: list[Text] = []
+    for line in preview[: max(0, most)]:
+        room = setting.width - 2 - len(line.lead)
+        text = _cut(_shortened(line.text), room, setting.looks)
+        rows.append(Text.assemble((line.lead, "dim"), (text, STYLES[line.tone])))
+    return rows
 
 
 def ended_card(report: ToolCallReport, terminal_of: TerminalOf, setting: Setting) -> list[Text]:

@@ -13,9 +13,12 @@ from rich.console import Console
 from rich.text import Text
 
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
 
 from .board import TICK, Board
 from .card import Setting, chopped, ended_card, live_card
+from .content import blocks_of
+from .lines import Line
 from .looks import looks_for
 from .region import SHOW_CURSOR, Region
 from .words import harmless
@@ -52,6 +55,7 @@ class TerminalBoard(Board):
         self._frame: int = 0
         self._drawn: float = 0.0
         self._hidden: bool = False
+        self._previewed: tuple[ToolCallReport | None, list[Line]] = (None, [])
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
@@ -113,8 +117,18 @@ class TerminalBoard(Board):
                 rows=most,
                 frame=self._frame,
                 elapsed=self._drawn - self.open[report.tool_call_id],
+                preview=self._preview(report),
             )
         self._region.draw(rows[:height])
+
+    def _preview(self, report: ToolCallReport) -> list[Line]:
+        """Give what a call that waits would do. A large diff is not made anew each time."""
+        if report.status is not ToolCallStatus.PENDING or not report.content:
+            return []
+        if self._previewed[0] is not report:
+            blocks = blocks_of(report, lambda _: None, self._setting.cwd)
+            self._previewed = report, [line for block in blocks for line in block.lines()]
+        return self._previewed[1]
 
     def _sized(self) -> Setting:
         return self._setting._replace(width=self._region.size[0])

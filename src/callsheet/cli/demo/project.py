@@ -43,7 +43,7 @@ for number, (name, (basket, expected)) in enumerate(BASKETS.items(), 1):
     if found != expected:
         raise SystemExit(f"{number}/{len(BASKETS)} {name}: {found}, and should be {expected}")
     print(f"{number}/{len(BASKETS)} {name}: {found}", flush=True)
-    time.sleep(0.2)
+    time.sleep(0.15)
 '''
 
 STOCK = '''\
@@ -53,7 +53,7 @@ import sys
 import time
 
 for shelf in range(1, int(sys.argv[2]) + 1):
-    time.sleep(0.3)
+    time.sleep(0.25)
     print(f"{sys.argv[1]}: shelf {shelf} counted", flush=True)
 '''
 
@@ -64,7 +64,7 @@ import time
 
 while True:
     print("waiting ...", flush=True)
-    time.sleep(0.3)
+    time.sleep(0.25)
 '''
 
 _LETTERS = string.ascii_letters + string.digits

@@ -9,12 +9,16 @@ NEW = "PRICES[name] * count for name, count in basket.items()"
 
 
 class Scene(NamedTuple):
-    """One turn. `ends` says how its calls should end, in the order of their announcement."""
+    """One turn. `ends` says how its calls should end, in the order of their announcement.
+
+    `answer` is the user's to each request for permission; `mode` is one that they choose before.
+    """
 
     caption: str
     prompt: str
     ends: tuple[str, ...] = ("completed",)
-    answer: str = "allow_once"
+    answer: str = "reject_once"
+    mode: str | None = None
     cancel_after: float | None = None
 
 
@@ -23,13 +27,14 @@ def scenes(python: str) -> tuple[Scene, ...]:
     check = f"!{python} check.py"
     goods = ("bread 3", "milk 4", "eggs 2")
     at_once = "\n".join(["/parallel", *[f"!{python} stock.py {one}" for one in goods]])
+    edit = f'/edit prices.py "{OLD}" "{NEW}"'
     return (
         Scene("A file is read.", "/read prices.py"),
-        Scene("A command fails.", check, ends=("exit_code",)),
-        Scene("A file is edited, with the user's permission.", f'/edit prices.py "{OLD}" "{NEW}"'),
-        Scene("A command's output is shown while it runs.", check, answer="allow_always"),
-        Scene("Three calls run at the same time.", at_once, ends=("completed",) * 3),
-        Scene("The user says no.", "/delete prices.py", ends=("denied",), answer="reject_once"),
+        Scene("A command fails.", check, ends=("exit_code",), answer="allow_always"),
+        Scene("A file is edited, with the user's permission.", edit, answer="allow_once"),
+        Scene("The same command, allowed by now, shows its output while it runs.", check),
+        Scene("The user says no.", "!rm prices.py", ends=("denied",)),
+        Scene("Three calls run at the same time.", at_once, ends=("completed",) * 3, mode="all"),
         Scene("A command prints secrets. They don't leave the agent.", "!cat .env"),
-        Scene("The user cancels.", f"!{python} watch.py", ends=("cancelled",), cancel_after=1.0),
+        Scene("The user cancels.", f"!{python} watch.py", ends=("cancelled",), cancel_after=0.9),
     )

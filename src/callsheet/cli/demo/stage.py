@@ -21,7 +21,7 @@ from callsheet.cli.cards.board import TICK, Board, board_for
 from callsheet.cli.cards.card import chopped
 from callsheet.cli.cards.looks import Looks, looks_for
 from callsheet.cli.cards.words import visible
-from callsheet.report.values import JsonObject, is_list, is_object
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 from callsheet.testing import AgentClient, AgentError, AgentGone
 
 from . import summary
@@ -31,10 +31,10 @@ from .project import Project
 from .scenes import Scene, scenes
 from .tally import tally
 
-PAUSE = 0.4
+PAUSE = 0.25
 """Seconds between two scenes, on a terminal: as long as it takes to see that one has ended."""
 
-THOUGHT = 0.7
+THOUGHT = 0.6
 """Seconds after which the user answers, on a terminal."""
 
 PLAIN_WIDTH = 100
@@ -53,9 +53,13 @@ def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
 async def _run(protocol: Literal[1, 2], locale: str | None, stream: TextIO, stops: Stops) -> int:
     task = asyncio.current_task()
     assert task is not None
-    stops.cancels(task)  # from here on a signal interrupts nothing but a wait
+    stops.calls(lambda: _stop(task))  # from here on a signal interrupts nothing but a wait
     with Project() as project:
         return await Stage(project, protocol, locale, stream, stops).run(task)
+
+
+def _stop(task: asyncio.Task[int]) -> None:
+    task.cancel()
 
 
 class Stage:
@@ -127,6 +131,8 @@ class Stage:
         self._started.clear()
         self._board.say("")
         self._board.say(scene.caption, "dim italic")
+        if scene.mode is not None:
+            await self._choose(client, session, scene.mode)
         self._board.say(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
         cancelling = asyncio.ensure_future(self._cancel(client, session, scene))
         try:
@@ -134,6 +140,16 @@ class Stage:
         finally:
             cancelling.cancel()
         self._board.refresh()
+
+    async def _choose(self, client: AgentClient, session: str, mode: str) -> None:
+        """Choose a mode for the user, and show what it is called."""
+        params: JsonObject = {"sessionId": session, "configId": "permission", "value": mode}
+        answer = await client.request("session/set_config_option", params)
+        options = answer.get("configOptions") if is_object(answer) else None
+        for option in options if is_list(options) else []:
+            name = _name(option.get("options"), "value", mode)
+            self._board.say(f"{visible(str(option.get('name')))}: {name}", "yellow")
+            await self._pause(THOUGHT)
 
     async def _cancel(self, client: AgentClient, session: str, scene: Scene) -> None:
         if scene.cancel_after is not None:
@@ -146,7 +162,7 @@ class Stage:
         """Answer for the user, and show what was asked."""
         await self._pause(THOUGHT)
         answer = "reject_once" if self._scene is None else self._scene.answer
-        self._board.say(f"May it? {_named(params, answer)}", "yellow")
+        self._board.say(f"May it? {_name(params.get('options'), 'kind', answer)}", "yellow")
         return answer
 
     def _hear(self, line: bytes) -> None:
@@ -242,13 +258,12 @@ class Stage:
         return shutil.get_terminal_size().columns - 1
 
 
-def _named(params: JsonObject, kind: str) -> str:
-    """Give what the user presses: the name of an option."""
-    options = params.get("options")
+def _name(options: JsonValue, key: str, value: str) -> str:
+    """Give what an option is called: what the user sees, in their language."""
     for option in options if is_list(options) else []:
-        if is_object(option) and option.get("kind") == kind:
+        if is_object(option) and option.get(key) == value:
             return visible(str(option.get("name")))
-    return kind
+    return value
 
 
 def _environment() -> dict[str, str]:

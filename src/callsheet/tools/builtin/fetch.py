@@ -36,7 +36,7 @@ _LATER = (408, 425, 429, 500, 502, 503, 504)
 def _scope(arguments: JsonObject) -> str | None:
     """Give what "always" is for: a host, and whether something is only read from it."""
     try:
-        host = urlsplit(arguments["url"]).netloc.rpartition("@")[2].lower()
+        host = urlsplit(str(arguments["url"])).netloc.rpartition("@")[2].lower()
     except ValueError:
         return None
     method = arguments.get("method", "GET")

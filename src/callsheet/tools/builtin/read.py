@@ -68,6 +68,9 @@ def read(
             result = _notebook(call, path, source, offset, limit) or _text(
                 call, path, state, source, head, offset, limit
             )
+    if unsaved is not None:
+        said = f"{result.output}\n(as it is in the editor, where it has changes that are not saved)"
+        result = call.success(said).with_content(*result.content).with_all_metadata(result.metadata)
     return result.with_all_metadata({**about, **result.metadata})
 
 

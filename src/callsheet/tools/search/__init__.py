@@ -1,1 +1,4 @@
-"""Finding files and lines in them. Only the standard library: a child process runs parts of it alone."""
+"""Finding files, and lines in them.
+
+`fallback` and all that it imports run in a child process that has the standard library only.
+"""

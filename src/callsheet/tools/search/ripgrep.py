@@ -35,7 +35,9 @@ _WRAPPED = len("(?:")
 @cache
 def find() -> str | None:
     """Find the program: that of the wheel, else any."""
-    for directory in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
+    user = sysconfig.get_preferred_scheme("user")
+    scripts = (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", user))
+    for directory in (Path(sys.executable).parent, *map(Path, scripts)):
         if os.access(directory / _NAME, os.X_OK):
             return str(directory / _NAME)
     return shutil.which(_NAME)
