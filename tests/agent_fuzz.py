@@ -341,8 +341,7 @@ def fuzzed(version: int) -> Iterator[FuzzedAgent]:
         try:
             yield agent
         finally:
-            agent.process.kill()
-            agent.process.wait(10)
+            agent.end()
 
 
 def fuzz(messages: int, version: int, seed: int) -> Outcome:

@@ -41,6 +41,7 @@ class RawAgent:
         self._seen: threading.Condition = threading.Condition()
         self._answers: dict[Any, list[Message]] = {}
         self._ended: bool = False
+        self._threads: list[threading.Thread] = []
         self._begin(self._read_errors)
         if reading:
             self.read()
@@ -52,7 +53,9 @@ class RawAgent:
         self._begin(self._read_lines)
 
     def _begin(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, daemon=True).start()
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _read_lines(self) -> None:
         assert self.process.stdout is not None
@@ -169,6 +172,17 @@ class RawAgent:
         """Wait for its end, and give the exit code."""
         return self.process.wait(seconds)
 
+    def end(self) -> None:
+        """Kill it if it lives, and close its pipes."""
+        self.process.kill()
+        self.process.wait(10)
+        for thread in self._threads:
+            thread.join(5)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
     def leaves_nothing(self) -> bool:
         """Whether no process that it has started is left."""
         left = wait_until_gone(self.token)
@@ -190,12 +204,7 @@ def raw_agent(
     try:
         yield agent
     finally:
-        agent.process.kill()
-        agent.process.wait(10)
-        for pipe in (agent.process.stdin, agent.process.stdout, agent.process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        agent.end()
 
 
 def line_of(message: Message) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -239,15 +239,27 @@ def test_closing_a_session_ends_its_turn_first(tmp_path: Path):
         assert agent.leaves_nothing()
 
 
+ECHO = """
+from callsheet.agent import serve
+from callsheet.agent.agent import AgentSettings
+
+class Echo:
+    def commands(self, tools):
+        return []
+    async def turn(self, prompt, turn):
+        await turn.say(prompt.text)
+
+raise SystemExit(serve.serve(AgentSettings(brain=Echo)))
+"""
+
+
 def test_a_long_message_is_said_in_pieces(tmp_path: Path):
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"say": "x" * 12_000_000}]))
-    with raw_agent(tmp_path, "--script", str(script)) as agent:
+    with raw_agent(tmp_path, command=(sys.executable, "-c", ECHO)) as agent:
         agent.initialize()
-        key = agent.prompt(agent.new_session(), "go")
+        key = agent.prompt(agent.new_session(), "x" * 12_000_000)
         assert agent.answer(key)["result"] == {"stopReason": "end_turn"}
         said = [u["content"]["text"] for u in agent.updates("agent_message_chunk")]
-        assert sum(map(len, said)) == 12_000_000
+        assert sum(map(len, said)) >= 12_000_000
         assert max(map(len, agent.lines)) < 1_000_000
 
 

@@ -14,7 +14,7 @@ from callsheet.testing import assert_every_call_ended
 from .clients import scenes
 from .clients.scenes import Seen
 
-pytestmark = scenes.needs_node()
+pytestmark = scenes.needs_node("@agentclientprotocol/sdk")
 
 
 def play(version: int, place: Path, **more: Any) -> Seen:

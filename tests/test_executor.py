@@ -16,6 +16,7 @@ from callsheet import Call, PermissionDenied, Session, ToolCallContent, ToolErro
 from callsheet.testing import Recorder, assert_every_call_ended, assert_standard
 from callsheet.tools.errors import ExecutionFailed, NotFound
 from callsheet.tools.session import ToolSettings
+from callsheet.wire.peer import Peer
 
 
 @tool(kind="read", title="Looking at {path}")
@@ -602,3 +603,34 @@ def test_the_protocols_pipe_is_out_of_reach_of_tools_and_their_children():
     assert b"written to 1" in done.stderr
     assert b"from a child" in done.stderr
     assert_every_call_ended(lines)
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_what_was_shown_live_is_not_told_again_but_how_it_ended_is(tmp_path, code):
+    recorder = Recorder()
+    async with Session("s", cwd=tmp_path, on_update=recorder, permission="allow") as session:
+        await session.run("bash", {"command": f"echo shown; exit {code}"})
+    (report,) = recorder.fold()
+    assert report.raw_output["message"] == f"Exit code {code}"
+    assert "shown" not in str(report.raw_output | {"metadata": None})
+
+
+async def test_output_in_a_clients_own_terminal_is_told_too(tmp_path):
+    @tool
+    def fails(call: Call) -> ToolResult:
+        """Fail in a terminal of the client."""
+        call.terminal("theirs")
+        call.write("so far\n")
+        return call.error("Exit code 3", output="so far").with_exit_code(3)
+
+    recorder = Recorder(Peer(owns_terminals=True))
+    options = {
+        "tools": [fails],
+        "permission": "allow",
+        "on_update": recorder,
+        "peer": recorder.peer,
+    }
+    async with Session("s", cwd=tmp_path, **options) as session:
+        await session.run("fails", {})
+    (report,) = recorder.fold()
+    assert "so far" in report.raw_output["output"]

@@ -34,16 +34,15 @@ ONE_CANCELLED, WITHDRAWN, TOLD = (
 )
 
 
-def needs_node() -> pytest.MarkDecorator:
-    """Mark a test that needs Node and what `make test` installs for it; without, it fails where CI=true."""
+def needs_node(*packages: str) -> pytest.MarkDecorator:
+    """Mark a test that needs Node, and these packages, which `make test` installs; it fails where CI=true."""
+    missing = [name for name in packages if not (MODULES / name).exists()]
     reason = ""
     if shutil.which("node") is None:
         reason = "node is not on this machine"
-    elif not (MODULES / "@agentclientprotocol").is_dir():
-        reason = "the clients are not installed; `make test` does that by npm"
-    return pytest.mark.skipif(
-        bool(reason) and os.environ.get("CI") != "true", reason=reason or "none"
-    )
+    elif missing:
+        reason = f"npm's {', '.join(missing)} is not installed; `make test` does that"
+    return pytest.mark.skipif(bool(reason) and os.environ.get("CI") != "true", reason=reason)
 
 
 def agent_command(version: int = 1) -> list[str]:

@@ -88,14 +88,26 @@ class Call(RuntimeCall):
         elif written and (result.is_written or result.output == NO_OUTPUT):
             shown = result.content or None
         else:
-            shown = content_of(result)
-            if result.output != result.error:
-                raw["output"] = result.output
+            shown, written = content_of(result), False
+        raw |= self._raw_text(result, written=written)
         raw["metadata"] = dict(result.metadata)
         status = ToolCallStatus.COMPLETED if result.success else ToolCallStatus.FAILED
         if reason is Reason.CANCELLED:
             status = ToolCallStatus.CANCELLED
         self._end(Ending(status, reason, shown), raw)
+
+    def _raw_text(self, result: ToolResult, *, written: bool) -> JsonObject:
+        """Give the output; or where it was shown live, the outcome in a line, which some clients print.
+
+        What is in a client's own terminal is given, too: a client without windows shows nobody that.
+        """
+        own_terminal = self._output is not None and self._output.state.shown_as is not None
+        if not written or own_terminal:
+            return {} if result.output == result.error else {"output": result.output}
+        code = result.exit_code
+        line = None if code is None else self.session.desk.phrase("exit_code", code=code)
+        message = result.error or line
+        return {} if message is None else {"message": message}
 
 
 class Session(RuntimeSession):

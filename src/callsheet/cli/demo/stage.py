@@ -53,11 +53,13 @@ def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
 async def _run(protocol: Literal[1, 2], locale: str | None, stream: TextIO, stops: Stops) -> int:
     task = asyncio.current_task()
     assert task is not None
-    stops.calls(
-        lambda: task.cancel() and None
-    )  # from here on a signal interrupts nothing but a wait
+    stops.calls(lambda: _stop(task))  # from here on a signal interrupts nothing but a wait
     with Project() as project:
         return await Stage(project, protocol, locale, stream, stops).run(task)
+
+
+def _stop(task: asyncio.Task[int]) -> None:
+    task.cancel()
 
 
 class Stage:
