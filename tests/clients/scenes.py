@@ -67,7 +67,7 @@ def scenes(version: int) -> list[dict[str, Any]]:
         {"name": RUN, "prompt": "!echo first; sleep 0.4; echo second"},
         {
             "name": PARALLEL,
-            "prompt": "/parallel\n!sleep 0.3; echo a\n!sleep 0.3; echo b\n!sleep 0.3; echo c",
+            "prompt": "/parallel\n!sleep 1; echo a\n!sleep 1; echo b\n!sleep 1; echo c",
         },
         {"name": FAILED, "prompt": "!echo so far; exit 3"},
         {"name": DENIED, "prompt": "!touch forbidden", "answer": "reject_once"},
