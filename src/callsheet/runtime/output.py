@@ -67,6 +67,12 @@ class Output:
         """The item of content that shows it."""
         return TerminalContent(self.state.terminal_id)
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether anything was written, if only what is still being looked through."""
+        stream = self._stream
+        return bool(self.state.total or self._pending or (stream is not None and stream.held))
+
     def write(self, data: bytes) -> bool:
         """Take in more. Gives whether there is now enough that is new to be sent at once."""
         if self._stream is None:

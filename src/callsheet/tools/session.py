@@ -82,7 +82,7 @@ class Call(RuntimeCall):
             raw["error"] = result.error
         if result.exit_code is not None:
             raw["exit_code"] = result.exit_code
-        written = self._output is not None and bool(self._output.state.total)
+        written = self._output is not None and self._output.is_begun
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
         elif written and (result.is_written or result.output == NO_OUTPUT):
