@@ -15,7 +15,7 @@ from callsheet.agent.turn import Turn
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session
 
-from .agent_client import Buffers, Client, Refused, choose, doing, play
+from .agent_client import Buffers, Client, Refused, choose, doing, play, play_process
 
 FILES = {"fs": {"readTextFile": True, "writeTextFile": True}}
 TERMINALS = {"terminal": True}
@@ -557,3 +557,18 @@ async def test_a_client_that_goes_while_its_terminal_runs_ends_the_call(tmp_path
         terminals.processes["term-1"].kill()
         await terminals.done["term-1"]
     assert client.call()["status"] == "failed"
+
+
+async def test_the_real_agent_uses_both_over_stdio(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("saved\n")
+    async with play_process("--permission", "allow", capabilities=FILES | TERMINALS) as (client, _):
+        Buffers(client).texts[str(path)] = "typed\n"
+        terminals = Terminals(client)
+        session = await client.new_session(tmp_path)
+        assert await client.prompt(session, "/read a.txt\n!printf 'hi\\r\\nho\\r\\n'") == "end_turn"
+        read, ran = client.call(0), client.call(1)
+    assert "1→typed" in str(read["content"])
+    assert ran["content"] == [{"type": "terminal", "terminalId": "term-1"}]
+    assert ran["rawOutput"]["output"] == "hi\nho\n"
+    assert terminals.released == ["term-1"]

@@ -637,3 +637,16 @@ async def test_output_in_a_clients_own_terminal_is_told_too(tmp_path):
         await session.run("fails", {})
     (report,) = recorder.fold()
     assert "so far" in report.raw_output["output"]
+
+
+async def test_what_was_written_a_moment_ago_is_not_shown_again_as_plain_text(tmp_path):
+    @tool(read_only=True)
+    async def hurried(call: Call) -> ToolResult:
+        """Write something, and be done."""
+        call.write(b"\x1b[31mred\x1b[0m\r\n")
+        return call.success("red\n").as_written()
+
+    async with Session("s", cwd=tmp_path, tools=[hurried]) as session:
+        await session.run("hurried")
+        (report,) = session.reports
+    assert [type(item).__name__ for item in report.content] == ["TerminalContent"]
