@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
-
-from msgspec import json
 
 from callsheet.report.kinds import ToolKind
 from callsheet.report.values import JsonObject
@@ -89,7 +88,8 @@ def _exactly(key: str) -> Scope:
 
 
 def _written(arguments: JsonObject) -> str:
-    return blake2b(json.encode(arguments, order="deterministic"), digest_size=16).hexdigest()
+    written = json.dumps(arguments, sort_keys=True, default=repr)
+    return blake2b(written.encode(), digest_size=16).hexdigest()
 
 
 async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
@@ -126,15 +126,17 @@ class Permits:
         """
         if not beyond and not tool.needs_permission(arguments):
             return None
+        if self._is_decided(call, tool, beyond):
+            return None
         scope = scope_of(tool, arguments, beyond)
-        if self._is_decided(call, tool, scope, beyond):
+        if self._is_answered(call, scope):
             return None
         if beyond:
             preview = partial(_quietly, preview)
         return await self._ask(call, tool, scope, beyond, preview)
 
-    def _is_decided(self, call: Call, tool: Tool, scope: Scope, beyond: Beyond) -> bool:
-        """Whether a call is allowed without asking. Raises if it is denied without asking."""
+    def _is_decided(self, call: Call, tool: Tool, beyond: Beyond) -> bool:
+        """Whether the mode allows a call. Raises if it denies it."""
         if not beyond and (self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)):
             return True
         nobody = call.session.on_permission is None
@@ -142,8 +144,10 @@ class Permits:
             if beyond:
                 raise outside(*beyond[0], call.workspace)
             raise NotPermitted(f"{tool.name} is not permitted in this session")
-        if not beyond and nobody and tool.permission is not True and self.mode is None:
-            return True
+        return not beyond and nobody and tool.permission is not True and self.mode is None
+
+    def _is_answered(self, call: Call, scope: Scope) -> bool:
+        """Whether a call was always allowed before. Raises if it was always rejected."""
         known = self._answers.get(scope.key)
         if known is False:
             raise NotPermitted(call.session.desk.phrase("denied"))
@@ -161,7 +165,7 @@ class Permits:
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:
-                if self._is_decided(call, tool, scope, beyond):
+                if self._is_decided(call, tool, beyond) or self._is_answered(call, scope):
                     return None
                 shown = await preview()
                 await self._answer(call, scope)
