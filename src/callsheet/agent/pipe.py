@@ -62,7 +62,7 @@ class Writer:
         self._waiting.append((items, done))
         if rest is not None:
             # A task of its own: whoever waits may be cancelled, and a line that was begun is finished.
-            self._pump = loop.create_task(self._write(rest))
+            self._pump = loop.create_task(self._write(asyncio.ensure_future(rest)))
         return done
 
     async def post(self, line: bytes) -> None:
@@ -77,15 +77,16 @@ class Writer:
             self.gone.set_result(None)
         if self._pump is not None:
             self._pump.cancel()
+            self._pump = None
         while self._waiting:
             _, done = self._waiting.popleft()
             if not done.done():
                 done.set_exception(_gone())
+        self._pipe.close()
 
     def close(self) -> None:
         """Let go of the pipe."""
         self.give_up()
-        self._pipe.close()
 
     async def _write(self, rest: Awaitable[None] | None) -> None:
         """Write what waits. The first is being written; it leaves the queue when it is."""
