@@ -28,27 +28,42 @@ def measure() -> Subject:
     if sdk_typescript.missing() is None:
         commands[TYPESCRIPT] = NODE
         notes.append(sdk_typescript.versions())
-    took: dict[str, list[float]] = {name: [] for name in commands}
+    hello: dict[str, list[float]] = {name: [] for name in commands}
+    session: dict[str, list[float]] = {name: [] for name in commands}
     with tempfile.TemporaryDirectory() as folder:
         for round_ in range(RUNS + 1):
             for name, command in commands.items():
-                seconds = _start(command, Path(folder))
+                first, second = _start(command, Path(folder).resolve())
                 if round_:  # the first one writes bytecode and warms the disk's cache
-                    took[name].append(seconds * 1000)
-    samples = {name: summarise(values) for name, values in took.items()}
-    claims: list[Claim] = []
-    if SDK in took:
-        claims.append(
-            Claim("start to initialize / Python SDK", ratio(took[OURS], took[SDK]), 1 / 3)
-        )
-    rows = [(name, *sample.cells()) for name, sample in samples.items()]
-    kept: Figures = {"milliseconds": {name: sample.rounded() for name, sample in samples.items()}}
-    head = ("agent", "ms", "min–max", "spread")
-    return Subject("An agent's start", head, rows, claims, notes, kept)
+                    hello[name].append(first * 1000)
+                    session[name].append(second * 1000)
+    return _subject(hello, session, notes)
 
 
-def _start(command: Sequence[str], cwd: Path) -> float:
+def _start(command: Sequence[str], cwd: Path) -> tuple[float, float]:
+    """Give the seconds until `initialize` is answered, and until `session/new` is."""
     begun = perf_counter()
     with agent(command, cwd) as started:
         started.ask("initialize", INITIALIZE)
-        return perf_counter() - begun
+        first = perf_counter() - begun
+        started.ask("session/new", {"cwd": str(cwd), "mcpServers": []})
+        return first, perf_counter() - begun
+
+
+def _subject(
+    hello: dict[str, list[float]], session: dict[str, list[float]], notes: list[str]
+) -> Subject:
+    claims: list[Claim] = []
+    if SDK in hello:
+        figure = ratio(hello[OURS], hello[SDK])
+        claims.append(Claim("start to initialize / Python SDK", figure, 1 / 3))
+    rows = [
+        (name, *summarise(hello[name]).cells(), f"{summarise(session[name]).median:.1f}")
+        for name in hello
+    ]
+    kept: Figures = {
+        "initialize_ms": {name: summarise(values).rounded() for name, values in hello.items()},
+        "session_new_ms": {name: summarise(values).rounded() for name, values in session.items()},
+    }
+    head = ("agent", "ms", "min–max", "spread", "to the first session")
+    return Subject("An agent's start", head, rows, claims, notes, kept)

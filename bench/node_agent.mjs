@@ -1,4 +1,4 @@
-// The smallest agent on the official TypeScript SDK: it answers `initialize`.
+// The smallest agent on the official TypeScript SDK: it answers `initialize` and `session/new`.
 
 import { Readable, Writable } from "node:stream";
 import { agent, methods, ndJsonStream } from "@agentclientprotocol/sdk";
@@ -9,4 +9,5 @@ agent({ name: "bench" })
     agentCapabilities: {},
     agentInfo: { name: "bench", title: "Bench", version: "1" },
   }))
+  .onRequest(methods.agent.session.new, () => ({ sessionId: "sess_1" }))
   .connect(ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));

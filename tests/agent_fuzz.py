@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from .raw_agent import COMMAND, Message, RawAgent, line_of
 
-WINDOW = 500
-"""Messages between two looks at whether the agent is well."""
+BURSTS = (1, 3, 10, 30, 300)
+"""Messages that are sent in one piece, before it is seen whether the agent is well."""
 
 MOST_SESSIONS = 40
 MOST_MB = 220.0
@@ -124,7 +124,8 @@ class Fuzz:
         self._look()
         first = 0.0
         while self.sent < messages:
-            self._send(b"".join(self._line() for _ in range(min(WINDOW, messages - self.sent))))
+            burst = min(self.chance.choice(BURSTS), messages - self.sent)
+            self._send(b"".join(self._line() for _ in range(burst)))
             self._look()
             first = first or (self.agent.rss_mb() if self.sent >= messages // 5 else 0.0)
         for session in self._list():
@@ -147,7 +148,9 @@ class Fuzz:
         self.sent += 1
         message = self._message()
         pick = self.chance.random()
-        if pick < 0.12:
+        # What ends a turn is mostly left as it is; else every session would soon be busy for ever.
+        ends_turn = "result" in message or message.get("method") == "session/cancel"
+        if pick < (0.6 if ends_turn else 0.15):
             return line_of(message)
         for _ in range(self.chance.choice((1, 1, 1, 2, 4))):
             message = self._mutated(message)

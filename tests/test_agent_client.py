@@ -195,3 +195,27 @@ async def test_a_watcher_that_fails_stops_whoever_waits() -> None:
         with pytest.raises(BrokenPipeError):
             await client.new_session("/")
     assert client.exit_code == 0
+
+
+async def test_several_questions_are_one_state_and_a_living_session_can_be_gone_on_with(
+    tmp_path: Path,
+) -> None:
+    command = [*AGENT, "--protocol", "2"]
+    waiting: list[asyncio.Future[str]] = []
+
+    async def decide(params: dict[str, Any]) -> str:
+        waiting.append(asyncio.get_running_loop().create_future())
+        if len(waiting) == 2:
+            for number, one in enumerate(waiting):
+                asyncio.get_running_loop().call_later(0.05 * number, one.set_result, "allow_once")
+        return await waiting[-1] if len(waiting) == 1 else await waiting[1]
+
+    async with AgentClient(command, protocol=2, on_permission=decide) as client:
+        session = await client.new_session(str(tmp_path))
+        await client.prompt(session, "/parallel\n!echo one > a\n!echo two > b")
+        states = [u["state"] for u in client.updates if u["sessionUpdate"] == "state_update"]
+        assert states == ["running", "requires_action", "running", "idle"]
+        told = await client.request("session/resume", {"sessionId": session, "cwd": str(tmp_path)})
+        schemas.check(2, "ResumeSessionResponse", told)
+        with pytest.raises(AgentError, match="no session"):
+            await client.request("session/resume", {"sessionId": "gone", "cwd": str(tmp_path)})

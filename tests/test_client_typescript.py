@@ -38,15 +38,39 @@ def play(version: int, place: Path, **more: Any) -> Seen:
     return Seen(version, place, json.loads(client.stdout))
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["v1", "v2"])
+CLIENTS = {
+    "v1": (1, {}),
+    "v1 with terminals as Zed has them": (1, {"_meta": {"terminal_output": True}}),
+    "v2": (2, {}),
+}
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    version, capabilities = CLIENTS[request.param]
     place = scenes.furnish(tmp_path_factory.mktemp("typescript") / "place")
-    return play(request.param, place)
+    seen = play(version, place, capabilities=capabilities)
+    assert bool(seen.data["terminals"]) is (version == 2 or "_meta" in capabilities)
+    return seen
 
 
 def test_every_scene_is_played_and_every_message_holds(seen: Seen) -> None:
     assert len(seen.data["scenes"]) == len(scenes.scenes(seen.version)), seen.lines[-3:]
     scenes.hold(seen)
+
+
+def test_output_is_in_a_terminal_where_the_client_shows_terminals(seen: Seen) -> None:
+    (item,) = seen.call_of(scenes.RUN)["content"]
+    if not seen.data["terminals"]:
+        assert (seen.version, item["type"]) == (1, "content")
+        return
+    terminal = seen.data["terminals"][item["terminalId"]]
+    assert seen.text_in(item) == "first\nsecond\n"
+    assert terminal["cwd"] == str(seen.place)
+    ended = (
+        terminal["exit"]["exit_code"] if seen.version == 1 else terminal["exitStatus"]["exitCode"]
+    )
+    assert ended == 0
 
 
 def test_the_sdk_understands_all_that_it_is_sent(seen: Seen) -> None:

@@ -17,6 +17,7 @@ import pytest
 from callsheet import Session
 from callsheet.report.content import TextContent
 from callsheet.report.terminals import TerminalState
+from callsheet.testing import Recorder
 from callsheet.tools.builtin import bash as module
 from callsheet.tools.processes.output import LIMIT, Kept
 from callsheet.tools.result import ToolResult
@@ -411,3 +412,14 @@ async def test_cancelling_one_leaves_the_others(session: Session, token: str) ->
     session.cancel("one")
     assert not (await one).success
     assert (await other).output == "whole\n"
+
+
+async def test_a_secret_that_is_printed_last_is_counted_once(tmp_path: Path) -> None:
+    """It is held back while more may come, and must not be shown again as the result."""
+    (tmp_path / ".env").write_text("GITHUB_TOKEN=ghp_" + "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3cD4")
+    recorder = Recorder()
+    async with Session("s", cwd=tmp_path, permission="allow", on_update=recorder) as session:
+        await session.run("bash", {"command": "cat .env"})
+    (report,) = recorder.fold()
+    assert report.notes["redactions"] == 1
+    assert len(report.content) == 1

@@ -260,3 +260,67 @@ def test_two_tools_of_one_name_are_refused_and_a_builtin_can_be_replaced():
     assert Registry(builtin=False).names() == []
     assert "reed" not in Registry()
     assert Registry().nearest("reed")[0] == "read"
+
+
+# Paths and defaults of every shape
+
+
+class Job(msgspec.Struct):
+    files: list[Path]
+    note: str = ""
+
+
+class Inner(pydantic.BaseModel):
+    n: int = 0
+    file: Path = Path("inner")
+
+
+class Outer(pydantic.BaseModel):
+    inner: Inner
+    more: list[Inner] = []
+
+
+@tool
+def shapes(
+    one: Path = Path("here"),
+    some: list[Path] | None = None,
+    named: dict[str, Path] = {},  # noqa: B006
+    job: Job = Job([Path("job")]),  # noqa: B008
+    outer: Outer | None = None,
+) -> str:
+    """Take paths."""
+    return repr((one, some, named, job, outer))
+
+
+async def test_paths_are_held_inside_wherever_they_are_in_an_argument(tmp_path):
+    async with Session(cwd=tmp_path, tools=[shapes], permission="allow") as session:
+        assert session.tools.get("shapes").schema["properties"]["one"]["default"] == "here"
+        result = await session.run("shapes", {})
+        assert result.success, result
+        for name in ("here", "job"):
+            assert repr(tmp_path / name) in result.output
+        good = {"inner": {"file": "a"}, "more": [{"file": "b"}, {}]}
+        result = await session.run("shapes", {"some": ["c"], "named": {"x": "d"}, "outer": good})
+        assert result.success, result
+        for name in ("a", "b", "c", "d", "inner"):
+            assert repr(tmp_path / name) in result.output
+        for bad in (
+            {"some": ["a", "/etc/passwd"]},
+            {"named": {"x": "../x"}},
+            {"job": {"files": ["/etc/passwd"]}},
+            {"outer": {"inner": {}, "more": [{"file": "/etc/passwd"}]}},
+        ):
+            result = await session.run("shapes", bad)
+            assert result.metadata["error_code"] == "permission_denied", result
+
+
+async def test_a_whole_number_with_a_point_is_a_whole_number():
+    @tool
+    def count(n: int, x: float = 1.0) -> str:
+        """Count."""
+        return repr((n, x))
+
+    async with Session(tools=[count]) as session:
+        assert (await session.run("count", {"n": 3.0, "x": 2.0})).output == "(3, 2.0)"
+        result = await session.run("count", {"n": 3.5})
+        assert result.error == "count: n: expected a whole number, got 3.5"

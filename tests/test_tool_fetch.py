@@ -731,3 +731,15 @@ async def test_think_says_its_thought_and_asks_nobody() -> None:
 
 async def test_think_keeps_the_standard() -> None:
     await check_tool("think", good={"thought": "Hm."})
+
+
+async def test_headers_and_bodies_that_are_not_ascii_are_sent_and_those_that_are_no_text_refused(
+    site: Site,
+) -> None:
+    site.pages["/a"] = answer(b"ok")
+    assert (await fetch(site.url("/a"), headers={"X-Name": "Jürgen"})).success
+    assert site.asked[0].headers["x-name"].encode("latin-1") == "Jürgen".encode()
+    for odd in ({"headers": {"X-Name": "\ud800"}}, {"method": "POST", "body": "\ud800"}):
+        result = await fetch(site.url("/a"), **odd)
+        assert result.metadata["error_code"] == "invalid_arguments"
+    assert len(site.asked) == 1

@@ -67,7 +67,7 @@ def scenes(version: int) -> list[dict[str, Any]]:
         {"name": RUN, "prompt": "!echo first; sleep 0.4; echo second"},
         {
             "name": PARALLEL,
-            "prompt": "/parallel\n!sleep 0.3; echo a\n!sleep 0.3; echo b\n!sleep 0.3; echo c",
+            "prompt": "/parallel\n!sleep 1; echo a\n!sleep 1; echo b\n!sleep 1; echo c",
         },
         {"name": FAILED, "prompt": "!echo so far; exit 3"},
         {"name": DENIED, "prompt": "!touch forbidden", "answer": "reject_once"},
@@ -131,9 +131,10 @@ class Seen:
 
     def text_of(self, call: dict[str, Any]) -> str:
         """Give what a user reads in a call's card."""
-        return "\n".join(self._text(item) for item in call["content"])
+        return "\n".join(self.text_in(item) for item in call["content"])
 
-    def _text(self, item: dict[str, Any]) -> str:
+    def text_in(self, item: dict[str, Any]) -> str:
+        """Give the text of an item of content."""
         if item["type"] == "terminal":
             pieces = self.data["terminals"][item["terminalId"]]["bytes"]
             return b"".join(b64decode(piece) for piece in pieces).decode()
@@ -285,10 +286,9 @@ def _live_outputs(seen: Seen, scene: str) -> list[str]:
             break
         if update["sessionUpdate"] == "terminal_output_chunk":
             pieces.append(b64decode(update["data"]).decode())
-        elif update["sessionUpdate"] == "tool_call_update":
-            pieces += [
-                seen._text(item) for item in update.get("content") or () if seen.version == 1
-            ]
+        elif seen.version == 1 and update["sessionUpdate"] == "tool_call_update":
+            pieces += [seen.text_in(item) for item in update.get("content") or ()]
+            pieces.append((update.get("_meta") or {}).get("terminal_output", {}).get("data", ""))
     return pieces
 
 

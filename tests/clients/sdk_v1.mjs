@@ -15,6 +15,17 @@ function fold(update) {
   for (const [key, value] of Object.entries(fields)) {
     if (value != null) seen.calls[toolCallId][key] = value;
   }
+  foldTerminal(update._meta ?? {});
+}
+
+// Zed's way to show an agent's terminals.
+function foldTerminal({ terminal_info, terminal_output, terminal_exit }) {
+  if (terminal_info) seen.terminals[terminal_info.terminal_id] = { bytes: [], ...terminal_info };
+  if (terminal_output) {
+    const { terminal_id, data } = terminal_output;
+    seen.terminals[terminal_id].bytes.push(Buffer.from(data).toString("base64"));
+  }
+  if (terminal_exit) seen.terminals[terminal_exit.terminal_id].exit = terminal_exit;
 }
 
 let sessionId;

@@ -73,6 +73,7 @@ class Agent:
             "authenticate": self._authenticate,
             "session/new": self._new,
             "session/prompt": self._prompt,
+            "session/resume": self._resume,
             "session/close": self._close,
             "session/list": self._list,
             "session/set_mode": self._set_mode,
@@ -183,6 +184,12 @@ class Agent:
         conversation = self._of(params)
         return await self.surface.prompt(conversation, params["prompt"])
 
+    async def _resume(self, params: JsonObject) -> Answer:
+        """A session that lives is gone on with as it is. Others are not kept yet."""
+        told = self.surface.opened(self._of(params))
+        del told["sessionId"]
+        return Answer(told)
+
     async def _close(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
         del self.conversations[conversation.session_id]
@@ -232,12 +239,16 @@ class Agent:
 
     async def ask_permission(self, conversation: Conversation, question: Question) -> JsonValue:
         """Ask the client whether a call may be done."""
-        await self.surface.asking(conversation, True)
+        conversation.questions += 1
+        if conversation.questions == 1:
+            await self.surface.asking(conversation, True)
         try:
             params = question.params(self.peer.version)
             return await self.connection.ask("session/request_permission", params)
         finally:
-            await self.surface.asking(conversation, False)
+            conversation.questions -= 1
+            if not conversation.questions:
+                await self.surface.asking(conversation, False)
 
 
 def _warm_up() -> None:

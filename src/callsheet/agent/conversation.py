@@ -48,6 +48,7 @@ class Conversation:
         servers: Sequence[Mapping[str, Any]],
     ) -> None:
         self.turns: int = 0
+        self.questions: int = 0
         self.own_calls: OwnCalls = OwnCalls()
         self._agent: Agent = agent
         self._turn: asyncio.Task[Any] | None = None

@@ -1,8 +1,10 @@
 """Who may touch which path now: those who write a path wait for each other, readers run together.
 
 A claim holds for a path and everything below it. All paths of a call are claimed at once, in the order in
-which calls ask, so no two calls can wait for each other. A call that is made inside another one shares
-that one's claims.
+which calls ask, so no two calls can wait for each other.
+
+A call that is made inside another one does not mind what that one holds, nor who queues for it. It may
+have to wait for a call that waits, in the end, for the outer one: then it is refused.
 """
 
 from __future__ import annotations
@@ -14,18 +16,32 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from .errors import ExecutionFailed
+
 _holding: ContextVar[tuple[Claim, ...]] = ContextVar("holding", default=())
 
 
 class Claim:
-    """The paths of one call."""
+    """The paths of one call. `outer` are the claims of the calls that it is made in."""
 
-    __slots__ = ("granted", "reads", "writes")
+    __slots__ = ("granted", "is_held", "outer", "reads", "table", "writes")
 
-    def __init__(self, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+    def __init__(self, table: Claims, reads: Iterable[Path], writes: Iterable[Path]) -> None:
+        self.table: Claims = table
         self.writes: frozenset[str] = frozenset(map(str, writes))
         self.reads: frozenset[str] = frozenset(map(str, reads)) - self.writes
+        # What a task in the background has from a call that has ended is no claim any more.
+        self.outer: tuple[Claim, ...] = tuple(
+            claim for claim in _holding.get() if claim.is_held and claim.table is table
+        )
         self.granted: asyncio.Future[None] | None = None
+        self.is_held: bool = False
+
+    def meets(self, other: Claim) -> bool:
+        """Whether one of both has to wait for the other."""
+        return any(
+            _meet(path, at) for path in self.writes for at in other.writes | other.reads
+        ) or any(_meet(path, at) for path in self.reads for at in other.writes)
 
 
 class _Held:
@@ -58,21 +74,18 @@ class Claims:
     def __init__(self) -> None:
         self._reading: _Held = _Held()
         self._writing: _Held = _Held()
+        self._held: dict[Claim, None] = {}
         self._waiting: deque[Claim] = deque()
 
     @asynccontextmanager
     async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
         """Hold paths, when nobody else does who must not."""
-        mine = _holding.get()
-        claim = Claim(
-            [path for path in reads if not _is_shared(str(path), mine)],
-            [path for path in writes if not _is_shared(str(path), mine)],
-        )
+        claim = Claim(self, reads, writes)
         if not claim.reads and not claim.writes:
             yield
             return
         await self._take(claim)
-        token = _holding.set((*mine, claim))
+        token = _holding.set((*_holding.get(), claim))
         try:
             yield
         finally:
@@ -80,9 +93,15 @@ class Claims:
             self._give_back(claim)
 
     async def _take(self, claim: Claim) -> None:
-        if not self._waiting and self._is_free(claim):
+        if (claim.outer or not self._waiting) and self._is_free(claim):
             self._change(claim, 1)
             return
+        if claim.outer and self._is_circular(claim):
+            paths = ", ".join(sorted(claim.writes | claim.reads))
+            raise ExecutionFailed(
+                f"{paths}: held by a call that waits for the call which this one is made in; "
+                "do one after the other"
+            )
         claim.granted = asyncio.get_running_loop().create_future()
         self._waiting.append(claim)
         self._grant()
@@ -106,7 +125,8 @@ class Claims:
         ahead_reading, ahead_writing = _Held(), _Held()
         still: deque[Claim] = deque()
         for claim in self._waiting:
-            if self._is_free(claim) and _is_free(claim, ahead_reading, ahead_writing):
+            may_pass = bool(claim.outer) or _is_free(claim, ahead_reading, ahead_writing)
+            if may_pass and self._is_free(claim):
                 self._change(claim, 1)
                 assert claim.granted is not None
                 if not claim.granted.done():
@@ -118,9 +138,39 @@ class Claims:
         self._waiting = still
 
     def _is_free(self, claim: Claim) -> bool:
-        return _is_free(claim, self._reading, self._writing)
+        own = [outer for outer in claim.outer if outer.is_held]
+        for outer in own:
+            self._count(outer, -1)
+        try:
+            return _is_free(claim, self._reading, self._writing)
+        finally:
+            for outer in own:
+                self._count(outer, 1)
+
+    def _is_circular(self, claim: Claim) -> bool:
+        """Whether a claim would wait for one that can't be given back before it."""
+        seen, todo = {claim}, [claim]
+        while todo:
+            one = todo.pop()
+            holders = [held for held in self._held if held not in one.outer and one.meets(held)]
+            if any(held in claim.outer for held in holders):
+                return True
+            for waiting in self._waiting:
+                is_ahead = not one.outer and one is not waiting and one.meets(waiting)
+                if waiting not in seen and (is_ahead or any(h in waiting.outer for h in holders)):
+                    seen.add(waiting)
+                    todo.append(waiting)
+        return False
 
     def _change(self, claim: Claim, by: int) -> None:
+        claim.is_held = by > 0
+        if claim.is_held:
+            self._held[claim] = None
+        else:
+            del self._held[claim]
+        self._count(claim, by)
+
+    def _count(self, claim: Claim, by: int) -> None:
         self._reading.change(claim.reads, by)
         self._writing.change(claim.writes, by)
 
@@ -131,14 +181,8 @@ def _is_free(claim: Claim, reading: _Held, writing: _Held) -> bool:
     return not any(writing.touches(path) or reading.touches(path) for path in claim.writes)
 
 
-def _is_shared(path: str, mine: tuple[Claim, ...]) -> bool:
-    """Whether an outer call holds the path, or something above or below it. Waiting would never end."""
-    parents = _parents(path)
-    for claim in mine:
-        for held in (*claim.writes, *claim.reads):
-            if held == path or held in parents or path in _parents(held):
-                return True
-    return False
+def _meet(one: str, other: str) -> bool:
+    return one == other or one in _parents(other) or other in _parents(one)
 
 
 def _parents(path: str) -> list[str]:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from callsheet.report.errors import InvalidValue
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
+from callsheet.runtime.errors import SessionClosed
 
 from . import shield
 from .arguments import Checker
@@ -27,6 +31,7 @@ from .errors import (
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
+from .placing import placed
 from .previews import preview_of, previewed
 from .registry import Registry
 from .result import ToolResult
@@ -62,6 +67,7 @@ class Run:
         "finished",
         "has_ended",
         "problem",
+        "said",
         "started",
         "task",
         "value",
@@ -76,6 +82,7 @@ class Run:
         self.begun: bool = False
         self.has_ended: bool = False
         self.value: Any = None
+        self.said: list[str] = []
         self.problem: BaseException | None = None
         self.finished: asyncio.Future[None] = loop.create_future()
         self._loop: asyncio.AbstractEventLoop = loop
@@ -98,7 +105,8 @@ class Run:
         try:
             await self.finished
         except asyncio.CancelledError:
-            if not self.has_ended:
+            # Only if nothing was to wake us any more but this: else there is nothing to wait for.
+            if self.finished.cancelled() and self.task is not None and not self.task.done():
                 self.finished = self._loop.create_future()
                 self.stop(Cancelled(self.call.session.desk.phrase("cancelled")))
                 await self.finished
@@ -111,6 +119,18 @@ class Run:
             said = self.call.session.desk.phrase("timed_out", seconds=seconds)
             why = TimedOut(said, timeout_s=seconds)
             self._timers.append(self._loop.call_later(seconds, self.stop, why))
+
+    def stop_from_anywhere(self, why: Cancelled) -> None:
+        """Tell the tool to stop, from whatever thread: a task can be cancelled on its own loop only."""
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            self.stop(why)
+        else:
+            with suppress(RuntimeError):  # its loop is closed, so it has ended
+                self._loop.call_soon_threadsafe(self.stop, why)
 
     def stop(self, why: Cancelled | TimedOut) -> None:
         """Tell the tool to stop, and don't wait for ever."""
@@ -139,6 +159,7 @@ class Executor:
         self._claims: Claims = Claims()
         self._checkers: dict[str, tuple[Tool, Checker]] = {}
         self._runs: dict[str, Run] = {}
+        self._is_closed: bool = False
 
     async def run(
         self,
@@ -150,6 +171,8 @@ class Executor:
         **links: Any,
     ) -> ToolResult:
         """Run a tool, and give its result. What goes wrong is a result, too, not an exception."""
+        if self._is_closed:
+            raise SessionClosed(f"session {self._session.session_id} is closed; make a new one")
         given: Any = {} if arguments is None else arguments
         tool = self.registry.get(name)
         links.setdefault("parent", self._outer())
@@ -173,6 +196,8 @@ class Executor:
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
         """Run tools in parallel, and give their results in the order of the calls."""
+        if at_once < 1:
+            raise InvalidValue(f"at_once: expected 1 or more, got {at_once}")
         asked = list(calls)
         turn = asyncio.Semaphore(at_once)
         with self._session.batch(total=len(asked)) as batch:
@@ -181,19 +206,24 @@ class Executor:
             return await asyncio.gather(*each)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop one call, by its id or alias. The others go on. Gives whether it was running."""
+        """Stop one call, by its id or alias, from any thread. Gives whether it was running."""
         report = self._session.get(key)
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:
             return False
-        run.stop(Cancelled(message or self._session.desk.phrase("cancelled")))
+        run.stop_from_anywhere(Cancelled(message or self._session.desk.phrase("cancelled")))
         return True
 
     async def close(self) -> None:
+        """Stop everything that runs. Nothing is begun any more."""
+        self._is_closed = True
+        await self.stop()
+
+    async def stop(self) -> None:
         """Stop everything that runs, and wait for it for a while."""
         left = list(self._runs.values())
         for run in left:
-            run.stop(Cancelled(self._session.desk.phrase("closed")))
+            run.stop_from_anywhere(Cancelled(self._session.desk.phrase("closed")))
         for run in left:
             while not run.call.has_ended:  # whoever waits for it ends it
                 await asyncio.sleep(0.001)
@@ -239,11 +269,13 @@ class Executor:
     ) -> Any:
         if tool is None:
             raise self._unknown(name)
+        if timeout is not None and not timeout > 0:
+            raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
         self._check(tool, given)
         values = self._converted(tool, given)
-        beyond = self._place(tool, given, values)
-        writes = [values[name] for name in tool.writes if values.get(name) is not None]
-        reads = [values[name] for name in tool.reads if values.get(name) is not None]
+        paths, beyond = self._place(tool, given, values)
+        writes = [path for name in tool.writes for path in paths[name]]
+        reads = [path for name in tool.reads for path in paths[name]]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         for _ in range(_TIMES_ASKED):
             shown = await self.permits.ask(
@@ -265,7 +297,7 @@ class Executor:
         shield.put_up()
         token = running.set(run.call)
         try:
-            return await invoke(tool, run.call, values)
+            return await invoke(tool, run.call, values, run.said)
         except SystemExit as exc:
             raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
         finally:
@@ -290,19 +322,25 @@ class Executor:
         except Exception as exc:
             raise InvalidArguments(f"{tool.name}: {exc}") from exc
 
-    def _place(self, tool: Tool, given: JsonObject, values: dict[str, Any]) -> list[Any]:
-        """Put the real paths in, and give those that are outside the workspace."""
-        beyond: list[Any] = []
+    def _place(
+        self, tool: Tool, given: JsonObject, values: dict[str, Any]
+    ) -> tuple[dict[str, list[Path]], list[tuple[str, Path]]]:
+        """Put the real paths in. Gives those of each argument, and those that are outside the workspace."""
+        found: dict[str, list[Path]] = {}
+        beyond: list[tuple[str, Path]] = []
         workspace = self._session.workspace
         for name, entry in tool.paths:
-            value = values.get(name)
-            if value is None:
-                continue
-            text = given.get(name, str(value))
-            path = values[name] = workspace.find(text, entry=entry)
-            if not workspace.holds(path):
-                beyond.append((text, path))
-        return beyond
+            mine = found[name] = []
+
+            def place(text: str, entry: bool = entry, mine: list[Path] = mine) -> Path:
+                path = workspace.find(text, entry=entry)
+                mine.append(path)
+                if not workspace.holds(path):
+                    beyond.append((text, path))
+                return path
+
+            values[name] = placed(values[name], given.get(name), place)
+        return found, beyond
 
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
         call, problem = run.call, run.problem
@@ -317,7 +355,7 @@ class Executor:
             except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
                 problem = exc
         error = to_error(problem, run.why)
-        return call.error(error), error
+        return call.error(error, output=error.output or "".join(run.said)), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
         """Give what is said of every result."""

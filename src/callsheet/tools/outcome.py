@@ -58,6 +58,13 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
         return TimedOut(short_message(problem) if str(problem) else "Timed out")
     if isinstance(problem, OSError):
         return _of_os_error(problem)
+    if why is not None:  # what breaks while a tool is stopped breaks because of that
+        return type(why)(
+            str(why),
+            output=short_message(problem),
+            **why.metadata,
+            exception=type(problem).__name__,
+        )
     error = ExecutionFailed(short_message(problem), exception=type(problem).__name__)
     error.reason = Reason.EXCEPTION
     return error

@@ -231,12 +231,13 @@ def _from_plain(fields: Fields) -> ToolResult:
 
 def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
     """Make the result of a tool that has done what was asked. `output` says what, in few words."""
+    said = _text(output, "output")
     return _made(
         {
             "call_id": _text(call_id, "call_id"),
             "tool_name": _text(tool_name, "tool_name"),
             "success": True,
-            "output": _text(output, "output") or NO_OUTPUT,
+            "output": said if said.strip() else NO_OUTPUT,
             "error": None,
             "exit_code": None,
             "execution_time_ms": None,
@@ -255,7 +256,7 @@ def _failed(
     exit_code = None
     if isinstance(error, ToolError):
         own = {key: _own(value) for key, value in error.metadata.items()}
-        metadata = {"error_code": error.code, "retry": error.retry, **own}
+        metadata = {**own, "error_code": error.code, "retry": error.retry}
         output, exit_code, error = output or error.output, error.exit_code, str(error)
     message = _text(error, "error").strip() or NO_MESSAGE
     return _made(

@@ -101,6 +101,11 @@ class _In:
     def __iter__(self) -> Iterator[str]:
         return iter(self._one())
 
+    @property
+    def buffer(self) -> BinaryIO:
+        # Not that of a wrapper: it would be closed when the wrapper is forgotten.
+        return self.real.buffer if running.get() is None else io.BytesIO(b"")
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._one(), name)
 
@@ -112,28 +117,40 @@ class _In:
 
 _lock = Lock()
 _users = 0
-_installed: tuple[_Out, _In] | None = None
 
 
 def put_up() -> None:
     """Stand between tools and the pipe. Each `put_up` is ended by a `take_down`."""
-    global _users, _installed  # noqa: PLW0603 - stdout is the process's, and so is this
+    global _users  # noqa: PLW0603 - stdout is the process's, and so is this
     with _lock:
         _users += 1
-        if _installed is None or cast(object, sys.stdout) is not _installed[0]:
-            _installed = _Out(sys.stdout), _In(sys.stdin)
-            sys.stdout, sys.stdin = cast("tuple[TextIO, TextIO]", _installed)
+        # Others replace them, too, and put back what they found. So a stand-in is known by what it is, and
+        # never stands for another one. None means that the process has none.
+        out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
+        if out is not None and not isinstance(out, _Out):
+            sys.stdout = cast("TextIO", _Out(sys.stdout))
+        if into is not None and not isinstance(into, _In):
+            sys.stdin = cast("TextIO", _In(sys.stdin))
 
 
 def take_down() -> None:
     """Undo a `put_up`. The last one gives the process its own back."""
-    global _users, _installed  # noqa: PLW0603
+    global _users  # noqa: PLW0603
     with _lock:
         _users -= 1
-        if _users == 0 and _installed is not None:
-            out, into = _installed
-            if cast(object, sys.stdout) is out:
+        if _users == 0:
+            out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
+            if isinstance(out, _Out):
                 sys.stdout = out.real
-            if cast(object, sys.stdin) is into:
+            if isinstance(into, _In):
                 sys.stdin = into.real
-            _installed = None
+
+
+@contextmanager
+def shielded() -> Generator[None]:
+    """Stand between tools and the pipe for a while."""
+    put_up()
+    try:
+        yield
+    finally:
+        take_down()

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import NODEFAULT, Meta
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, is_list, is_object
 
 from .docstrings import Doc
-from .workspace import ENTRY
+from .placing import path_in
+
+_PLAIN = (type(None), bool, int, float, str, bytes, Enum)
+"""Defaults that can be shared."""
 
 
 class BadTool(CallsheetError, TypeError):
@@ -27,7 +33,7 @@ class BadTool(CallsheetError, TypeError):
 
 
 class PathArgument(NamedTuple):
-    """An argument that is a path: by its name, and whether the entry itself is meant."""
+    """An argument that is a path, or holds some: by its name, and whether the entry itself is meant."""
 
     name: str
     entry: bool
@@ -51,13 +57,16 @@ def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Paramet
     paths: list[PathArgument] = []
     for parameter in given[takes_call:]:
         fields.append(_field(parameter, hints, name, doc))
-        path = _path(parameter.name, hints.get(parameter.name))
-        if path is not None:
-            paths.append(path)
+        entry = path_in(hints.get(parameter.name))
+        if entry is not None:
+            paths.append(PathArgument(parameter.name, entry))
     struct = msgspec.defstruct(
         f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True
     )
-    return Parameters(_schema_of(struct, name), _converter(struct), tuple(paths), takes_call)
+    schema = _schema_of(struct, name)
+    for parameter in given[takes_call:]:
+        _tell_default(schema["properties"][parameter.name], parameter.default)
+    return Parameters(schema, _converter(struct), tuple(paths), takes_call)
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -108,9 +117,17 @@ def _field(
     if said:
         hint = Annotated[hint, Meta(description=said)]
     default = NODEFAULT if parameter.default is parameter.empty else parameter.default
-    if isinstance(default, (list, dict, set)):
-        return name, hint, msgspec.field(default_factory=cast("list[Any]", default).copy)
-    return name, hint, msgspec.field(default=default)
+    if default is NODEFAULT or isinstance(default, _PLAIN):
+        return name, hint, msgspec.field(default=default)
+    return name, hint, msgspec.field(default_factory=lambda: deepcopy(default))
+
+
+def _tell_default(schema: JsonObject, default: Any) -> None:
+    """Put a default into a schema, where it is not yet, and can be told."""
+    if default is inspect.Parameter.empty or isinstance(default, _PLAIN):
+        return
+    with suppress(TypeError, ValueError, NotImplementedError):
+        schema.setdefault("default", msgspec.to_builtins(default, enc_hook=_encode_hook))
 
 
 def _said_in(hint: Any) -> str | None:
@@ -120,56 +137,76 @@ def _said_in(hint: Any) -> str | None:
     return None
 
 
-def _path(name: str, hint: Any) -> PathArgument | None:
-    """Tell whether a hint is `Path`, `Path | None` or `Entry`."""
-    entry = False
-    while get_origin(hint) is Annotated:
-        entry = entry or ENTRY in get_args(hint)
-        hint = get_args(hint)[0]
-    if hint is Path:
-        return PathArgument(name, entry)
-    for inner in get_args(hint):
-        found = _path(name, inner) if inner is not type(None) else None
-        if found is not None:
-            return found._replace(entry=entry or found.entry)
-    return None
-
-
 # To and from JSON
 
 
 def _schema_of(struct: type[msgspec.Struct], tool: str) -> JsonObject:
+    hook = _SchemaHook()
     try:
         (top,), parts = msgspec.json.schema_components(
-            [struct], schema_hook=_schema_hook, ref_template="#/$defs/{name}"
+            [struct], schema_hook=hook, ref_template="#/$defs/{name}"
         )
     except (TypeError, RuntimeError) as exc:
         raise BadTool(f"tool {tool!r}: an argument has a hint without a schema: {exc}") from None
     schema: JsonObject = parts.pop(top["$ref"].rpartition("/")[2])
     schema.pop("title", None)
     schema.setdefault("required", [])
-    if parts:
-        schema["$defs"] = parts
+    if parts or hook.parts:
+        schema["$defs"] = {**parts, **hook.parts}
     return schema
 
 
-def _schema_hook(kind: type) -> JsonObject:
-    if kind is Path:
-        return {"type": "string"}
-    make = getattr(kind, "model_json_schema", None)
-    if make is not None:
-        return make()
-    raise NotImplementedError
+class _SchemaHook:
+    """Gives the schema of what msgspec does not know. What it refers to is in `parts`, for the top."""
+
+    def __init__(self) -> None:
+        self.parts: JsonObject = {}
+        self._kinds: list[type] = []
+
+    def __call__(self, kind: type) -> JsonObject:
+        if kind is Path:
+            return {"type": "string"}
+        make = getattr(kind, "model_json_schema", None)
+        if make is None:
+            raise NotImplementedError
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        prefix = f"{kind.__name__}.{self._kinds.index(kind)}."  # two may have one name
+        schema: JsonObject = make(ref_template=f"#/$defs/{prefix}{{model}}")
+        self.parts |= {prefix + name: part for name, part in schema.pop("$defs", {}).items()}
+        return schema
 
 
 def _converter(struct: type[msgspec.Struct]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     names = struct.__struct_fields__
 
     def convert(arguments: Mapping[str, Any]) -> dict[str, Any]:
-        made = msgspec.convert(arguments, struct, dec_hook=_decode_hook)
+        try:
+            made = msgspec.convert(arguments, struct, dec_hook=_decode_hook)
+        except msgspec.ValidationError:
+            # 3.0 is a whole number in JSON, and for the schema.
+            made = msgspec.convert(_whole(arguments), struct, dec_hook=_decode_hook)
         return {name: getattr(made, name) for name in names}
 
     return convert
+
+
+def _whole(value: Any) -> Any:
+    """Give a value with whole numbers for those that were written with a point."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if is_list(value):
+        return [_whole(item) for item in value]
+    return {key: _whole(item) for key, item in value.items()} if is_object(value) else value
+
+
+def _encode_hook(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise NotImplementedError
+    return dump(mode="json")
 
 
 def _decode_hook(kind: type, value: Any) -> Any:

@@ -49,8 +49,8 @@ async def edit(
     """Replace a text in a file by another.
 
     The text must be in the file exactly as given, and only once, unless all are to be replaced. Line
-    endings are those of the file, whichever are given. If the text is not there, the nearest is shown.
-    A file that was changed since it was last read is refused.
+    endings become those of the file, unless new_text has CRLF itself. If the text is not there, the
+    nearest is shown. A file that was changed since it was last read is refused.
 
     Args:
         path: The file, from the session's directory or absolute.

@@ -69,8 +69,9 @@ def _preview(call: Call, path: Path, content: str) -> list[ToolCallContent]:
 async def write(call: Call, path: Path, content: str) -> ToolResult:
     """Write a whole file: a new one, or in place of what is there.
 
-    Missing directories are made. An existing file keeps its line endings, its encoding and its mode.
-    It is refused if it was changed since it was last read. To change parts of a file, use edit.
+    Missing directories are made. An existing file keeps its encoding, its mode, and its line endings,
+    unless content has CRLF itself. It is refused if it was changed since it was last read. To change
+    parts of a file, use edit.
 
     Args:
         path: The file, from the session's directory or absolute.

@@ -126,12 +126,15 @@ def _pinned(request: Request, address: str, limits: Limits) -> httpx.Request:
     return httpx.Request(
         request.method,
         request.url.copy_with(host=address),
-        headers={
-            "host": host,
-            **request.headers,
-            "accept-encoding": "gzip, deflate",
-            "connection": "close",
-        },
+        headers=httpx.Headers(
+            {
+                "host": host,
+                **request.headers,
+                "accept-encoding": "gzip, deflate",
+                "connection": "close",
+            },
+            encoding="utf-8",
+        ),
         content=request.body,
         extensions={
             "sni_hostname": request.host.rstrip("."),

@@ -25,7 +25,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 _PORTS = {"http": 80, "https": 443}
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 # These frame the message, or are ours to say.
 _OURS = (
     "accept-encoding",
@@ -78,7 +78,12 @@ def make_request(method: str, url: str, headers: Mapping[str, str], body: str | 
     given.setdefault("accept", "text/html, application/json, text/*;q=0.9, */*;q=0.5")
     if body is not None:
         given.setdefault("content-type", "text/plain; charset=utf-8")
-    return Request(method, _bare(checked), given, None if body is None else body.encode())
+    try:
+        return Request(method, _bare(checked), given, None if body is None else body.encode())
+    except UnicodeEncodeError:
+        raise InvalidArguments(
+            "body: it has halves of characters (surrogates), which are no text"
+        ) from None
 
 
 def check_url(text: str) -> URL:
@@ -163,7 +168,7 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
             raise InvalidArguments(f"headers: {name} is set by the tool itself; leave it out")
         if _CONTROL.search(value):
             raise InvalidArguments(
-                f"headers: the value of {name} has a line break or control character"
+                f"headers: the value of {name} has a line break or another character that can't be sent"
             )
         checked[lower] = value.strip()
     return checked
