@@ -82,7 +82,11 @@ class Call(RuntimeCall):
             raw["error"] = result.error
         if result.exit_code is not None:
             raw["exit_code"] = result.exit_code
+<<<<<<< HEAD
         written = self._output is not None and self._output.is_begun
+=======
+        written = self._output is not None and not self._output.is_empty
+>>>>>>> abilities
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
         elif written and (result.is_written or result.output == NO_OUTPUT):
