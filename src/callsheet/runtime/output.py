@@ -68,17 +68,10 @@ class Output:
         return TerminalContent(self.state.terminal_id)
 
     @property
-<<<<<<< HEAD
-    def is_begun(self) -> bool:
-        """Whether anything was written, if only what is still being looked through."""
-        stream = self._stream
-        return bool(self.state.total or self._pending or (stream is not None and stream.held))
-=======
     def is_empty(self) -> bool:
         """Whether nothing was written; what is held back, because it may be a secret, was."""
         held = self._stream is not None and self._stream.held
         return not (self.state.total or self._pending or held)
->>>>>>> abilities
 
     def write(self, data: bytes) -> bool:
         """Take in more. Gives whether there is now enough that is new to be sent at once."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from msgspec import Struct
 
@@ -28,6 +28,9 @@ from .workspace import FileMemory, Workspace
 if TYPE_CHECKING:
     from .mcp.config import McpServer
     from .mcp.servers import McpServers
+
+
+T = TypeVar("T")
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
@@ -82,11 +85,7 @@ class Call(RuntimeCall):
             raw["error"] = result.error
         if result.exit_code is not None:
             raw["exit_code"] = result.exit_code
-<<<<<<< HEAD
-        written = self._output is not None and self._output.is_begun
-=======
         written = self._output is not None and not self._output.is_empty
->>>>>>> abilities
         if written and result.error is not None:
             shown: Any = (result.error, *result.content)
         elif written and (result.is_written or result.output == NO_OUTPUT):
@@ -178,9 +177,12 @@ class Session(RuntimeSession):
     ) -> ToolResult:
         """Run a tool and report it. What goes wrong is a result, too.
 
+        It may be called on any event loop: so also a tool that runs in a thread can make calls.
         `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom` are those of `call`.
         """
         self.open()
+        if self._is_elsewhere():
+            return await self._over_there(self.run(name, arguments, timeout=timeout, **links))
         if self._servers is not None:
             await self.connected()
         return await self._executor.run(name, arguments, timeout=timeout, **links)
@@ -188,9 +190,21 @@ class Session(RuntimeSession):
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
         """Run tools in parallel: `[("read", {"path": "a"}), …]`. Gives the results in that order."""
         self.open()
+        if self._is_elsewhere():
+            return await self._over_there(self.run_all(calls, at_once=at_once))
         if self._servers is not None:
             await self.connected()
         return await self._executor.run_all(calls, at_once=at_once)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the session runs on the event loop of another thread."""
+        loop = self.loop
+        return loop is not None and loop.is_running() and loop is not asyncio.get_running_loop()
+
+    async def _over_there(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work on the session's own loop: who waits for whom is known only there."""
+        assert self.loop is not None
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def cancel(self, key: str, message: str | None = None) -> bool:
         """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
@@ -239,7 +253,7 @@ class Session(RuntimeSession):
 
     async def stop_tools(self) -> None:
         """Stop every tool that runs, and wait for it."""
-        await self._executor.close()
+        await self._executor.stop()
 
     async def close(self) -> None:
         """Stop the tools that run, end every call, send everything, and let the consumers go."""
