@@ -30,7 +30,7 @@ from callsheet.cli.cards.words import bytes_text, duration_text, path_text, visi
 from callsheet.report.terminals import TerminalState
 from callsheet.wire import v1, v2
 
-CWD = "/work"
+CWD = "/code"
 
 
 def setting(width: int = 60, **changes: Any) -> Setting:
@@ -86,10 +86,10 @@ def test_sizes_are_said_as_people_do(count: float, text: str) -> None:
 
 
 def test_paths_are_said_from_where_one_is() -> None:
-    assert path_text("/work/a/b.py", "/work", "/home/me") == "a/b.py"
-    assert path_text("/home/me/x", "/work", "/home/me") == "~/x"
-    assert path_text("/workshop/x", "/work", "/home/me") == "/workshop/x"
-    assert path_text("/work", "/work") == "."
+    assert path_text("/code/a/b.py", "/code", "/home/me") == "a/b.py"
+    assert path_text("/home/me/x", "/code", "/home/me") == "~/x"
+    assert path_text("/workshop/x", "/code", "/home/me") == "/workshop/x"
+    assert path_text("/code", "/code") == "."
     assert path_text("/etc/x", "/") == "etc/x"
 
 
@@ -98,7 +98,7 @@ def test_text_can_do_nothing_to_a_terminal_or_its_reader() -> None:
 
 
 def test_a_card_says_how_the_call_ended_and_where() -> None:
-    card = shown(call(locations=["/work/src/a.py"]))
+    card = shown(call(locations=["/code/src/a.py"]))
     assert card.splitlines() == ["✓ ❯ Running `make`", "╰ completed · 1.2 s · src/a.py"]
 
 
@@ -132,7 +132,7 @@ def test_secrets_that_were_hidden_are_counted() -> None:
 
 
 def test_many_places_are_counted() -> None:
-    places = [f"/work/{letter}.py" for letter in "abcde"]
+    places = [f"/code/{letter}.py" for letter in "abcde"]
     assert "a.py · b.py · c.py · and 2 more" in shown(call(locations=places))
 
 
@@ -180,7 +180,7 @@ def test_content_of_a_future_kind_is_not_hidden() -> None:
 
 
 def diff_of(old: str | None, new: str | None) -> list[str]:
-    (block,) = diff_blocks(ToolCallContent.diff("/work/a.py", old, new), CWD)
+    (block,) = diff_blocks(ToolCallContent.diff("/code/a.py", old, new), CWD)
     return [f"{line.lead}{line.text}".rstrip() for line in block.lines()]
 
 
@@ -202,7 +202,7 @@ def test_a_diff_has_line_numbers_and_three_lines_around_each_change() -> None:
 def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
     old = "".join(f"line {n}\n" for n in range(1, 3001))
     report = call(
-        content=[ToolCallContent.diff("/work/a.py", old, old.replace("line 2000\n", "x\n"))]
+        content=[ToolCallContent.diff("/code/a.py", old, old.replace("line 2000\n", "x\n"))]
     )
     board = Collecting()
     board.take(update(v2.encode(report)[0]))
@@ -221,9 +221,9 @@ def test_new_and_deleted_files_are_said_to_be_so() -> None:
 
 def test_each_file_of_a_diff_has_its_own_block() -> None:
     changes = [
-        FileChange.of_texts("/work/a.py", "1\n", "2\n"),
-        FileChange(path="/work/b.png", operation="modify"),
-        FileChange(path="/work/d", operation="move", old_path="/work/c"),
+        FileChange.of_texts("/code/a.py", "1\n", "2\n"),
+        FileChange(path="/code/b.png", operation="modify"),
+        FileChange(path="/code/d", operation="move", old_path="/code/c"),
     ]
     blocks = diff_blocks(ToolCallContent.diffs(*changes), CWD)
     heads = [block.head[0].text for block in blocks]
@@ -470,7 +470,7 @@ def changed_to(status: str) -> dict[str, Any]:
 def test_a_call_that_waits_for_permission_shows_what_it_would_do(on_terminal: Any) -> None:
     board, stream, clock = on_terminal(height=9)
     old = "".join(f"line {n}\n" for n in range(9))
-    changed = ToolCallContent.diff("/work/a.txt", old, old.replace("line 4", "other"))
+    changed = ToolCallContent.diff("/code/a.txt", old, old.replace("line 4", "other"))
     waits = call("pending", title="Editing a.txt", kind="edit", content=[changed])
     board.take(update(v2.encode(waits)[0]))
     board.refresh()
@@ -547,9 +547,9 @@ def test_a_terminal_that_can_do_nothing_gets_plain_lines(
 
 def test_places_are_links_where_the_terminal_has_colours(on_terminal: Any) -> None:
     board, stream, _ = on_terminal()
-    board.take(update(v2.encode(call(locations=["/work/a b.py"]))[0]))
+    board.take(update(v2.encode(call(locations=["/code/a b.py"]))[0]))
     assert re.search(
-        r"\x1b\]8;[^;]*;file:///work/a%20b\.py\x1b\\(\x1b\[[0-9;]*m)?a b\.py", stream.getvalue()
+        r"\x1b\]8;[^;]*;file:///code/a%20b\.py\x1b\\(\x1b\[[0-9;]*m)?a b\.py", stream.getvalue()
     )
 
 
@@ -638,8 +638,8 @@ def test_into_a_pipe_goes_no_escape(tmp_path: Path) -> None:
     board = PlainBoard(stream, CWD)
     report = call(
         title="a\x1b[2Jb",
-        content=["\x1b]0;x\x07", ToolCallContent.diff("/work/\x1b[1m", "a\n", "b\x1b[2J\n")],
-        locations=["/work/\x1b[1mx"],
+        content=["\x1b]0;x\x07", ToolCallContent.diff("/code/\x1b[1m", "a\n", "b\x1b[2J\n")],
+        locations=["/code/\x1b[1mx"],
     )
     board.take(update(v2.encode(report)[0]))
     assert "\x1b" not in stream.getvalue()
