@@ -88,7 +88,7 @@ def test_sizes_are_said_as_people_do(count: float, text: str) -> None:
 def test_paths_are_said_from_where_one_is() -> None:
     assert path_text("/code/a/b.py", "/code", "/home/me") == "a/b.py"
     assert path_text("/home/me/x", "/code", "/home/me") == "~/x"
-    assert path_text("/workshop/x", "/code", "/home/me") == "/workshop/x"
+    assert path_text("/codebook/x", "/code", "/home/me") == "/codebook/x"
     assert path_text("/code", "/code") == "."
     assert path_text("/etc/x", "/") == "etc/x"
 
