@@ -317,8 +317,9 @@ def test_a_directory_without_the_right_to_write_fails_nothing(tmp_path: Path) ->
 @pytest.fixture
 def few_files() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opened = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 3
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(opened - 1, before[0]), before[1]))
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
