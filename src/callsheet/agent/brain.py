@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
 
 
+REASONS: tuple[StopReason, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
+
+
 class Prompt(Struct, frozen=True):
     """What the user said: ACP's blocks of content."""
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import traceback
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from callsheet.report.errors import InvalidValue
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.endings import short_message
 from callsheet.runtime.ids import new_call_id
@@ -14,7 +17,7 @@ from callsheet.tools.session import Session
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.jsonrpc import InvalidRequest, ProtocolError
 
-from .brain import Brain, Command, Prompt
+from .brain import REASONS, Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
 from .own_calls import OwnCalls
 from .pipe import SharedSink
@@ -128,10 +131,17 @@ class Conversation:
         except asyncio.CancelledError:
             if not self._is_cancelled:  # the request itself was taken back
                 raise
+        except Exception:
+            self._complain()
+            raise
         finally:
             self._turn = None
             await self._settle()
-        return "cancelled" if self._is_cancelled else reason or "end_turn"
+        return "cancelled" if self._is_cancelled else _stop_reason(reason)
+
+    def _complain(self) -> None:
+        """Tell whoever writes the mind where it failed. Editors keep an agent's stderr in their logs."""
+        sys.stderr.write(self.session.desk.guard.clean(traceback.format_exc()))
 
     async def _settle(self) -> None:
         """Let the turn be over: nothing runs, and everything was sent."""
@@ -232,3 +242,12 @@ class Conversation:
     def new_id(what: str) -> str:
         """Give an id of its own."""
         return f"{what}_" + new_call_id().removeprefix("call_")
+
+
+def _stop_reason(given: object) -> str:
+    """Give why a turn stopped, in ACP's words."""
+    if given is None:
+        return "end_turn"
+    if given in REASONS:
+        return str(given)
+    raise InvalidValue(f"the mind gave {given!r}; a turn ends by {', '.join(REASONS)}, or None")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from callsheet.report.values import JsonObject
+from callsheet.report.errors import InvalidValue
+from callsheet.report.values import JsonObject, check_text
 from callsheet.runtime.options import Links
 from callsheet.tools.executor import AT_ONCE, Asked
 from callsheet.tools.registry import Registry
@@ -16,6 +17,9 @@ from .own_calls import OwnCall
 
 if TYPE_CHECKING:
     from .conversation import Conversation
+
+PRIORITIES = ("medium", "high", "low")
+STATUSES = ("pending", "in_progress", "completed")
 
 
 class Turn:
@@ -37,18 +41,24 @@ class Turn:
 
     async def say(self, text: str) -> None:
         """Say something to the user. It is shown at once, and pieces make up one message."""
-        await self._conversation.say("agent_message_chunk", text)
+        await self._conversation.say("agent_message_chunk", check_text(text, "say"))
 
     async def think(self, text: str) -> None:
         """Show a thought."""
-        await self._conversation.say("agent_thought_chunk", text)
+        await self._conversation.say("agent_thought_chunk", check_text(text, "think"))
 
-    async def plan(self, entries: Sequence[JsonObject]) -> None:
-        """Show the plan: `{"content": "…", "priority": "medium", "status": "pending"}`, each time whole."""
-        await self._conversation.plan(entries)
+    async def plan(self, entries: Sequence[JsonObject | str]) -> None:
+        """Show the plan: `{"content": "…", "priority": "medium", "status": "pending"}`, each time whole.
+
+        Text alone is a step of medium priority that is still to be done.
+        """
+        await self._conversation.plan([_entry(entry) for entry in entries])
 
     async def usage(self, used: int, size: int) -> None:
         """Tell how much of the model's window is used, in tokens."""
+        for name, value in (("used", used), ("size", size)):
+            if type(value) is not int or value < 0:
+                raise InvalidValue(f"usage: {name}: expected tokens, from 0 on, got {value!r}")
         await self._conversation.update(
             {"sessionUpdate": "usage_update", "used": used, "size": size}
         )
@@ -69,3 +79,14 @@ class Turn:
         If the client cancels it, what runs inside is stopped, and `Cancelled` is raised at its end.
         """
         return self._conversation.own_calls.scope(self.session.call(name, input, **options))
+
+
+def _entry(given: JsonObject | str) -> JsonObject:
+    """Give a step of a plan, whole, as ACP has it."""
+    entry: JsonObject = {"content": given} if isinstance(given, str) else dict(given)
+    check_text(entry.get("content"), "plan: content")
+    for name, known in (("priority", PRIORITIES), ("status", STATUSES)):
+        value = entry.setdefault(name, known[0])
+        if value not in known:
+            raise InvalidValue(f"plan: {name}: expected one of {', '.join(known)}, got {value!r}")
+    return entry
