@@ -128,6 +128,9 @@ class Conversation:
         except asyncio.CancelledError:
             if not self._is_cancelled:  # the request itself was taken back
                 raise
+        except Exception:
+            if not self._is_cancelled:  # else it is what stopping the mind has led to
+                raise
         finally:
             self._turn = None
             await self._settle()
@@ -186,7 +189,9 @@ class Conversation:
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
-        await self.update(self._agent.surface.plan(list(entries)))
+        clean = self.session.desk.guard.clean
+        told = [{**one, "content": clean(str(one.get("content", "")))} for one in entries]
+        await self.update(self._agent.surface.plan(told))
 
     def commands(self) -> Sequence[Command]:
         """Give the slash commands that there are."""
