@@ -441,3 +441,15 @@ async def test_what_changes_no_files_is_asked_about_although_edits_are_allowed(t
     client = await run(ran, tmp_path, "reject_once", tools=[drop_database], permission="edits")
     assert len(client.asked(ASK)) == 1
     assert ran.successes == [False, True]
+
+
+async def test_always_is_not_for_another_directory(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    in_sub = ("bash", {"command": "echo hi", "cwd": "sub"})
+    ran = Ran(("bash", {"command": "echo hi"}), in_sub, in_sub)
+    client = await run(ran, tmp_path, "allow_always", "allow_always")
+    assert [one["allow_always"] for one in names(client)] == [
+        "Always allow `echo`",
+        "Always allow `echo (in sub)`",
+    ]
+    assert ran.successes == [True] * 3
