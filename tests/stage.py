@@ -35,6 +35,9 @@ class Stage:
     async def say(self, kind: str, text: str) -> None:
         (self.said if kind == "agent_message_chunk" else self.thought).append(text)
 
+    async def finish_saying(self) -> None:
+        """Nothing waits here."""
+
     async def plan(self, entries: Sequence[Any]) -> None:
         self.plans.append([one["status"] for one in entries])
         self.plan_lines = [one["content"] for one in entries]

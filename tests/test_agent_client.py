@@ -219,3 +219,32 @@ async def test_several_questions_are_one_state_and_a_living_session_can_be_gone_
         schemas.check(2, "ResumeSessionResponse", told)
         with pytest.raises(AgentError, match="no session"):
             await client.request("session/resume", {"sessionId": "gone", "cwd": str(tmp_path)})
+
+
+async def test_a_cancel_does_not_take_back_what_the_client_does_for_the_agent(
+    tmp_path: Path,
+) -> None:
+    done: list[str] = []
+    over = asyncio.Event()
+
+    async def create(_: dict[str, Any]) -> dict[str, Any]:
+        done.append("create")
+        await client.cancel(session)
+        await asyncio.sleep(0.1)
+        return {"terminalId": "late"}
+
+    def kill(_: dict[str, Any]) -> dict[str, Any]:
+        done.append("kill")
+        return {}
+
+    def release(_: dict[str, Any]) -> dict[str, Any]:
+        done.append("release")
+        over.set()
+        return {}
+
+    serve = {"terminal/create": create, "terminal/kill": kill, "terminal/release": release}
+    async with AgentClient(AGENT, capabilities={"terminal": True}, serve=serve) as client:
+        session = await client.new_session(str(tmp_path))
+        assert await client.prompt(session, "!sleep 60") == "cancelled"
+        await asyncio.wait_for(over.wait(), 10)
+    assert done == ["create", "kill", "release"]

@@ -64,3 +64,34 @@ async def test_steps_of_a_plan_may_be_text_alone(tmp_path: Path):
     (plan,) = [update for update in client.updates if update["sessionUpdate"] == "plan"]
     schemas.check(1, "SessionNotification", {"sessionId": session, "update": plan})
     assert [entry["content"] for entry in plan["entries"]] == ["look", "do"]
+
+
+SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3rS5tU7vW9xY1zA3cD4"
+
+
+async def test_a_secret_that_is_said_in_pieces_is_not_shown(tmp_path: Path):
+    body = (
+        f"[await turn.say(p) for p in ('my token is ', '{SECRET[:9]}', '{SECRET[9:20]}', "
+        f"'{SECRET[20:]}', ' – über alles')]"
+    )
+    async with AgentClient(agent(body)) as client:
+        session = await client.new_session(str(tmp_path))
+        assert await client.prompt(session, "go") == "end_turn"
+        said = client.said(session)
+    assert SECRET[:12] not in said
+    assert said.startswith("my token is [redacted:")
+    assert said.endswith(" – über alles")
+
+
+async def test_what_is_said_comes_before_what_is_done_next_and_after_a_pause(tmp_path: Path):
+    body = (
+        "await turn.say('token='); await turn.run('think', {'thought': 'x'}); "
+        "await turn.say('ghp'); import asyncio; await asyncio.sleep(0.4); await turn.usage(1, 2)"
+    )
+    async with AgentClient(agent(body)) as client:
+        session = await client.new_session(str(tmp_path))
+        await client.prompt(session, "go")
+    kinds = [update["sessionUpdate"] for update in client.updates]
+    kinds = [kind for kind in kinds if kind != "available_commands_update"]
+    assert kinds[:2] == ["agent_message_chunk", "tool_call"]
+    assert kinds[-2:] == ["agent_message_chunk", "usage_update"]

@@ -14,6 +14,8 @@ from callsheet.tools.errors import Cancelled
 
 from .agent_client import Client, Refused, doing, play
 
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+
 
 async def sleep_in_a_call(turn: Turn) -> None:
     async with turn.call("think_hard", {"about": "it"}) as call:
@@ -77,3 +79,26 @@ async def test_the_end_of_the_turn_beats_the_end_of_a_call(tmp_path: Path) -> No
         client.cancel(session)
         assert await prompting == "cancelled"
         assert client.calls[key]["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_mind_that_fails_because_it_was_cancelled_is_cancelled(
+    tmp_path: Path, version: int
+) -> None:
+    begun = asyncio.Event()
+
+    async def turn(_: object, turn: Turn) -> None:
+        await turn.plan([{"content": TOKEN, "priority": "low", "status": "pending"}])
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError as exc:  # as libraries of models do
+            raise RuntimeError("the request was aborted") from exc
+
+    async with play(brain=doing(turn), version=version) as client:
+        session = await client.new_session(tmp_path)
+        running = client.start_prompt(session)
+        await begun.wait()
+        client.cancel(session)
+        assert await running == "cancelled"
+        assert TOKEN not in str(client.received)

@@ -428,3 +428,28 @@ async def test_cancelling_while_it_is_asked_ends_the_call_and_takes_the_question
         answer.set_result({"outcome": {"outcome": "selected", "optionId": "allow_once"}})
         assert (await client.request("session/list", {}))["sessions"]
     assert not (tmp_path / "done").exists()
+
+
+@tool(kind="delete")
+def drop_database(name: str) -> str:
+    """Drop a database."""
+    return f"dropped {name}"
+
+
+async def test_what_changes_no_files_is_asked_about_although_edits_are_allowed(tmp_path: Path):
+    ran = Ran(("drop_database", {"name": "main"}), ("write", {"path": "a.txt", "content": "a"}))
+    client = await run(ran, tmp_path, "reject_once", tools=[drop_database], permission="edits")
+    assert len(client.asked(ASK)) == 1
+    assert ran.successes == [False, True]
+
+
+async def test_always_is_not_for_another_directory(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    in_sub = ("bash", {"command": "echo hi", "cwd": "sub"})
+    ran = Ran(("bash", {"command": "echo hi"}), in_sub, in_sub)
+    client = await run(ran, tmp_path, "allow_always", "allow_always")
+    assert [one["allow_always"] for one in names(client)] == [
+        "Always allow `echo`",
+        "Always allow `echo (in sub)`",
+    ]
+    assert ran.successes == [True] * 3

@@ -509,3 +509,18 @@ def test_everything_that_the_document_types_can_be_typed() -> None:
     assert Ask(
         "edit", {"path": "src/app.py", "old_text": "x = 1", "new_text": "x = 2"}, "/edit src/app.py"
     ) in [ask for step in steps if not isinstance(step, Talk) for ask in step]
+
+
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.mark.parametrize("before", [1, 70])
+@pytest.mark.parametrize("start", ["!exit 1; :", "just words"])
+async def test_a_secret_that_was_typed_is_not_told_again(
+    stage: Stage, start: str, before: int
+) -> None:
+    line = f"{start} {'x' * before} {TOKEN}"
+    await stage.prompt(f"{line}\n{line}\n/ping")
+    told = stage.session.desk.guard.clean(" ".join([*stage.plan_lines, stage.words]))
+    assert start in told
+    assert "abcdef" not in told

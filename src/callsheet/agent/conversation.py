@@ -21,6 +21,7 @@ from .brain import REASONS, Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
 from .own_calls import OwnCalls
 from .pipe import SharedSink
+from .speech import Speech
 from .turn import Turn
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Conversation:
             peer=agent.peer,
         )
         self.session_id: str = session_id
+        self.speech: Speech = Speech(self.session.desk.guard.stream, self._said, self.spawn)
         self._frames: UpdateFrames = UpdateFrames(session_id)
         self._brain: Brain = self._mind()
 
@@ -132,8 +134,9 @@ class Conversation:
             if not self._is_cancelled:  # the request itself was taken back
                 raise
         except Exception:
-            self._complain()
-            raise
+            if not self._is_cancelled:  # else it is what stopping the mind has led to
+                self._complain()
+                raise
         finally:
             self._turn = None
             await self._settle()
@@ -147,6 +150,7 @@ class Conversation:
         """Let the turn be over: nothing runs, and everything was sent."""
         try:
             await self.session.stop_tools()
+            await self.speech.flush()
             await self.session.flush_client()
             if self._host is not None:
                 await self._host.settled()
@@ -184,19 +188,31 @@ class Conversation:
 
     async def update(self, update: JsonObject) -> None:
         """Send an update, after everything that was said before it."""
+        await self.speech.flush()
+        await self._send(update)
+
+    async def _send(self, update: JsonObject) -> None:
         await self.session.flush_client()
         await self._agent.connection.writer.post(self._frames.line(update))
 
     async def say(self, kind: str, text: str) -> None:
-        """Send a piece of a message."""
-        clean = self.session.desk.guard.clean(text)
-        for start in range(0, len(clean), PIECE):
-            chunk: JsonObject = {"type": "text", "text": clean[start : start + PIECE]}
-            await self.update({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
+        """Send a piece of a message. What may be a part of a secret waits for the next."""
+        await self.speech.say(kind, text)
+
+    async def finish_saying(self) -> None:
+        """Send what waits of a message: something else comes now."""
+        await self.speech.flush()
+
+    async def _said(self, kind: str, text: str) -> None:
+        for start in range(0, len(text), PIECE):
+            chunk: JsonObject = {"type": "text", "text": text[start : start + PIECE]}
+            await self._send({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
-        await self.update(self._agent.surface.plan(list(entries)))
+        clean = self.session.desk.guard.clean
+        told = [{**one, "content": clean(str(one.get("content", "")))} for one in entries]
+        await self.update(self._agent.surface.plan(told))
 
     def commands(self) -> Sequence[Command]:
         """Give the slash commands that there are."""

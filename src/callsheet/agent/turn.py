@@ -67,10 +67,12 @@ class Turn:
         self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]
     ) -> ToolResult:
         """Run a tool, reported and asked about as it should be."""
+        await self._conversation.finish_saying()
         return await self.session.run(name, arguments, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
         """Run tools in parallel, and give their results in that order."""
+        await self._conversation.finish_saying()
         return await self.session.run_all(calls, at_once=at_once)
 
     def call(self, name: str, input: Any = None, **options: Any) -> OwnCall:  # noqa: A002

@@ -24,17 +24,27 @@ _BY_TARGET = "make just task rake"
 _TARGETS = frozenset(_BY_TARGET.split())
 """Those of which all further arguments are more that is done."""
 
-_BY_THIRD = "npm run, pnpm run, yarn run, bun run, docker compose, go tool"
+_BY_THIRD = (
+    "npm run, pnpm run, yarn run, bun run, docker compose, go tool, git stash, git remote, git worktree, "
+    "git notes, docker volume, docker image, docker container, docker network, docker system, "
+    "podman volume, podman image, podman container, podman network, podman system, terraform state"
+)
 _RUNNERS = frozenset(_BY_THIRD.split(", "))
 """Subcommands whose next argument says what they do."""
+
+_THINGS = frozenset(["gh", "glab", "aws", "az", "gcloud"])
+"""Programs whose first argument says with what something is done, and the next one what."""
+
+_MODULES = frozenset(["timeit", "pdb", "code", "cProfile", "profile", "trace", "runpy", "asyncio"])
+"""Modules of Python that run whatever their arguments say."""
 
 _FREE = (
     "uv run, uv tool, uvx, poetry run, pdm run, hatch run, pipx run, conda run, bundle exec, npm "
     "exec, pnpm exec, pnpm dlx, yarn exec, yarn dlx, docker run, docker exec, podman run, podman "
-    "exec, kubectl exec, kubectl run, git config, git bisect, git submodule, git filter-branch, git "
-    "rebase, deno run, deno eval, go run, go generate, cargo run, bun x, gh api, gh alias, gh "
-    "extension, brew install, mix run, dotnet run, dart run, swift run, terraform apply, aws ssm, "
-    "gcloud compute, rails runner, npm config"
+    "exec, kubectl exec, kubectl run, git config, git bisect, git difftool, git submodule, "
+    "git filter-branch, git rebase, deno run, deno eval, go run, go generate, cargo run, bun x, "
+    "gh api, gh alias, gh extension, brew install, mix run, dotnet run, dart run, swift run, "
+    "terraform apply, aws ssm, gcloud compute, rails runner, npm config"
 )
 _ANYTHING = frozenset(_FREE.split(", "))
 """Subcommands that do whatever their arguments say."""
@@ -49,7 +59,9 @@ _FREE_PROGRAMS = (
     "select { } [[ ! coproc mv cp rm rmdir unlink shred dd mkfs mount umount chmod chown chgrp kill pkill "
     "killall truncate tee install ln crontab at batch screen tmux script expect gdb strace ltrace "
     "perf tar unzip busybox jq yq sqlite3 psql mysql mongo redis-cli ipython jupyter uvx flock "
-    "systemd-run"
+    "systemd-run rbash tsx ts-node nix nix-shell mise direnv rye devbox vagrant docker-compose unbuffer "
+    "rlwrap taskset numactl chrt prlimit setpriv pkexec gosu fakeroot proot firejail bwrap valgrind "
+    "xvfb-run dbus-run-session caffeinate ccache run-parts sg dotenv op aws-vault"
 )
 _WHATEVER = frozenset(_FREE_PROGRAMS.split())
 """Programs that do whatever their arguments say, and those that take away."""
@@ -59,6 +71,12 @@ _TELLING = 3
 
 _WORD = re.compile(r"[A-Za-z0-9][\w.:@/+-]*", re.ASCII).fullmatch
 _PROGRAM = re.compile(r"[A-Za-z0-9_.~/+-]+", re.ASCII).fullmatch
+_VERSION = re.compile(r"(?<=[a-z])-?\d[\d.]*$|\.exe$").sub
+_GIT_RUNS = re.compile(r"--(?:u|up|upl.*|rece.*|e|ex|ex[et].*|o|op.*|ou|out.*)|-O.*").fullmatch
+_RG_RUNS = re.compile(r"--(?:pre|hostname-bin)(?:=.*)?").fullmatch
+_RUNS = {"git": _GIT_RUNS, "rg": _RG_RUNS}
+"""Options that name a program to run, or a file to write. Git takes them shortened, too."""
+
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[\d.]*").fullmatch
 
 
@@ -71,6 +89,9 @@ def scope_of_command(command: str) -> str | None:
     first = words[:_TELLING]
     if words[0].assigns or not all(word.sure for word in first):
         return None
+    runs = _RUNS.get(words[0].text.rpartition("/")[2])
+    if runs is not None and any(not word.sure or runs(word.text) for word in words[1:]):
+        return None
     return _scope([word.text for word in first], len(words))
 
 
@@ -78,8 +99,13 @@ def _scope(words: list[str], count: int) -> str | None:
     program = words[0]
     name = program.rpartition("/")[2]
     if _PYTHON(program) and len(words) > 2 and words[1] == "-m" and _WORD(words[2]):
-        return " ".join(words[:3])
-    if name in _WHATEVER or not _PROGRAM(program) or _PYTHON(program):
+        return None if words[2] in _MODULES else " ".join(words[:3])
+    if (
+        name in _WHATEVER
+        or _VERSION("", name) in _WHATEVER
+        or not _PROGRAM(program)
+        or _PYTHON(program)
+    ):
         return None
     if name not in _SUBCOMMANDS:
         return program
@@ -87,7 +113,7 @@ def _scope(words: list[str], count: int) -> str | None:
         return program
     if not _WORD(words[1]) or f"{name} {words[1]}" in _ANYTHING:
         return None
-    if f"{name} {words[1]}" in _RUNNERS:
+    if name in _THINGS or f"{name} {words[1]}" in _RUNNERS:
         return " ".join([program, *words[1:3]]) if count > 2 and _WORD(words[2]) else None
     if name in _TARGETS and count > 2:
         return None

@@ -268,7 +268,9 @@ class AgentClient:
                 turn.set_result(update)
 
     def _requested(self, request: Request) -> None:
-        session = str(_object(request.params).get("sessionId"))
+        asks_user = request.method == "session/request_permission"
+        # What does not wait for the user goes on after a cancel: a file is written, a terminal made.
+        session = str(_object(request.params).get("sessionId")) if asks_user else ""
         work = asyncio.ensure_future(self._result(request))
         self._serving[request.id] = session, work
         # Two tasks: one that is cancelled before it begins could not answer any more.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .tool import Tool
 
 Mode: TypeAlias = Literal["ask", "edits", "allow", "deny"]
-"""What happens to a call that needs permission. `edits` allows those that change files, and asks for
-the rest."""
+"""What happens to a call that needs permission. `edits` allows those that change files, which their
+arguments name, and asks for the rest: a tool that deletes something else is no edit."""
 
 MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
@@ -137,7 +137,8 @@ class Permits:
 
     def _is_decided(self, call: Call, tool: Tool, beyond: Beyond) -> bool:
         """Whether the mode allows a call. Raises if it denies it."""
-        if not beyond and (self.mode == "allow" or (self.mode == "edits" and tool.kind in _EDITS)):
+        edits = self.mode == "edits" and tool.kind in _EDITS and bool(tool.writes)
+        if not beyond and (self.mode == "allow" or edits):
             return True
         nobody = call.session.on_permission is None
         if self.mode == "deny" or (beyond and nobody):

@@ -6,7 +6,7 @@ keep the next from being run; what it says is told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from callsheet.agent.brain import Command, Prompt, StopReason
@@ -85,13 +85,17 @@ class _Voice:
         """Give something fixed in the user's language."""
         return self._turn.session.desk.phrase(key, **values)
 
+    def clean(self, text: str) -> str:
+        """Give a text without secrets. Before it is cut: half a secret is not found."""
+        return self._turn.session.desk.guard.clean(text)
+
     def problem(self, problem: BadCommand) -> str:
         """Give in words what was wrong."""
         if isinstance(problem, NotCommand):
-            return self.phrased("typed_no_command", line=code(str(problem)))
+            return self.phrased("typed_no_command", line=code(self.clean(str(problem))))
         if not isinstance(problem, Unknown):
             return str(problem)
-        said = self.phrased("typed_unknown", name=code(problem.name))
+        said = self.phrased("typed_unknown", name=code(self.clean(problem.name)))
         if problem.near:
             names = ", ".join(map(code, problem.near))
             return f"{said} {self.phrased('typed_nearest', names=names)}"
@@ -104,6 +108,7 @@ class _Plan:
     def __init__(self, steps: Sequence[Step], turn: Turn) -> None:
         asks = [ask for step in steps if not isinstance(step, Talk) for ask in step]
         self._turn: Turn = turn
+        self._clean: Callable[[str], str] = turn.session.desk.guard.clean
         self._status: dict[int, tuple[Ask, str]] = {id(ask): (ask, "pending") for ask in asks}
 
     async def mark(self, asks: Sequence[Ask], status: str) -> None:
@@ -112,7 +117,7 @@ class _Plan:
             self._status[id(ask)] = ask, status
         if len(self._status) > 1:
             entries: list[JsonObject] = [
-                {"content": cut(ask.line), "priority": "medium", "status": known}
+                {"content": cut(self._clean(ask.line)), "priority": "medium", "status": known}
                 for ask, known in self._status.values()
             ]
             await self._turn.plan(entries)
@@ -128,7 +133,8 @@ async def _run(steps: Sequence[Step], turn: Turn, voice: _Voice) -> None:
         results = await _results(step, turn)
         for ask, result in zip(step, results, strict=True):
             if not result.success:
-                await voice.say(f"{code(ask.line)}: {first_line(result.error or '')}")
+                line = code(voice.clean(ask.line))
+                await voice.say(f"{line}: {first_line(result.error or '')}")
         await plan.mark(step, "completed")
 
 

@@ -42,11 +42,14 @@ class CommandFailed(ExecutionFailed):
 
 
 def _scope(arguments: JsonObject) -> str | None:
-    """Give what "always" is for: a program by its name, in the environment that it always has."""
-    scope = scope_of_command(arguments["command"])
-    if scope is None or arguments.get("env") or ("/" in scope and arguments.get("cwd")):
+    """Give what "always" is for: a program by its name, where and in the environment that it always has.
+
+    In another directory, `make test` or `npm test` is something else.
+    """
+    scope, cwd = scope_of_command(arguments["command"]), arguments.get("cwd")
+    if scope is None or arguments.get("env") or ("/" in scope and cwd):
         return None
-    return scope
+    return f"{scope} (in {cwd})" if cwd else scope
 
 
 @tool(kind="execute", timeout=LONGEST_TIMEOUT + 60, writes=(), reads=(), scope=_scope)
