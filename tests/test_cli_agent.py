@@ -137,8 +137,8 @@ class Editor:
 
 
 @contextmanager
-def editor(*options: str, version: int = 1) -> Iterator[Editor]:
-    """Start the agent. It ends when its stdin does, with 0 and without a word."""
+def editor(*options: str, version: int = 1, complains: bytes = b"") -> Iterator[Editor]:
+    """Start the agent. It ends when its stdin does, with 0, and without a word unless it complains."""
     process = subprocess.Popen(
         [*CALLSHEET, "agent", *options],
         stdin=subprocess.PIPE,
@@ -148,10 +148,9 @@ def editor(*options: str, version: int = 1) -> Iterator[Editor]:
     try:
         yield Editor(process, version)
         _, errors = process.communicate(timeout=10)
-        assert (
-            process.returncode,
-            errors.replace(b"noise that must not reach the client\n", b""),
-        ) == (0, b"")
+        errors = errors.replace(b"noise that must not reach the client\n", b"")
+        assert process.returncode == 0
+        assert complains in errors if complains else errors == b""
     finally:
         process.kill()
         process.communicate()
@@ -256,7 +255,7 @@ def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
 ) -> None:
     (tmp_path / "mind.py").write_text(BRAIN)
     options = ("--brain", f"{tmp_path / 'mind.py'}:Failing", "--protocol", str(version))
-    with editor(*options, version=version) as client:
+    with editor(*options, version=version, complains=b"Traceback") as client:
         session = client.open(tmp_path)
         for _ in range(2):
             if version == 1:

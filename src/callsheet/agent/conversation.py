@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from callsheet.report.errors import InvalidValue
+from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.endings import short_message
 from callsheet.runtime.ids import new_call_id
@@ -133,9 +133,10 @@ class Conversation:
         except asyncio.CancelledError:
             if not self._is_cancelled:  # the request itself was taken back
                 raise
-        except Exception:
+        except Exception as exc:
             if not self._is_cancelled:  # else it is what stopping the mind has led to
-                self._complain()
+                if not isinstance(exc, CallsheetError):  # what is raised on purpose says it all
+                    self._complain()
                 raise
         finally:
             self._turn = None
