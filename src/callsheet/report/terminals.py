@@ -6,10 +6,15 @@ same however much came before.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import UNSET
 
 from .events import ExitStatus, TerminalChanged, TerminalOutput
 from .values import EMPTY, JsonObject, patched
+
+if TYPE_CHECKING:
+    from .record import TerminalRecord
 
 KEEP_OUTPUT = 1 << 18
 """Bytes of output that a terminal keeps at least, if it had as many."""
@@ -46,6 +51,16 @@ class TerminalState:
         self.head: bytes = b""
         self.keep: int = keep
         self._kept: bytearray = bytearray()
+
+    @classmethod
+    def restored(cls, record: TerminalRecord) -> TerminalState:
+        """Give a terminal that is in the state that was noted."""
+        state = cls(record.terminal_id, keep=max(KEEP_OUTPUT, len(record.tail)))
+        state.command, state.cwd, state.exit_status = record.command, record.cwd, record.exit_status
+        state.meta, state.extra = record.meta, record.extra
+        state.total, state.newlines, state.head = record.total, record.newlines, record.head
+        state._kept += record.tail
+        return state
 
     @property
     def output(self) -> bytes:

@@ -24,6 +24,13 @@ from callsheet.report.ids import check_id
 from callsheet.report.kinds import ToolKind
 from callsheet.report.ledger import Ledger
 from callsheet.report.locations import ToolCallLocation
+from callsheet.report.record import (
+    KEEP_LIVE,
+    KEEP_WHOLE,
+    CallRecord,
+    TerminalRecord,
+    terminal_ids,
+)
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.report.terminals import TerminalState
@@ -298,6 +305,14 @@ class Desk:
         state = TerminalState("term_" + new_call_id().removeprefix("call_"), keep=keep)
         self.terminals[state.terminal_id] = state
         return state
+
+    def record(self, report: ToolCallReport) -> CallRecord:
+        """Give a call as it is kept: with the terminals that it shows."""
+        if not report.content:
+            return CallRecord(report)
+        keep = KEEP_WHOLE if report.status.is_final else KEEP_LIVE
+        found = [self.terminals.get(key) for key in terminal_ids(report)]
+        return CallRecord(report, tuple([TerminalRecord.of(one, keep) for one in found if one]))
 
     def place(self, path: Any, line: int | None) -> ToolCallLocation | None:
         """Give a location; a relative path is meant from the session's directory."""

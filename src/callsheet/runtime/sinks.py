@@ -24,7 +24,8 @@ class Sink(Protocol):
     """What a consumer is to a session.
 
     With a `peer`, it gets ACP's `session/update` notifications as lines, in that peer's terms;
-    with None, it gets the reports themselves (`ToolCallReport`).
+    with None, it gets the reports themselves (`ToolCallReport`), or, if it has a `takes_records`
+    that is true, `CallRecord`s: reports with the terminals that they show.
     """
 
     peer: Peer | None

@@ -1,0 +1,29 @@
+"""What can be wrong with a history. Each message says what to do about it."""
+
+from __future__ import annotations
+
+from callsheet.report.errors import CallsheetError
+
+
+class HistoryError(CallsheetError):
+    """Something is wrong with a history."""
+
+
+class BadUrl(HistoryError):
+    """A store can't be named like this."""
+
+
+class StoreUnavailable(HistoryError):
+    """A store can't be reached or written now. Later it may."""
+
+
+class StoreDamaged(HistoryError):
+    """A store's file is no database, or a damaged one."""
+
+
+class StoreTooNew(HistoryError):
+    """A store was made by a later version."""
+
+
+class NotKept(HistoryError):
+    """There is no such call or session in the store."""

@@ -1,0 +1,265 @@
+"""What one session says and does, on its way into the history.
+
+A log is a sink of the session: it takes records of calls, and the messages that the agent adds. It gives each
+its place in the session's timeline; the rest is done by `History`, in a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from callsheet.report.record import CallRecord
+from callsheet.report.values import EMPTY, JsonObject
+
+from .packing import Packer
+from .rows import BlobRow, CallRow, MessageRow, SessionRow
+
+LONG = 1 << 14
+"""Characters of a message from which its next piece begins a new part: what is said is not written again
+and again.
+"""
+
+TITLE = 80
+
+
+class Waiting(Protocol):
+    """Something that is to be written. It is packed in the history's thread."""
+
+    def pack(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to."""
+        ...
+
+
+class Taker(Protocol):
+    """Whoever writes it all down."""
+
+    def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
+        """Write an item down soon. A later one under the same key takes its place."""
+        ...
+
+    def wait(self, until: float) -> bool:
+        """Wait until everything is written, or until a monotonic time."""
+        ...
+
+
+class WaitingCall(Struct, frozen=True):
+    """A call, and its place."""
+
+    session_id: str
+    position: int
+    at: float
+    updated_at: float
+    record: CallRecord
+
+    def pack(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to."""
+        report, packed = self.record.report, packer.pack(self.record)
+        notes = report.notes
+        took = notes.get("durationMs")
+        reason = notes.get("reason")
+        row = CallRow(
+            session_id=self.session_id,
+            call_id=report.tool_call_id,
+            position=self.position,
+            name=_plain(report.name),
+            title=_plain(report.title or report.name),
+            kind=str(report.kind),
+            status=report.status.value,
+            reason=reason if isinstance(reason, str) else None,
+            at=self.at,
+            updated_at=self.updated_at,
+            duration_ms=took if isinstance(took, (int, float)) else None,
+            is_open=not report.status.is_final,
+            size=packed.size,
+            payload=packed.payload,
+            blobs=tuple([blob.hash for blob in packed.blobs]) if packed.blobs else (),
+        )
+        return row, packed.blobs
+
+
+class WaitingMessage(Struct, frozen=True):
+    """A part of a message, and its place."""
+
+    session_id: str
+    message_id: str
+    part: int
+    position: int
+    kind: str
+    at: float
+    blocks: tuple[JsonObject, ...]
+
+    def pack(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to."""
+        packed = packer.squeeze({"blocks": self.blocks})
+        row = MessageRow(
+            session_id=self.session_id,
+            message_id=self.message_id,
+            part=self.part,
+            position=self.position,
+            kind=self.kind,
+            at=self.at,
+            size=packed.size,
+            payload=packed.payload,
+            blobs=tuple([blob.hash for blob in packed.blobs]),
+        )
+        return row, packed.blobs
+
+
+class SessionLog:
+    """A sink that keeps what a session says and does. Its methods belong to the session's event loop.
+
+    What it is given must have passed the session's guard: it is kept as it is.
+    """
+
+    peer: None = None
+    takes_records: bool = True
+
+    def __init__(
+        self,
+        history: Taker,
+        session_id: str,
+        *,
+        cwd: str = "",
+        title: str = "",
+        info: JsonObject = EMPTY,
+        position: int = 0,
+    ) -> None:
+        now = time.time()
+        self._history: Taker = history
+        self._row: SessionRow = SessionRow(
+            session_id=session_id,
+            cwd=_plain(cwd),
+            title=title,
+            info=json.dumps(info),
+            created_at=now,
+            updated_at=now,
+        )
+        self._next: int = position
+        self._open: dict[str, tuple[int, float]] = {}
+        self._saying: WaitingMessage | None = None
+        self._parts: dict[str, int] = {}
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._row.session_id
+
+    # Calls
+
+    def send(self, items: deque[Any]) -> None:
+        """Take records of calls."""
+        now = time.time()
+        while items:
+            self._take(items[0], now)
+            items.popleft()
+
+    def send_now(self, items: deque[Any], until: float) -> None:
+        """Take records of calls, and see to it that they are kept; for the end of a process."""
+        self.send(items)
+        self._history.wait(until)
+
+    def close(self) -> None:
+        """Nothing was opened: the history goes on without this session."""
+
+    def _take(self, record: CallRecord, now: float) -> None:
+        report = record.report
+        key = report.tool_call_id
+        place = self._open.get(key)
+        if place is None:
+            place = self._place(), now
+            self._open[key] = place
+        if report.status.is_final:
+            del self._open[key]
+        row = self._row
+        row.updated_at = now
+        item = WaitingCall(row.session_id, place[0], place[1], now, record)
+        self._history.put((row.session_id, key), item, row)
+
+    def _place(self) -> int:
+        self._saying = None  # what is said after a call is shown after it
+        place = self._next
+        self._next += 1
+        return place
+
+    # Messages
+
+    def say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
+        """Keep a message, or a further piece of it. `kind` is `user`, `agent` or `thought`."""
+        last, now = self._saying, time.time()
+        if (
+            last is not None
+            and (last.kind, last.message_id) == (kind, message_id)
+            and _length(last.blocks) < LONG
+        ):
+            message = WaitingMessage(
+                last.session_id,
+                message_id,
+                last.part,
+                last.position,
+                kind,
+                last.at,
+                _joined(last.blocks, blocks),
+            )
+        else:
+            part = self._parts.get(message_id, 0)
+            self._parts[message_id] = part + 1
+            message = WaitingMessage(
+                self.session_id, message_id, part, self._place(), kind, now, tuple(blocks)
+            )
+        self._saying = message
+        self._keep(message, now)
+
+    def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
+        """Keep a plan. A later one under the same id takes its place."""
+        now = time.time()
+        key = (self.session_id, f"{message_id} 0")
+        place = self._open.setdefault(key[1], (self._next, now))
+        if place[0] == self._next:
+            self._place()
+        self._keep(
+            WaitingMessage(
+                self.session_id, message_id, 0, place[0], "plan", place[1], tuple(entries)
+            ),
+            now,
+        )
+
+    def name(self, title: str) -> None:
+        """Name the session, if it has no name yet."""
+        if not self._row.title:
+            self._row.title = _plain(" ".join(title.split()))[:TITLE]
+
+    def _keep(self, message: WaitingMessage, now: float) -> None:
+        self._row.updated_at = now
+        key = (self.session_id, f"{message.message_id} {message.part}")
+        self._history.put(key, message, self._row)
+
+
+def _plain(text: str) -> str:
+    """Give a text for a column: PostgreSQL has no place for NUL. The payload has it as it is."""
+    return text.replace("\0", "\ufffd") if "\0" in text else text
+
+
+def _length(blocks: Sequence[JsonObject]) -> int:
+    return sum(len(block.get("text") or "") for block in blocks)
+
+
+def _joined(blocks: tuple[JsonObject, ...], more: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
+    """Give blocks with more of them; a piece of text goes on where the last has ended."""
+    result = list(blocks)
+    for block in more:
+        last = result[-1] if result else EMPTY
+        if _is_text(last) and _is_text(block):
+            result[-1] = {"type": "text", "text": last["text"] + block["text"]}
+        else:
+            result.append(block)
+    return tuple(result)
+
+
+def _is_text(block: JsonObject) -> bool:
+    return block.keys() == {"type", "text"} and block["type"] == "text"

@@ -1,0 +1,275 @@
+"""Payloads: a record as bytes, compressed, and back.
+
+A payload is a zstd frame around JSON: `{"call": {…}, "terminals": […]}`, where the call is a `tool_call` of
+ACP v1 (which can say everything that a report can: see `wire.v1`). Small frames are made with a trained
+dictionary; a frame names the one that it needs by its id, and every store keeps those that it was written
+with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a hundred
+times is kept once.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any, cast
+
+import msgspec
+import zstandard
+from msgspec.structs import replace
+
+from callsheet.report.events import CallOpened, ExitStatus
+from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.report.values import EMPTY, JsonObject
+from callsheet.wire import v1
+from callsheet.wire.terminals import encode_exit
+
+from .errors import StoreDamaged
+from .rows import BlobRow
+
+LARGE = 4096
+"""Characters from which a text is kept in a blob."""
+
+SMALL = 1 << 15
+"""Bytes up to which a payload is compressed with a dictionary."""
+
+LEVEL = 3
+_MOST = 1 << 30
+_MARK = "\0"
+_BLOB = _MARK + "blob:"
+_TEXT = _MARK + "text:"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+@lru_cache(maxsize=1)
+def shipped_dictionary() -> bytes:
+    """Give the dictionary that every store begins with."""
+    return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
+
+
+class Packed(msgspec.Struct):
+    """What was made of a record."""
+
+    payload: bytes
+    size: int
+    blobs: list[BlobRow]
+
+
+class Packer:
+    """Packs and unpacks. It belongs to one thread."""
+
+    def __init__(self) -> None:
+        self._dictionaries: dict[int, zstandard.ZstdDecompressor] = {}
+        self._plain: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=LEVEL)
+        self._small: zstandard.ZstdCompressor = self._plain
+        self._open: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
+        self.dictionary: int = 0
+        self.use(shipped_dictionary())
+
+    def use(self, dictionary: bytes) -> int:
+        """Compress with this dictionary from now on. Gives its id."""
+        key = self.know(dictionary)
+        data = zstandard.ZstdCompressionDict(dictionary)
+        data.precompute_compress(level=LEVEL)  # pyright: ignore[reportUnknownMemberType]
+        self._small = zstandard.ZstdCompressor(dict_data=data)
+        self.dictionary = key
+        return key
+
+    def know(self, dictionary: bytes) -> int:
+        """Be able to read what was compressed with this dictionary. Gives its id."""
+        data = zstandard.ZstdCompressionDict(dictionary)
+        key = data.dict_id()
+        if key not in self._dictionaries:
+            self._dictionaries[key] = zstandard.ZstdDecompressor(dict_data=data)
+        return key
+
+    def knows(self, payload: bytes) -> bool:
+        """Whether the dictionary that a payload needs is known."""
+        try:
+            key = zstandard.get_frame_parameters(payload).dict_id
+        except zstandard.ZstdError:
+            return True  # no dictionary helps
+        return not key or key in self._dictionaries
+
+    # Records
+
+    def pack(self, record: CallRecord) -> Packed:
+        """Give a call as bytes."""
+        return self.squeeze(_body(record))
+
+    def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
+        """Give a call that was packed; `blob` finds the blobs by their hashes."""
+        body = self.expand(payload, blob)
+        (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
+        report = event.report
+        if "status" in body:
+            report = replace(report, extra={**report.extra, "status": body["status"]})
+        return CallRecord(report, tuple(_kept(one) for one in body.get("terminals", ())))
+
+    # Any JSON
+
+    def squeeze(self, body: JsonObject) -> Packed:
+        """Give an object as bytes, and its large texts as blobs."""
+        data = _encode(body)
+        size, blobs = len(data), list[BlobRow]()
+        if size >= LARGE or b"\\u0000" in data:
+            texts: dict[bytes, bytes] = {}
+            rest = _take_out(_decode(data), texts)
+            if texts or b"\\u0000" in data:
+                data = _encode(rest)
+            blobs = [
+                BlobRow(key, len(text), self._plain.compress(text)) for key, text in texts.items()
+            ]
+        packer = self._small if len(data) <= SMALL else self._plain
+        return Packed(packer.compress(data), size, blobs)
+
+    def expand(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> JsonObject:
+        """Give an object that was made small."""
+        data = self._inflate(payload)
+        body = _decode(data)
+        if b"\\u0000" not in data:
+            return body
+
+        def find(key: bytes) -> str:
+            found = blob(key)
+            if found is None:
+                raise StoreDamaged(f"the text {key.hex()} is not in the store any more")
+            return self._inflate(found).decode()
+
+        return _put_back(body, find)
+
+    def plain(self, payload: bytes) -> bytes:
+        """Give a payload's JSON, with the names of its blobs."""
+        return self._inflate(payload)
+
+    def learn(self, samples: Sequence[bytes], better: float) -> bytes | None:
+        """Make a dictionary out of payloads' JSON, if others of them become so much smaller by it."""
+        learned = train(samples[::2])
+        if learned is None:
+            return None
+        judged = samples[1::2]
+        data = zstandard.ZstdCompressionDict(learned)
+        trial = zstandard.ZstdCompressor(dict_data=data, level=LEVEL)
+        now = sum(len(self._small.compress(one)) for one in judged)
+        then = sum(len(trial.compress(one)) for one in judged)
+        return learned if then < better * now else None
+
+    def _inflate(self, data: bytes) -> bytes:
+        try:
+            key = zstandard.get_frame_parameters(data).dict_id
+            reader = self._dictionaries.get(key) if key else self._open
+            if reader is None:
+                raise StoreDamaged(f"the dictionary {key} is not in the store")
+            return reader.decompress(data, max_output_size=_MOST)
+        except zstandard.ZstdError as exc:
+            raise StoreDamaged(f"a payload can't be read: {exc}") from None
+
+
+def as_json_bytes(record: CallRecord) -> bytes:
+    """Give a call as the JSON that is packed."""
+    return _encode(_body(record))
+
+
+def _body(record: CallRecord) -> JsonObject:
+    body: JsonObject = {"call": v1.announce(record.report)}
+    if record.terminals:
+        body["terminals"] = [_told(terminal) for terminal in record.terminals]
+    unknown = record.report.extra.get("status")
+    if unknown is not None:  # of another agent: v1 has no place for it
+        body["status"] = unknown
+    return body
+
+
+def _take_out(value: Any, texts: dict[bytes, bytes]) -> Any:
+    """Give a value with its large texts replaced by their names."""
+    if type(value) is str:
+        if len(value) >= LARGE:
+            data = value.encode()
+            key = blake2b(data, digest_size=16).digest()
+            texts[key] = data
+            return _BLOB + key.hex()
+        return _TEXT + value if value.startswith(_MARK) else value
+    if type(value) is dict:
+        pairs = cast("dict[str, Any]", value)
+        return {key: _take_out(one, texts) for key, one in pairs.items()}
+    if type(value) is list:
+        return [_take_out(one, texts) for one in cast("list[Any]", value)]
+    return value
+
+
+def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
+    if type(value) is str:
+        if value.startswith(_BLOB):
+            return find(bytes.fromhex(value[len(_BLOB) :]))
+        return value[len(_TEXT) :] if value.startswith(_TEXT) else value
+    if type(value) is dict:
+        pairs = cast("dict[str, Any]", value)
+        return {key: _put_back(one, find) for key, one in pairs.items()}
+    if type(value) is list:
+        return [_put_back(one, find) for one in cast("list[Any]", value)]
+    return value
+
+
+def _told(terminal: TerminalRecord) -> JsonObject:
+    told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
+    for name in ("command", "cwd", "newlines", "meta", "extra"):
+        if value := getattr(terminal, name):
+            told[name] = value
+    if terminal.exit_status is not None:
+        told["exit"] = encode_exit(terminal.exit_status)
+    told |= _bytes_told("tail", terminal.tail)
+    if not terminal.tail.startswith(terminal.head):
+        told |= _bytes_told("head", terminal.head)
+    elif terminal.head:
+        told["headSize"] = len(terminal.head)
+    return told
+
+
+def _kept(told: JsonObject) -> TerminalRecord:
+    tail = _bytes_kept("tail", told)
+    size = told.get("headSize")
+    ended = told.get("exit")
+    return TerminalRecord(
+        told["id"],
+        told.get("command"),
+        told.get("cwd"),
+        None if ended is None else _exit(ended),
+        told["total"],
+        told.get("newlines", 0),
+        tail[:size] if size is not None else _bytes_kept("head", told),
+        tail,
+        told.get("meta", EMPTY),
+        told.get("extra", EMPTY),
+    )
+
+
+def _exit(told: JsonObject) -> ExitStatus:
+    rest = {key: value for key, value in told.items() if key not in ("exitCode", "signal")}
+    return ExitStatus(exit_code=told.get("exitCode"), signal=told.get("signal"), extra=rest or None)
+
+
+def _bytes_told(name: str, data: bytes) -> JsonObject:
+    if not data:
+        return {}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {name + "Base64": b64encode(data).decode()}
+
+
+def _bytes_kept(name: str, told: JsonObject) -> bytes:
+    text = told.get(name)
+    return text.encode() if text is not None else b64decode(told.get(name + "Base64", ""))
+
+
+def train(samples: Iterable[bytes], size: int = 1 << 14) -> bytes | None:
+    """Make a dictionary out of payloads as JSON; None if there are too few to learn from."""
+    given: list[Any] = list(samples)
+    try:
+        return zstandard.train_dictionary(size, given).as_bytes()
+    except (zstandard.ZstdError, MemoryError):
+        return None

@@ -1,0 +1,133 @@
+"""A session told again: what a client would have seen live.
+
+Each call is told once, in its last state: same id, title, kind, status, content, locations and times. Live
+output comes back as what the client understands, terminal or text; a terminal that no longer exists is not
+spoken of. A call that was never ended, because whoever ran it is still at it somewhere else, is told as
+abandoned here: nobody would end it for this client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from msgspec.structs import replace
+
+from callsheet.report.content import TerminalContent
+from callsheet.report.fields import NOTES
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminals import TerminalState
+from callsheet.report.values import JsonObject
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.messages import Update
+from callsheet.wire.peer import Peer
+from callsheet.wire.view import view_for
+from callsheet.wire.words import ENGLISH, Words
+
+from .abandoned import abandoned
+from .rows import StoredCall, StoredMessage
+
+LINE = 60 * 1024
+"""Bytes of a line from which a call is told in two: some clients die on a line over 64 KB."""
+
+PIECE = 16 * 1024
+"""Characters of a message that are sent at once."""
+
+_CHUNKS = {
+    "user": "user_message_chunk",
+    "agent": "agent_message_chunk",
+    "thought": "agent_thought_chunk",
+}
+
+
+class Replay:
+    """Tells one session to one client. `alive` are the ids of calls that go on here."""
+
+    def __init__(
+        self,
+        session_id: str,
+        peer: Peer,
+        *,
+        words: Words = ENGLISH,
+        alive: Collection[str] = (),
+        plan: Callable[[list[JsonObject]], JsonObject] | None = None,
+    ) -> None:
+        self._peer: Peer = replace(peer, owns_terminals=False)
+        self._words: Words = words
+        self._alive: Collection[str] = alive
+        self._plan: Callable[[list[JsonObject]], JsonObject] = plan or self._told_plan
+        self._frames: UpdateFrames = UpdateFrames(session_id)
+
+    def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
+        """Give the lines that tell of one entry of the session's timeline."""
+        told = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
+        for update in told:
+            yield update if isinstance(update, bytes) else self._frames.line(update)
+
+    # Calls
+
+    def _call(self, call: StoredCall) -> Iterator[Update | bytes]:
+        record = call.record
+        if not record.report.is_final and record.report.tool_call_id not in self._alive:
+            record = abandoned(record, call.head.updated_at, None)
+        terminals = {one.terminal_id: one.state() for one in record.terminals}
+        report = _without_lost(record.report, terminals)
+        view = view_for(self._peer, terminals.get, self._words)
+        updates = view.call(report)
+        lines = [self._frames.line(update) for update in updates]
+        if len(lines) > 1 or len(lines[0]) <= LINE:
+            yield from lines
+            return
+        view = view_for(self._peer, terminals.get, self._words)
+        yield from view.call(_opening(report))
+        yield from view.call(report)
+
+    # Messages
+
+    def _message(self, message: StoredMessage) -> Iterator[Update]:
+        if message.kind == "plan":
+            yield self._plan(message.blocks)
+        elif message.kind == "user" and self._peer.version == 2:
+            said: JsonObject = {"messageId": message.message_id, "content": message.blocks}
+            yield {"sessionUpdate": "user_message", **said}
+        else:
+            for block in message.blocks:
+                for piece in _pieces(block):
+                    yield {
+                        "sessionUpdate": _CHUNKS[message.kind],
+                        "messageId": message.message_id,
+                        "content": piece,
+                    }
+
+    def _told_plan(self, entries: list[JsonObject]) -> JsonObject:
+        if self._peer.version == 1:
+            return {"sessionUpdate": "plan", "entries": entries}
+        plan: JsonObject = {"type": "items", "planId": "plan", "entries": entries}
+        return {"sessionUpdate": "plan_update", "plan": plan}
+
+
+def _without_lost(report: ToolCallReport, known: dict[str, TerminalState]) -> ToolCallReport:
+    """Give a call without the terminals that exist no more."""
+    kept = [
+        item
+        for item in report.content
+        if type(item) is not TerminalContent or item.terminal_id in known
+    ]
+    return report if len(kept) == len(report.content) else replace(report, content=tuple(kept))
+
+
+def _opening(report: ToolCallReport) -> ToolCallReport:
+    """Give the first half of what is told of a call: without what came of it."""
+    notes = {key: value for key, value in report.notes.items() if key != "reason"}
+    meta = {**report.meta, NOTES: notes} if notes else report.meta
+    status = ToolCallStatus.IN_PROGRESS if report.is_final else report.status
+    return replace(report, status=status, content=(), raw_output=None, meta=meta)
+
+
+def _pieces(block: JsonObject) -> Iterator[JsonObject]:
+    text = block.get("text")
+    if block.get("type") != "text" or not isinstance(text, str) or len(text) <= PIECE:
+        yield block
+        return
+    for start in range(0, len(text), PIECE):
+        yield {**block, "text": text[start : start + PIECE]}

@@ -1,0 +1,231 @@
+"""What a store keeps, as rows. Both engines have the same.
+
+A session has one timeline: its messages and its calls have a `position` in it. A call's row is written when
+the call is announced, and again as it changes; while it is open, the store notes which process has it.
+`payload` and the data of blobs are compressed (see `packing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct, field
+
+from callsheet.report.record import CallRecord
+from callsheet.report.values import JsonObject
+
+
+class SessionRow(Struct, kw_only=True):
+    """A session. Times are seconds since 1970."""
+
+    session_id: str
+    cwd: str = ""
+    title: str = ""
+    info: str = "{}"
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+
+class CallRow(Struct, kw_only=True):
+    """A call. `size` is what its payload takes when it is not compressed, its blobs included."""
+
+    session_id: str
+    call_id: str
+    position: int
+    name: str
+    title: str
+    kind: str
+    status: str
+    reason: str | None
+    at: float
+    updated_at: float
+    duration_ms: float | None
+    is_open: bool
+    size: int
+    payload: bytes
+    blobs: tuple[bytes, ...] = ()
+
+
+class MessageRow(Struct, kw_only=True):
+    """Something that was said: a user's or an agent's message, a thought, or a plan.
+
+    `kind` is `user`, `agent`, `thought` or `plan`. A long message has several parts.
+    """
+
+    session_id: str
+    message_id: str
+    part: int
+    position: int
+    kind: str
+    at: float
+    size: int
+    payload: bytes
+    blobs: tuple[bytes, ...] = ()
+
+    @property
+    def owner(self) -> str:
+        """What it is called where blobs are used. No call has such an id."""
+        return f"{self.message_id} {self.part}"
+
+
+class BlobRow(Struct):
+    """A large text that rows refer to by its hash, kept once however many do."""
+
+    hash: bytes
+    size: int
+    data: bytes
+
+
+class Batch(Struct):
+    """What is written at once: all of it, or nothing."""
+
+    sessions: list[SessionRow] = field(default_factory=list[SessionRow])
+    calls: list[CallRow] = field(default_factory=list[CallRow])
+    messages: list[MessageRow] = field(default_factory=list[MessageRow])
+    blobs: list[BlobRow] = field(default_factory=list[BlobRow])
+
+    def __bool__(self) -> bool:
+        return bool(self.sessions or self.calls or self.messages)
+
+
+# What is read
+
+
+class Head(Struct, kw_only=True):
+    """What a list of calls shows: all but what the call has put in and out."""
+
+    session_id: str
+    call_id: str
+    position: int
+    name: str
+    title: str
+    kind: str
+    status: str
+    reason: str | None
+    at: float
+    updated_at: float
+    duration_ms: float | None
+    size: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the call has not ended."""
+        return self.status in ("pending", "in_progress", "paused")
+
+
+class StoredCall(Struct):
+    """A call that was read, whole."""
+
+    head: Head
+    record: CallRecord
+
+
+class StoredMessage(Struct):
+    """A message that was read. `blocks` are ACP's blocks of content, or the entries of a plan."""
+
+    position: int
+    kind: str
+    message_id: str
+    at: float
+    blocks: list[JsonObject]
+
+
+class StoredSession(Struct, kw_only=True):
+    """A session that was read, and how many calls it has."""
+
+    session_id: str
+    cwd: str
+    title: str
+    info: JsonObject
+    created_at: float
+    updated_at: float
+    calls: int = 0
+
+
+class Query(Struct, kw_only=True, frozen=True):
+    """Which calls are asked for: all that meet every condition, the newest first.
+
+    `before` is where an earlier page ended: the `at`, session and id of its last call. `status` may be one
+    of ACP's, `open`, or a reason (`denied`, `timeout`, …).
+    """
+
+    session_id: str | None = None
+    call_id: str | None = None
+    tool: str | None = None
+    status: str | None = None
+    since: float | None = None
+    until: float | None = None
+    search: str | None = None
+    before: tuple[float, str, str] | None = None
+    limit: int = 50
+
+
+class ToolStats(Struct):
+    """How one tool did. Durations are milliseconds, of calls that have one."""
+
+    name: str
+    calls: int
+    failed: int
+    cancelled: int
+    open: int
+    p50: float | None
+    p95: float | None
+    size: int
+
+
+class DictionaryInfo(Struct):
+    """A dictionary that payloads are compressed with."""
+
+    id: int
+    size: int
+    at: float
+    source: str
+
+
+class Stats(Struct, kw_only=True):
+    """How a store is doing. `size` is what the calls would take as plain JSON; `stored` is what they take."""
+
+    calls: int
+    sessions: int
+    messages: int
+    open: int
+    failed: int
+    size: int
+    stored: int
+    file_bytes: int
+    indexed: int
+    oldest: float | None
+    newest: float | None
+    tools: list[ToolStats]
+    dictionaries: list[DictionaryInfo]
+
+
+class Retention(Struct, kw_only=True, frozen=True):
+    """How much is kept; None means without limit. The oldest calls go first, those that run never.
+
+    Sizes are bytes as they are stored.
+    """
+
+    max_age: float | None = None
+    max_calls: int | None = None
+    max_bytes: int | None = None
+    session_max_calls: int | None = None
+    session_max_bytes: int | None = None
+
+
+class Pruned(Struct):
+    """What was removed, and the spill files that nobody refers to any more."""
+
+    calls: int = 0
+    sessions: int = 0
+    messages: int = 0
+    bytes: int = 0
+    spills: Sequence[str] = ()
+
+
+class Vacuumed(Struct):
+    """What tidying up has done to a store's size."""
+
+    before: int
+    after: int
+    dictionary: int | None = None

@@ -1,0 +1,274 @@
+"""What a file is asked: lists of calls, one call, a session's timeline, counts."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from callsheet.history.rows import (
+    DictionaryInfo,
+    Head,
+    Query,
+    Stats,
+    StoredCall,
+    StoredMessage,
+    StoredSession,
+    ToolStats,
+)
+from callsheet.history.words import question
+from callsheet.report.record import CallRecord
+from callsheet.report.status import Reason
+from callsheet.report.values import JsonObject
+
+HEAD = (
+    "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "
+    "c.updated_at, c.duration_ms, c.size"
+)
+_FIELDS = [name.split(".")[1] for name in HEAD.split(", ")]
+_REASONS = [reason.value for reason in Reason]
+
+
+class Unpacking(Protocol):
+    """What makes sense of payloads."""
+
+    def unpack(self, payload: bytes) -> CallRecord:
+        """Give the record that a payload stands for."""
+        ...
+
+    def expand(self, payload: bytes) -> JsonObject:
+        """Give what a payload says."""
+        ...
+
+
+def heads(db: sqlite3.Connection, query: Query) -> list[Head]:
+    """Give the calls that are asked for, as a list shows them."""
+    return [_head(row) for row in _select(db, HEAD, query)]
+
+
+def calls(db: sqlite3.Connection, store: Unpacking, query: Query) -> list[StoredCall]:
+    """Give the calls that are asked for, whole."""
+    return [_call(row, store) for row in _select(db, f"{HEAD}, c.payload", query)]
+
+
+def calls_of_writer(db: sqlite3.Connection, store: Unpacking, writer: str) -> list[StoredCall]:
+    """Give the calls that a process has open."""
+    rows = db.execute(f"SELECT {HEAD}, c.payload FROM calls c WHERE c.writer = ?", (writer,))
+    return [_call(row, store) for row in rows.fetchall()]
+
+
+def _select(db: sqlite3.Connection, what: str, query: Query) -> Iterator[Any]:
+    source, conditions, values = conditions_of(query)
+    order = (
+        "t.rowid DESC"
+        if query.search is not None
+        else "c.at DESC, c.session_id DESC, c.call_id DESC"
+    )
+    sql = f"SELECT {what} FROM {source} WHERE {conditions} ORDER BY {order} LIMIT ?"
+    return iter(db.execute(sql, [*values, query.limit]).fetchall())
+
+
+def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
+    """Give where to look, what must hold, and the values for it."""
+    source, terms, values = "calls c", ["1"], list[Any]()
+    if query.search is not None:
+        source = "calls_text t JOIN calls c ON c.seq = t.rowid"
+        terms.append("calls_text MATCH ?")
+        values.append(_match(query.search))
+    for column, value in (
+        ("session_id", query.session_id),
+        ("call_id", query.call_id),
+        ("name", query.tool),
+    ):
+        if value is not None:
+            terms.append(f"c.{column} = ?")
+            values.append(value)
+    if query.status == "open":
+        terms.append("c.writer IS NOT NULL")
+    elif query.status in _REASONS and query.status != "cancelled":
+        terms.append("c.status <> 'completed' AND c.reason = ?")
+        values.append(query.status)
+    elif query.status is not None:
+        terms.append(
+            "c.status = ?"
+            if query.status == "completed"
+            else "c.status <> 'completed' AND c.status = ?"
+        )
+        values.append(query.status)
+    if query.since is not None:
+        terms.append("c.at >= ?")
+        values.append(query.since)
+    if query.until is not None:
+        terms.append("c.at < ?")
+        values.append(query.until)
+    if query.before is not None:
+        terms.append("(c.at, c.session_id, c.call_id) < (?, ?, ?)")
+        values += query.before
+    return source, " AND ".join(terms), values
+
+
+def _match(text: str) -> str:
+    """Give a question in the terms of FTS5: every phrase must be there; the last word may go on."""
+    phrases = question(text)
+    if not phrases:
+        return '""'
+    told = [" + ".join(f'"{word}"' for word in phrase) for phrase in phrases]
+    return " AND ".join(told) + " *"
+
+
+def _head(row: Sequence[Any]) -> Head:
+    return Head(**dict(zip(_FIELDS, row, strict=False)))
+
+
+def _call(row: Sequence[Any], store: Unpacking) -> StoredCall:
+    return StoredCall(_head(row), store.unpack(row[len(_FIELDS)]))
+
+
+# Sessions
+
+_SESSION = """
+SELECT s.session_id, s.cwd, s.title, s.info, s.created_at, s.updated_at,
+       (SELECT count(*) FROM calls c WHERE c.session_id = s.session_id)
+FROM sessions s WHERE
+"""
+
+
+def session(db: sqlite3.Connection, session_id: str) -> StoredSession | None:
+    """Give a session."""
+    row = db.execute(f"{_SESSION} s.session_id = ?", (session_id,)).fetchone()
+    return row and _session(row)
+
+
+def sessions(
+    db: sqlite3.Connection, cwd: str | None, before: tuple[float, str] | None, limit: int
+) -> list[StoredSession]:
+    """Give sessions, the one that was used last first."""
+    terms, values = ["1"], list[Any]()
+    if cwd is not None:
+        terms.append("s.cwd = ?")
+        values.append(cwd)
+    if before is not None:
+        terms.append("(s.updated_at, s.session_id) < (?, ?)")
+        values += before
+    sql = f"{_SESSION} {' AND '.join(terms)} ORDER BY s.updated_at DESC, s.session_id DESC LIMIT ?"
+    return [_session(row) for row in db.execute(sql, [*values, limit])]
+
+
+def _session(row: Sequence[Any]) -> StoredSession:
+    key, cwd, title, info, created_at, updated_at, count = row
+    return StoredSession(
+        session_id=key,
+        cwd=cwd,
+        title=title,
+        info=json.loads(info),
+        created_at=created_at,
+        updated_at=updated_at,
+        calls=count,
+    )
+
+
+def timeline(
+    db: sqlite3.Connection, store: Unpacking, session_id: str, after: int, limit: int
+) -> list[StoredCall | StoredMessage]:
+    """Give what a session has said and done after a position, in order."""
+    place = "WHERE session_id = ? AND position > ? ORDER BY position LIMIT ?"
+    values = (session_id, after, limit)
+    did = db.execute(f"SELECT {HEAD}, c.payload FROM calls c {place}", values).fetchall()
+    said = db.execute(
+        f"SELECT position, kind, message_id, at, payload FROM messages {place}", values
+    ).fetchall()
+    # Together, and only then cut: of each there may be as many as fit.
+    both = sorted([(row[2], 1, row) for row in did] + [(row[0], 0, row) for row in said])[:limit]
+    return [_call(row, store) if is_call else _message(row, store) for _, is_call, row in both]
+
+
+def _message(row: Sequence[Any], store: Unpacking) -> StoredMessage:
+    position, kind, message_id, at, payload = row
+    return StoredMessage(position, kind, message_id, at, store.expand(payload)["blocks"])
+
+
+def last_position(db: sqlite3.Connection, session_id: str) -> int:
+    """Give the position of the last thing in a session's timeline, or -1."""
+    found = [
+        db.execute(
+            f"SELECT max(position) FROM {table} WHERE session_id = ?", (session_id,)
+        ).fetchone()
+        for table in ("calls", "messages")
+    ]
+    return max((row[0] for row in found if row[0] is not None), default=-1)
+
+
+# Counts
+
+
+def stats(db: sqlite3.Connection, query: Query) -> Stats:
+    """Count calls, failures, durations and bytes."""
+    source, terms, values = conditions_of(query)
+    rows = db.execute(
+        f"SELECT c.name, c.status, c.duration_ms, c.size, length(c.payload), c.at "
+        f"FROM {source} WHERE {terms} ORDER BY c.name",
+        values,
+    )
+    tools: list[ToolStats] = []
+    stored, times = 0, list[float]()
+    for name, group in groupby(rows, lambda row: row[0]):
+        found = list(group)
+        stored += sum(row[4] for row in found)
+        times += [min(row[5] for row in found), max(row[5] for row in found)]
+        tools.append(_tool(name, found))
+    stored += _one(db, "SELECT total(length(data)) FROM blobs")
+    return Stats(
+        calls=sum(tool.calls for tool in tools),
+        sessions=_one(db, "SELECT count(*) FROM sessions"),
+        messages=_one(db, "SELECT count(*) FROM messages"),
+        open=sum(tool.open for tool in tools),
+        failed=sum(tool.failed for tool in tools),
+        size=sum(tool.size for tool in tools),
+        stored=int(stored),
+        file_bytes=file_bytes(db),
+        indexed=_one(db, "SELECT count(*) FROM calls_text_docsize"),
+        oldest=min(times, default=None),
+        newest=max(times, default=None),
+        tools=sorted(tools, key=lambda tool: -tool.calls),
+        dictionaries=[
+            DictionaryInfo(*row)
+            for row in db.execute(
+                "SELECT id, length(data), at, source FROM dictionaries ORDER BY at"
+            )
+        ],
+    )
+
+
+def _tool(name: str, rows: Sequence[Any]) -> ToolStats:
+    statuses = [row[1] for row in rows]
+    took = sorted(row[2] for row in rows if row[2] is not None)
+    return ToolStats(
+        name,
+        len(rows),
+        statuses.count("failed"),
+        statuses.count("cancelled"),
+        sum(status in ("pending", "in_progress", "paused") for status in statuses),
+        percentile(took, 0.5),
+        percentile(took, 0.95),
+        sum(row[3] for row in rows),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Give the value that so large a share of the values does not exceed."""
+    return ordered[max(0, -(-len(ordered) * share // 1).__int__() - 1)] if ordered else None
+
+
+def file_bytes(db: sqlite3.Connection) -> int:
+    """Give what the database takes on the disk, with what was not yet moved into its file."""
+    pages = _one(db, "PRAGMA page_count") * _one(db, "PRAGMA page_size")
+    name = db.execute("PRAGMA database_list").fetchone()[2]
+    wal = Path(f"{name}-wal")
+    return pages + (wal.stat().st_size if wal.exists() else 0)
+
+
+def _one(db: sqlite3.Connection, sql: str) -> int:
+    return int(db.execute(sql).fetchone()[0] or 0)

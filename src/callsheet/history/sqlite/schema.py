@@ -1,0 +1,106 @@
+"""The tables, and how those of earlier versions become the present ones.
+
+`user_version` is how many of the steps a file has gone through. A step that has been released is never
+changed; a new one is added to the end.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from callsheet.history.errors import StoreTooNew
+
+STEPS = (
+    """
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE dictionaries (
+        id INTEGER PRIMARY KEY, data BLOB NOT NULL, at REAL NOT NULL, source TEXT NOT NULL
+    );
+    CREATE TABLE writers (
+        id TEXT PRIMARY KEY, pid INTEGER NOT NULL, started_at REAL NOT NULL, seen_at REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE sessions (
+        session_id TEXT PRIMARY KEY, cwd TEXT NOT NULL, title TEXT NOT NULL, info TEXT NOT NULL,
+        created_at REAL NOT NULL, updated_at REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_by_use ON sessions (updated_at, session_id);
+    CREATE TABLE calls (
+        seq INTEGER PRIMARY KEY,
+        session_id TEXT NOT NULL, call_id TEXT NOT NULL, position INTEGER NOT NULL,
+        name TEXT NOT NULL, title TEXT NOT NULL, kind TEXT NOT NULL,
+        status TEXT NOT NULL, reason TEXT,
+        at REAL NOT NULL, updated_at REAL NOT NULL, duration_ms REAL,
+        writer TEXT, size INTEGER NOT NULL, payload BLOB NOT NULL
+    );
+    CREATE UNIQUE INDEX calls_by_id ON calls (call_id, session_id);
+    CREATE INDEX calls_by_place ON calls (session_id, position);
+    CREATE INDEX calls_by_time ON calls (at);
+    CREATE INDEX calls_by_tool ON calls (name, at);
+    CREATE INDEX calls_unusual ON calls (status, at) WHERE status <> 'completed';
+    CREATE INDEX calls_open ON calls (writer) WHERE writer IS NOT NULL;
+    CREATE TABLE messages (
+        session_id TEXT NOT NULL, message_id TEXT NOT NULL, part INTEGER NOT NULL,
+        position INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
+        size INTEGER NOT NULL, payload BLOB NOT NULL,
+        PRIMARY KEY (session_id, message_id, part)
+    ) WITHOUT ROWID;
+    CREATE INDEX messages_by_place ON messages (session_id, position);
+    CREATE TABLE blobs (hash BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE blob_uses (
+        session_id TEXT NOT NULL, owner TEXT NOT NULL, hash BLOB NOT NULL,
+        PRIMARY KEY (session_id, owner, hash)
+    ) WITHOUT ROWID;
+    CREATE INDEX blob_uses_by_hash ON blob_uses (hash);
+    CREATE VIRTUAL TABLE calls_text USING fts5 (
+        title, command, paths, output, content = '', tokenize = 'unicode61 remove_diacritics 2'
+    );
+    -- An index of words can only forget what it was given. If a call that is in it changes, it is made anew.
+    CREATE TRIGGER calls_reopened AFTER UPDATE OF payload ON calls WHEN OLD.reason = 'abandoned'
+    BEGIN
+        INSERT OR REPLACE INTO facts VALUES ('text_version', 0);
+    END;
+    """,
+)
+
+VERSION = len(STEPS)
+
+
+def prepare(db: sqlite3.Connection) -> None:
+    """Make the tables, or bring those of an earlier version up to date."""
+    if _version(db) == VERSION:
+        return
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in an empty file
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = _version(db)  # another process may have been quicker
+        for step in STEPS[found:]:
+            for statement in _statements(step):
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection) -> int:
+    (found,) = db.execute("PRAGMA user_version").fetchone()
+    if found > VERSION:
+        raise StoreTooNew(
+            f"the history is of version {found}, and this callsheet knows up to {VERSION}; "
+            "use the newer callsheet, or another file: --history sqlite:///PATH"
+        )
+    return found
+
+
+def _statements(script: str) -> list[str]:
+    """Give the statements of a script, one by one: `executescript` would commit before it begins."""
+    found: list[str] = []
+    rest = ""
+    for line in script.splitlines():
+        rest += line + "\n"
+        if sqlite3.complete_statement(rest):
+            found.append(rest)
+            rest = ""
+    return found
