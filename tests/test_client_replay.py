@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from pathlib import Path
 from typing import Any
 
 import pytest
