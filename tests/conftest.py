@@ -1,4 +1,7 @@
-"""Two things for all tests: a seed that is printed, and a schema check of every message that is made."""
+"""For all tests: a seed that is printed, a schema check of every message that is made, and no trace left.
+
+Nothing is written to the user's own directories: neither spill files nor a history.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +48,20 @@ def spills_go_to_a_directory_of_their_own(
 ) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_history_is_kept_unless_a_test_wants_one(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Processes that tests start inherit this. Settings of the user, if there are any, are not read."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("CALLSHEET_HISTORY", "off")
+        patch.setenv("XDG_DATA_HOME", str(home / "data"))
+        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        patch.delenv("CALLSHEET_CONFIG", raising=False)
         yield
 
 

@@ -87,14 +87,14 @@ class History:
         *,
         keep: Retention = KEEP,
         tell: Callable[[str], None] = to_stderr,
-        forget_spills: Callable[[list[str]], None] | None = None,
+        forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], None] | None = forget_spills
+        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._lock: threading.Lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -151,11 +151,12 @@ class Query(Struct, kw_only=True, frozen=True):
     """Which calls are asked for: all that meet every condition, the newest first.
 
     `before` is where an earlier page ended: the `at`, session and id of its last call. `status` may be one
-    of ACP's, `open`, or a reason (`denied`, `timeout`, …).
+    of ACP's, `open`, or a reason (`denied`, `timeout`, …). `id_part` is what a call's id begins or ends with.
     """
 
     session_id: str | None = None
     call_id: str | None = None
+    id_part: str | None = None
     tool: str | None = None
     status: str | None = None
     since: float | None = None
