@@ -7,17 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from callsheet.history.packing import SMALL, Packer
+from callsheet.history.packing import BETTER, SAMPLES, SMALL, Packer
 from callsheet.history.rows import Pruned, Retention
 from callsheet.history.spills import spills_of
 from callsheet.history.words import VERSION, fields
 from callsheet.report.record import CallRecord
-
-SAMPLES = 4000
-"""Payloads that a dictionary is learned from."""
-
-BETTER = 0.95
-"""A dictionary is taken if payloads become that much smaller by it."""
 
 
 class Unpacking(Protocol):
@@ -107,7 +101,7 @@ def _too_much(
             "SELECT session_id, count(*), total(length(payload)) FROM calls GROUP BY session_id"
         )
         for key, count, size in db.execute(sessions).fetchall():
-            yield _oldest(db, "session_id = ?", [key], _share(keep, count, size, most))
+            yield _oldest(db, "session_id = ?", [key], keep.share(count, size, most))
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
@@ -117,13 +111,6 @@ def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
     if used <= limit or not count:
         return 0
     return min(most, max(1, int(count * (used - limit) / used)))
-
-
-def _share(keep: Retention, count: int, size: float, most: int) -> int:
-    too_many = count - keep.session_max_calls if keep.session_max_calls is not None else 0
-    if keep.session_max_bytes is not None and size > keep.session_max_bytes:
-        too_many = max(too_many, 1, int(count * (size - keep.session_max_bytes) / size))
-    return min(most, too_many)
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
