@@ -14,7 +14,7 @@ from callsheet.report import content
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
 from callsheet.report.fields import NOTES
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonObject
+from callsheet.report.values import EMPTY, JsonObject
 from callsheet.wire.terminals import EXIT, INFO, MORE, OUTPUT
 from callsheet.wire.toolcall import KEYS, TOOL_NAME
 
@@ -65,10 +65,8 @@ def _is_odd(item: Any) -> bool:
         return False  # nearly always: all are None
     if item.meta and NOTES in item.meta:
         return True
-    if type(item) is DiffContent and item.patch is not None:
+    if item.extra or (type(item) is DiffContent and item.patch is not None):
         return True
-    return bool(
-        item.extra
-        or getattr(item, "outer", None)
-        or (getattr(item, "annotations", None) or {}).get("audience")
-    )
+    annotations: JsonObject = getattr(item, "annotations", None) or EMPTY
+    outer: JsonObject | None = getattr(item, "outer", None)
+    return bool(outer or annotations.get("audience"))

@@ -1,10 +1,10 @@
 """Payloads: a record as bytes, compressed, and back.
 
 A payload is a zstd frame around JSON: `{"call": {…}, "terminals": […]}`, where the call is a `tool_call` of
-ACP v1 (which can say nearly everything that a report can: for the rest, see `odd`). Small frames are made with a trained
-dictionary; a frame names the one that it needs by its id, and every store keeps those that it was written
-with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a hundred
-times is kept once.
+ACP v1 (which can say nearly everything that a report can; for the rest, see `odd`). Small frames are made
+with a trained dictionary; a frame names the one that it needs by its id, and every store keeps those that it
+was written with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a
+hundred times is kept once.
 """
 
 from __future__ import annotations
