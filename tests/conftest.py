@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, settings
 from callsheet.wire import terminals, v1, v2, view
 from callsheet.wire.messages import as_dict
 
-from . import schemas
+from . import schemas, sizes
 
 settings.register_profile(
     "default",
     deadline=None,
     print_blob=True,
-    max_examples=int(os.environ.get("CALLSHEET_EXAMPLES", "150")),
+    max_examples=sizes.EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("default")
