@@ -49,6 +49,16 @@ def spills_go_to_a_directory_of_their_own(
 
 
 @pytest.fixture(autouse=True, scope="session")
+def processes_compile_the_code_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hundreds of processes are started here; where nothing may be kept, each would compile it all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def every_message_is_valid() -> Iterator[None]:
     """Check whatever an encoder gives, in every test, against the official schema of its version."""
     with pytest.MonkeyPatch.context() as patch:
