@@ -386,12 +386,17 @@ def there(text: str, world: World) -> str:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_no_known_attack_leads_a_tool_outside(world: World, tool: str) -> None:
     others = [*INSIDE, "to_dir/x", "../outside/x", "dangling_out", "fifo"]
+    tried: list[dict[str, Any]] = []  # most tools take one path, and some others come again
     for make in TOOLS[tool]:
         for number, attack in enumerate(ATTACKS):
             other = others[number % len(others)]
             for one, two in ((attack, other), (other, attack)):
-                world.build()
-                world.run(tool, make(there(one, world), there(two, world)))
+                arguments = make(there(one, world), there(two, world))
+                if arguments not in tried:
+                    tried.append(arguments)
+                    world.build()
+                    world.run(tool, arguments)
+    assert len(tried) >= len(ATTACKS)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
