@@ -19,7 +19,7 @@ from .sizes import sized
 
 ALL = Redactor()
 MARK = re.compile(r"\[redacted:[^\]]+\]")
-STEP = sized(1, 7)
+STEP = sized(1, 11)
 """How far apart the second cuts are. The first is everywhere, and so is a cut into two."""
 
 

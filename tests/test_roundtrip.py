@@ -104,7 +104,7 @@ def test_any_life_crosses_the_bridge_and_comes_back(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=5)
 @given(data=st.data())
 def test_many_calls_at_once_stay_apart(version: int, data: st.DataObject) -> None:
     lives = [data.draw(some.lives(f"call_{number}")) for number in range(3)]
