@@ -16,7 +16,6 @@ from callsheet.history.spills import spills_of
 from . import indexing
 from .indexing import Unpacking
 
-
 # Removing
 
 
