@@ -27,7 +27,7 @@ from callsheet.report.values import EMPTY, JsonObject
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
-from .rows import Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
+from .rows import KEEP, Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
 from .store import Store
 
 _T = TypeVar("_T")
@@ -49,9 +49,6 @@ IDLE = 2.0
 TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
-
-KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept if nobody says otherwise."""
 
 
 class HistoryHealth(Struct):
