@@ -1,0 +1,84 @@
+"""Checks a recording: lines in, findings out, in the order of the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+from .finding import Answer, Finding, Rule, Said
+from .lines import Line, read
+from .moments import Asked, CallOver, Decided, Folded, Heard, TerminalTold, Told, TurnOver, Updated
+from .rules import RULES
+from .watch import Watch
+
+
+class Checker:
+    """Checks one recording. `clients` are those whose own rules hold, too."""
+
+    def __init__(self, rules: Iterable[Rule] = RULES, *, clients: Iterable[str] = ()) -> None:
+        wanted = set(clients)
+        self.watch: Watch = Watch()
+        self._rules: dict[type, list[Rule]] = {}
+        for rule in rules:
+            if not rule.clients or wanted.intersection(rule.clients):
+                self._rules.setdefault(rule.moment, []).append(rule)
+
+    def feed(self, line: Line) -> Iterator[Finding]:
+        """Take in a line, and give what is wrong with it, and with what is over by it."""
+        for moment in self.watch.feed(line):
+            yield from self._judge(moment)
+
+    def finish(self) -> Iterator[Finding]:
+        """Give what is wrong with what is over, now that the recording is."""
+        for moment in self.watch.finish():
+            yield from self._judge(moment)
+
+    def _judge(self, moment: Any) -> Iterator[Finding]:
+        for rule in self._rules.get(type(moment), ()):
+            answer = rule.check(moment)
+            if answer is not None:
+                yield from _findings(rule, moment, answer)
+
+
+def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
+    """Check a recording that is read from a stream of bytes."""
+    checker = Checker(**options)
+    for line in read(stream):
+        yield from checker.feed(line)
+    yield from checker.finish()
+
+
+def _findings(rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
+    session, call, line = _place(moment)
+    for said in (answer,) if isinstance(answer, Said) else answer or ():
+        yield Finding(
+            rule=rule.id,
+            severity=rule.severity,
+            session=session,
+            call=call,
+            line=line if said.line is None else said.line,
+            field=said.field,
+            message=said.message,
+        )
+
+
+def _place(moment: Any) -> tuple[str | None, str | None, int]:
+    """Give the session, the call and the line that a moment is about."""
+    if isinstance(moment, Told):
+        return moment.session.id, moment.call_id, moment.line.number
+    if isinstance(moment, Folded):
+        return moment.session.id, moment.call.id, moment.line.number
+    if isinstance(moment, CallOver):
+        return moment.call.session.id, moment.call.id, moment.line
+    if isinstance(moment, (Asked, Decided)):
+        question = moment.question
+        session = question.session.id if question.session else None
+        return session, question.call_id, moment.line.number
+    if isinstance(moment, TurnOver):
+        return moment.turn.session.id, None, moment.line.number
+    if isinstance(moment, (TerminalTold, Updated)):
+        return moment.session.id, None, moment.line.number
+    if isinstance(moment, Heard):
+        return moment.session, None, moment.line.number
+    line: Any = moment.line
+    return None, None, line.number if isinstance(line, Line) else line

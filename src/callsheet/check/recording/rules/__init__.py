@@ -1,0 +1,9 @@
+"""All rules, one file for each of their categories' themes. A rule is a small pure function of one moment."""
+
+from __future__ import annotations
+
+from callsheet.check.recording.finding import Rule
+
+from . import lifecycle
+
+RULES: tuple[Rule, ...] = (*lifecycle.RULES,)

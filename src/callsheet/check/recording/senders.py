@@ -1,0 +1,49 @@
+"""Who has sent a message, where the recording does not say it.
+
+Most methods belong to one side. An answer goes to whoever has asked; where both sides have asked under one id,
+what is in it tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any
+
+from .lines import Way
+from .moments import Json
+from .values import obj
+
+AGENTS = ("session/update", "session/request_permission")
+_AGENTS_BEGIN = ("fs/", "terminal/", "elicitation/")
+_CLIENTS_BEGIN = ("session/", "auth", "initialize", "tool_call/", "logout")
+_TELLING = {
+    "initialize": "protocolVersion",
+    "session/new": "sessionId",
+    "session/prompt": "stopReason",
+    "session/request_permission": "outcome",
+    "terminal/create": "terminalId",
+    "fs/read_text_file": "content",
+}
+
+
+def of_method(method: str) -> Way | None:
+    """Give who calls a method."""
+    if method == "terminal/cancel":
+        return "client"
+    if method in AGENTS or method.startswith(_AGENTS_BEGIN):
+        return "agent"
+    return "client" if method.startswith(_CLIENTS_BEGIN) else None
+
+
+def of_answer(message: Json, key: Any, asked: dict[tuple[Way, Any], Any]) -> Way | None:
+    """Give who has answered. `asked` has the methods that wait for an answer, by who asked and under which id."""
+    ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]
+    if len(ways) == 2:
+        ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
+    return None if not ways else "agent" if ways[0] == "client" else "client"
+
+
+def _fits(method: str, message: Json) -> bool:
+    known: Container[str] = obj(message.get("result"))
+    key = _TELLING.get(method)
+    return key is None or key in known or "error" in message

@@ -1,0 +1,23 @@
+"""Looking into JSON that may be anything: what is not of the kind that is wanted counts as not there."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+_NOTHING: dict[str, Any] = {}
+_NONE: list[Any] = []
+
+
+def obj(value: Any) -> dict[str, Any]:
+    """Give an object; an empty one, which nobody may change, for anything else."""
+    return cast("dict[str, Any]", value) if type(value) is dict else _NOTHING
+
+
+def many(value: Any) -> list[Any]:
+    """Give a list; an empty one, which nobody may change, for anything else."""
+    return cast("list[Any]", value) if type(value) is list else _NONE
+
+
+def text(value: Any) -> str | None:
+    """Give a text, or None for anything else."""
+    return value if type(value) is str else None
