@@ -34,7 +34,8 @@ class Checker:
             yield from self._judge(moment)
 
     def _judge(self, moment: Any) -> Iterator[Finding]:
-        for rule in self._rules.get(type(moment), ()):
+        kind: type[Any] = type(moment)
+        for rule in self._rules.get(kind, ()):
             answer = rule.check(moment)
             if answer is not None:
                 yield from _findings(rule, moment, answer)

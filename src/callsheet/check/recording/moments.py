@@ -73,12 +73,14 @@ class Call(Struct):
     opening: Json = field(default_factory=dict[str, Any])
     """The update that announced it."""
     fields: Json = field(default_factory=dict[str, Any])
-    """What a client knows of it: title, kind, status, content, locations, rawInput, rawOutput, name, _meta."""
+    """What a client knows of it, by ACP's names: title, kind, status, content, rawInput, …"""
     status: str | None = None
     statuses: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     ended: int | None = None
     turn: Turn | None = None
     is_replayed: bool = False
+    is_judged: bool = False
+    """Whether it is over, and was told to be."""
     updates: int = 0
     wire_bytes: int = 0
     """Bytes of all messages about it, its terminals' included."""

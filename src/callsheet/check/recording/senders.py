@@ -1,7 +1,7 @@
 """Who has sent a message, where the recording does not say it.
 
-Most methods belong to one side. An answer goes to whoever has asked; where both sides have asked under one id,
-what is in it tells.
+Most methods belong to one side. An answer goes to whoever has asked; where both sides have asked under one
+id, what is in it tells.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def of_method(method: str) -> Way | None:
 
 
 def of_answer(message: Json, key: Any, asked: dict[tuple[Way, Any], Any]) -> Way | None:
-    """Give who has answered. `asked` has the methods that wait for an answer, by who asked and under which id."""
+    """Give who has answered. `asked` has what waits for an answer, by who asked and under which id."""
     ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]
     if len(ways) == 2:
         ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways

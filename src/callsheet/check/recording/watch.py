@@ -1,7 +1,6 @@
 """What a patient reader of a recording knows: who spoke, which sessions, turns and calls there are.
 
-Lines go in, moments come out. Nothing is judged here. Where a recording does not say which way a message went,
-that is told from the message: most methods belong to one side, and an answer goes to whoever has asked.
+Lines go in, moments come out. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -97,8 +96,7 @@ class Watch:
         """Give what is over because the recording is."""
         for session in self.sessions.values():
             for call in list(session.calls.values()):
-                if call.first >= 0:
-                    yield from self._over(call, at_the_end=True)
+                yield from self._over(call, at_the_end=True)
         yield Over(self.line, self.connection, self.line, self.calls)
 
     # Who spoke
@@ -265,9 +263,9 @@ class Watch:
         call.updates += 1
         call.wire_bytes += line.size
         call.last = line.number
-        if kind == "tool_call" or (kind == "tool_call_update" and self.connection.version == 2):
-            if call.announced is None:
-                call.announced, call.opening = line.number, update
+        opens = kind == "tool_call" or (kind == "tool_call_update" and self.connection.version == 2)
+        if opens and call.announced is None:
+            call.announced, call.opening = line.number, update
         if kind == "tool_call_content_chunk":
             call.fields["content"] = [*many(call.fields.get("content")), update.get("content")]
             return
@@ -300,10 +298,9 @@ class Watch:
             call.session.calls.pop(ended.popleft(), None)
 
     def _over(self, call: Call, *, at_the_end: bool) -> Iterator[Any]:
-        if call.first >= 0:
-            line = call.last
-            yield CallOver(line, self.connection, call, at_the_end)
-            call.first = -call.first - 1  # judged once
+        if not call.is_judged:
+            call.is_judged = True
+            yield CallOver(call.last, self.connection, call, at_the_end)
 
     # Terminals
 

@@ -13,7 +13,7 @@ def announced_twice(told: Told) -> Said | None:
     call = told.call
     if call is not None and call.announced is None:
         return None  # it was spoken of too early, which is another matter
-    before = f", first on line {abs(call.first)}" if call is not None else ""
+    before = f", first on line {call.first}" if call is not None else ""
     return Said(f"{told.call_id} is announced again{before}", "update.toolCallId")
 
 
