@@ -60,6 +60,8 @@ class Session(Struct):
     """Those that are not over yet, and some that ended last."""
     terminals: dict[str, int] = field(default_factory=dict[str, int])
     """The ids of terminals that were made, and where."""
+    files: dict[str, int] = field(default_factory=dict[str, int])
+    """Files that are there, surely, and the lines that showed it. See `files.py`."""
 
 
 class Call(Struct):
@@ -90,11 +92,19 @@ class Call(Struct):
     last: int = 0
     """The line on which it was last heard of."""
 
+    exit_code: int | None = None
+    """That of its command, as a terminal of its own told it."""
+
     @property
     def name(self) -> str:
         """The tool's name, as far as it is told."""
-        meta = obj(self.fields.get("_meta"))
-        return text(self.fields.get("name")) or text(meta.get("tool_name")) or ""
+        return text(self.fields.get("name")) or _name_in(self.fields) or _name_in(self.opening)
+
+
+def _name_in(told: Json) -> str:
+    """Give the name where agents put it before ACP had a place for it."""
+    meta = obj(told.get("_meta"))
+    return text(meta.get("tool_name")) or text(obj(meta.get("claudeCode")).get("toolName")) or ""
 
 
 class Question(Struct):
@@ -215,6 +225,17 @@ class CallOver(Struct):
     call: Call
     at_the_end: bool
     """Whether it is over only because the recording is."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all that was told of the call is in the recording, from its beginning."""
+        return self.call.announced is not None or self.connection.is_whole
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has ended, or its turn has: what was not told by then never will be."""
+        turn = self.call.turn
+        return self.call.ended is not None or (turn is not None and turn.ended is not None)
 
 
 class Over(Struct):

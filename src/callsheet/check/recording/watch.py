@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import senders
+from . import files, senders
 from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
@@ -191,6 +191,9 @@ class Watch:
             terminal = text(told.get("terminalId"))
             if session is not None and terminal is not None:
                 session.terminals[terminal] = line.number
+        elif method in ("terminal/wait_for_exit", "terminal/output"):
+            key = text(params.get("sessionId")) or "", text(params.get("terminalId")) or ""
+            _note_exit(self._owners.get(key), obj(told.get("exitStatus")) or told)
 
     def _decided(self, line: Line, message: Json) -> Iterator[Any]:
         question = self._questions.pop(_key(message.get("id")), None)
@@ -247,6 +250,7 @@ class Watch:
         for terminal in _terminals_of(update):
             self._owners[session.id, terminal] = call
         yield Folded(line, self.connection, session, call, kind, update, is_first)
+        files.note(session, call, line.number)
         yield from self._meta_terminals(line, session, update)
 
     def _begin(self, line: Line, session: Session, key: str) -> Call:
@@ -329,6 +333,7 @@ class Watch:
             if update.get("sessionUpdate") is not None:
                 call.wire_bytes += line.size
             call.output_bytes += len(text(update.get("data")) or "")
+            _note_exit(call, obj(update.get("exitStatus")) or update)
         return TerminalTold(line, self.connection, session, key, update, known)
 
     # Sessions
@@ -364,6 +369,12 @@ def _outcome(message: Json, question: Question) -> Outcome:
         if told and told.get("optionId") == outcome.get("optionId"):
             return "allowed" if str(told.get("kind")).startswith("allow") else "rejected"
     return None
+
+
+def _note_exit(call: Call | None, told: Json) -> None:
+    code = told.get("exitCode", told.get("exit_code"))
+    if call is not None and type(code) is int:
+        call.exit_code = code
 
 
 def _terminals_of(update: Json) -> Iterator[str]:

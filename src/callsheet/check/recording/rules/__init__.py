@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule
 
-from . import lifecycle
+from . import (
+    complete_diffs,
+    complete_input,
+    complete_outcome,
+    complete_places,
+    complete_titles,
+    lifecycle,
+)
 
-RULES: tuple[Rule, ...] = (*lifecycle.RULES,)
+RULES: tuple[Rule, ...] = (
+    *lifecycle.RULES,
+    *complete_titles.RULES,
+    *complete_input.RULES,
+    *complete_places.RULES,
+    *complete_diffs.RULES,
+    *complete_outcome.RULES,
+)

@@ -1,0 +1,95 @@
+"""Does a diff show what was there before?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from callsheet.check.recording.finding import Rule, Said
+from callsheet.check.recording.moments import Asked, Call, Folded, Json, Session, Told
+from callsheet.check.recording.quoting import quoted
+from callsheet.check.recording.values import many, obj, text
+
+
+def old_text_left_out(told: Told) -> list[Said]:
+    """Find diffs without the key `oldText`. It is said once for each file of a call."""
+    if "content" not in told.update or told.connection.version == 2:
+        return []
+    before = told.call.fields if told.call is not None else {}
+    known = {text(diff.get("path")) for _, diff in _diffs(before) if "oldText" not in diff}
+    return [
+        Said("the diff has no `oldText`", f"update.content[{index}]")
+        for index, diff in _diffs(told.update)
+        if "oldText" not in diff and text(diff.get("path")) not in known
+    ]
+
+
+def overwrite_as_new(folded: Folded) -> list[Said]:
+    """Find a call that ends with a diff of a new file, where there was a file before."""
+    call = folded.call
+    if call.ended != folded.line.number or call.status != "completed":
+        return []
+    return list(_as_new(call.fields, folded.session, call, "update"))
+
+
+def overwrite_asked_as_new(asked: Asked) -> list[Said]:
+    """Find the same where people have to decide about it."""
+    question = asked.question
+    if question.session is None:
+        return []
+    found = _as_new(question.tool_call, question.session, question.call, "params.toolCall")
+    return list(found)
+
+
+def _as_new(fields: Json, session: Session, call: Call | None, begin: str) -> Iterator[Said]:
+    for index, diff in _diffs(fields):
+        path = text(diff.get("path"))
+        if path is None or diff.get("oldText") is not None or not diff.get("newText"):
+            continue
+        line = session.files.get(path)
+        if line is not None and (call is None or line < call.first):
+            yield Said(
+                f"it is shown as new, but line {line} shows that {quoted(path)} was there",
+                f"{begin}.content[{index}].oldText",
+            )
+
+
+def _diffs(fields: Json) -> Iterator[tuple[int, Json]]:
+    """Give the diffs of v1; those of v2 say by `operation` what they are."""
+    for index, item in enumerate(many(fields.get("content"))):
+        told = obj(item)
+        if told.get("type") == "diff" and "newText" in told:
+            yield index, told
+
+
+RULES = (
+    Rule(
+        id="complete/old-text-left-out",
+        severity="advice",
+        moment=Told,
+        title="A diff has no `oldText`",
+        protocol="`oldText` is null or left out for a new file.",
+        harm="Some clients show no diff at all without the key, and nobody can tell if it was forgotten.",
+        fix="Send `oldText: null` for a new file, and the old text for one that was there.",
+        check=old_text_left_out,
+    ),
+    Rule(
+        id="complete/overwrite-as-new",
+        severity="error",
+        moment=Folded,
+        title="An overwrite is shown as a new file",
+        protocol="`oldText` is the original content; null or left out only for new files.",
+        harm="People believe that nothing was lost, where a whole file was replaced.",
+        fix="Read the file before it is written, and send its content as `oldText`.",
+        check=overwrite_as_new,
+    ),
+    Rule(
+        id="complete/overwrite-asked-as-new",
+        severity="error",
+        moment=Asked,
+        title="Permission to overwrite is asked as if the file were new",
+        protocol="`oldText` is the original content; null or left out only for new files.",
+        harm="People agree to a new file, and lose the one that they had.",
+        fix="Read the file before asking, and send its content as `oldText`.",
+        check=overwrite_asked_as_new,
+    ),
+)
