@@ -17,6 +17,8 @@ KEPT = 1024
 _HARMLESS = ("read", "search", "fetch", "think", "edit", "switch_mode")
 _COMPLAINT = re.compile(r"(?i)not found|no such|n.t exist|not exist|enoent|error|cannot|could not")
 _LOOKED_AT = 400
+_LEAVES = ("add", "modify", "move", "copy")
+"""What a change of v2 does so that there is a file afterwards."""
 
 
 def note(session: Session, call: Call, line: int) -> None:
@@ -36,10 +38,10 @@ def _shown(fields: Json) -> Iterator[str]:
     kind, content, places = fields.get("kind"), many(fields.get("content")), fields.get("locations")
     if kind == "edit":
         for item in content:
-            told = obj(item)
-            path = text(told.get("path"))
-            if path is not None and told.get("newText"):
-                yield path
+            for told in (obj(item), *map(obj, many(obj(item).get("changes")))):
+                path = text(told.get("path"))
+                if path is not None and (told.get("newText") or told.get("operation") in _LEAVES):
+                    yield path
     elif kind == "read" and len(many(places)) == 1 and _is_good(content):
         path = text(obj(many(places)[0]).get("path"))
         if path is not None:

@@ -17,6 +17,7 @@ from callsheet.describe.drafts import Shape
 from callsheet.describe.names import TABLE, Entry
 from callsheet.describe.naming import squash, words_of
 from callsheet.describe.paths import is_path
+from callsheet.report.kinds import ToolKind
 
 from .moments import Call, Json
 from .values import many, obj, text
@@ -74,6 +75,8 @@ _EVIDENCE: dict[Shape, tuple[str, ...]] = {
 }
 """What tools can't do without, by what they do. Others are too various to say anything about."""
 
+_OF_THE_MIND = (ToolKind.THINK, ToolKind.OTHER, ToolKind.SWITCH_MODE)
+
 FILE_SHAPES = (files.read, files.write, files.edit, files.delete, files.move)
 FILE_KINDS = ("read", "edit", "delete", "move")
 
@@ -108,10 +111,14 @@ def tool_name(call: Call) -> str:
 
 def is_name_of_tool(title: str) -> bool:
     """Whether a text is the exact name of a well-known tool, and can't be a command."""
-    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or "." in title:
+    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or "/" in title or "." in title:
         return False
-    name = squash(title.rpartition("/")[2])
-    return name in TABLE and name not in _PROGRAMS
+    name = squash(title)
+    entry = TABLE.get(name)
+    if entry is None or name in _PROGRAMS:
+        return False
+    # "Think" and "Plan" say all that there is to say.
+    return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
 
 
 def certain_kind(call: Call) -> str | None:
@@ -147,7 +154,8 @@ def works_on_a_file(call: Call) -> bool:
     told = obj(call.fields.get("rawInput"))
     if not told:
         return (is_known and _is_plain(call)) or any(diff_paths(call.fields))
-    return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_known)
+    is_meant = is_known and (kind in FILE_KINDS or _is_plain(call))
+    return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_meant)
 
 
 def diff_paths(fields: Json) -> Iterator[str]:
@@ -184,11 +192,16 @@ def _is_plain(call: Call) -> bool:
 
 
 def _is_meant(call: Call, entry: Entry) -> bool:
+    if _is_plain(call):
+        return True
     told = obj(call.fields.get("rawInput"))
-    return _is_plain(call) or not told.keys().isdisjoint(_EVIDENCE[entry.shape])
+    if entry.shape in FILE_SHAPES:
+        return _has_path(told, False)
+    return not told.keys().isdisjoint(_EVIDENCE[entry.shape])
 
 
 def _has_path(told: Json, is_known: bool) -> bool:
+    """Whether an input names a file. Of a tool that isn't known, only what can't be anything else counts."""
     if is_known:
         keys: tuple[str, ...] = (*roles.PATH, *roles.SOURCE)
         return any(_is_file(told.get(key)) for key in keys if key in told) or any(

@@ -12,14 +12,15 @@ from callsheet.check.recording.values import many, obj, text
 
 def old_text_left_out(told: Told) -> list[Said]:
     """Find diffs without the key `oldText`. It is said once for each file of a call."""
-    if "content" not in told.update or told.connection.version == 2:
+    bare = list(_bare_diffs(told.update))
+    if not bare:
         return []
     before = told.call.fields if told.call is not None else {}
-    known = {text(diff.get("path")) for _, diff in _diffs(before) if "oldText" not in diff}
+    known = {path for _, path in _bare_diffs(before)}
     return [
         Said("the diff has no `oldText`", f"update.content[{index}]")
-        for index, diff in _diffs(told.update)
-        if "oldText" not in diff and text(diff.get("path")) not in known
+        for index, path in bare
+        if path not in known
     ]
 
 
@@ -41,23 +42,38 @@ def overwrite_asked_as_new(asked: Asked) -> list[Said]:
 
 
 def _as_new(fields: Json, session: Session, call: Call | None, begin: str) -> Iterator[Said]:
-    for index, diff in _diffs(fields):
-        path = text(diff.get("path"))
-        if path is None or diff.get("oldText") is not None or not diff.get("newText"):
-            continue
+    for field, path in _new_files(fields):
         line = session.files.get(path)
         if line is not None and (call is None or line < call.first):
             yield Said(
                 f"it is shown as new, but line {line} shows that {quoted(path)} was there",
-                f"{begin}.content[{index}].oldText",
+                f"{begin}.{field}",
             )
 
 
+def _new_files(fields: Json) -> Iterator[tuple[str, str]]:
+    """Give the files that are shown as new: in v1 by their lack of an old text, in v2 by `add`."""
+    for index, diff in _diffs(fields):
+        path = text(diff.get("path"))
+        if path is not None and diff.get("oldText") is None and diff.get("newText"):
+            yield f"content[{index}].oldText", path
+        for number, item in enumerate(many(diff.get("changes"))):
+            change = obj(item)
+            path = text(change.get("path"))
+            if path is not None and change.get("operation") == "add":
+                yield f"content[{index}].changes[{number}].operation", path
+
+
+def _bare_diffs(fields: Json) -> Iterator[tuple[int, str | None]]:
+    for index, diff in _diffs(fields):
+        if "newText" in diff and "oldText" not in diff:
+            yield index, text(diff.get("path"))
+
+
 def _diffs(fields: Json) -> Iterator[tuple[int, Json]]:
-    """Give the diffs of v1; those of v2 say by `operation` what they are."""
     for index, item in enumerate(many(fields.get("content"))):
         told = obj(item)
-        if told.get("type") == "diff" and "newText" in told:
+        if told.get("type") == "diff":
             yield index, told
 
 

@@ -10,7 +10,7 @@ from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, Call, CallOver, Question, Told
 from callsheet.check.recording.results import is_blank, texts
 from callsheet.check.recording.tools import diff_paths, needs_input
-from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.values import text
 
 from .complete_titles import is_bare_title
 
@@ -105,8 +105,8 @@ def _as_asked(question: Question, call: Call) -> Call:
 def _shows_what(question: Question) -> bool:
     told = question.tool_call
     known = question.call.fields if question.call is not None else {}
-    if text(obj(question.params.get("subject")).get("command")):
-        return True
+    if any(text(question.params.get(key)) for key in ("title", "description")):
+        return True  # in v2, a question speaks for itself
     for fields in (told, known):
         if any(diff_paths(fields)):
             return True

@@ -89,12 +89,12 @@ def _why_not_absolute(path: str) -> str | None:
 
 def _new_paths(told: Told) -> Iterator[tuple[str, str]]:
     """Give the paths that this update tells, and their fields. What was told before was judged before."""
-    update = told.update
-    if "locations" not in update and "content" not in update:
+    found = list(_paths(told.update, "update"))
+    if not found:
         return
     before = told.call.fields if told.call is not None else {}
     known = {path for _, path in _paths(before, "")}
-    for field, path in _paths(update, "update"):
+    for field, path in found:
         if path not in known:
             known.add(path)
             yield field, path

@@ -90,8 +90,10 @@ def _bare(call: Call, told: Any) -> str | None:
 def _is_name(call: Call, title: str) -> bool:
     if not IDENTIFIER(title) or title in _arguments(call.fields.get("rawInput")):
         return False
-    if title == call.name or is_name_of_tool(title):
+    if is_name_of_tool(title):
         return True
+    if title == call.name:
+        return call.fields.get("kind") not in ("think", "switch_mode")
     name = tool_name(call)
     if name and title.rpartition("/")[2] == name.rpartition("/")[2]:
         return True

@@ -1,0 +1,113 @@
+"""Recordings that tests make, message by message, and what the checker finds in them.
+
+found = check(announced(title="bash"), updated(status="completed"))
+assert "complete/title" in rules(found)
+"""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from callsheet.check.recording.engine import check_stream
+from callsheet.check.recording.finding import Finding
+
+Message = dict[str, Any]
+
+RECORDINGS = Path(__file__).parent / "recordings"
+SESSION = "s1"
+
+GOOD: Message = {
+    "title": "Read notes.txt",
+    "name": "read",
+    "kind": "read",
+    "rawInput": {"path": "/work/notes.txt"},
+    "locations": [{"path": "/work/notes.txt"}],
+}
+"""What a complete announcement has."""
+
+
+def words(said: str) -> list[Message]:
+    """Give a text as a call's content."""
+    return [{"type": "content", "content": {"type": "text", "text": said}}]
+
+
+def tell(update: Message, key: str = "c1") -> Message:
+    """Make a notification about a call."""
+    params = {"sessionId": SESSION, "update": {"toolCallId": key, **update}}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+def announced(key: str = "c1", *, without: tuple[str, ...] = (), **fields: Any) -> Message:
+    """Announce a call, a complete one unless told otherwise."""
+    whole = {"sessionUpdate": "tool_call", "status": "pending", **GOOD, **fields}
+    return tell({name: value for name, value in whole.items() if name not in without}, key)
+
+
+def updated(key: str = "c1", **fields: Any) -> Message:
+    """Update a call."""
+    return tell({"sessionUpdate": "tool_call_update", **fields}, key)
+
+
+def completed(key: str = "c1", **fields: Any) -> Message:
+    """End a call well; it shows something unless told otherwise."""
+    return updated(key, **{"status": "completed", "content": words("one\ntwo\n"), **fields})
+
+
+def asked(key: str = "c1", **fields: Any) -> Message:
+    """Ask for permission."""
+    options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+    options += [{"optionId": "no", "name": "No", "kind": "reject_once"}]
+    call = {"toolCallId": key, **fields}
+    params = {"sessionId": SESSION, "toolCall": call, "options": options}
+    return {"jsonrpc": "2.0", "id": "p1", "method": "session/request_permission", "params": params}
+
+
+def decided(option: str) -> Message:
+    """Answer the question."""
+    outcome = {"outcome": "selected", "optionId": option}
+    return {"jsonrpc": "2.0", "id": "p1", "result": {"outcome": outcome}}
+
+
+def opening(version: int = 1) -> list[Message]:
+    """Give the messages before the first call."""
+    return [
+        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": version}},
+        {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": version}},
+        {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/work"}},
+        {"jsonrpc": "2.0", "id": 1, "result": {"sessionId": SESSION}},
+        {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": {"sessionId": SESSION}},
+    ]
+
+
+ANSWER: Message = {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}
+IDLE: Message = {
+    "jsonrpc": "2.0",
+    "method": "session/update",
+    "params": {"sessionId": SESSION, "update": {"sessionUpdate": "state_update", "state": "idle"}},
+}
+
+
+def check(*messages: Message, version: int = 1) -> list[Finding]:
+    """Check a whole turn with these messages in it."""
+    over = ANSWER if version == 1 else IDLE
+    return check_bare(*opening(version), *messages, over)
+
+
+def check_bare(*messages: Message) -> list[Finding]:
+    """Check just these messages: a piece of a recording."""
+    data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+    return list(check_stream(BytesIO(data)))
+
+
+def check_file(name: str) -> list[Finding]:
+    """Check a recording of `tests/recordings`."""
+    with (RECORDINGS / name).open("rb") as stream:
+        return list(check_stream(stream))
+
+
+def rules(found: list[Finding], category: str = "complete") -> list[str]:
+    """Give which rules of a category were broken, by name, in order."""
+    return [finding.rule for finding in found if finding.rule.startswith(f"{category}/")]
