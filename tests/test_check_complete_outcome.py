@@ -11,6 +11,7 @@ from .made_recordings import (
     announced,
     asked,
     check,
+    check_bare,
     completed,
     decided,
     rules,
@@ -273,6 +274,15 @@ def test_a_diff_is_no_reason() -> None:
 def test_a_failure_with_a_reason_passes() -> None:
     for reason in ({"content": words("no")}, {"_meta": {"callsheet": {"reason": "timeout"}}}):
         assert rules(check(announced(), updated(status="failed", **reason))) == []
+
+
+def test_a_terminal_of_the_client_shows_the_reason() -> None:
+    first = announced(**RUN, content=[{"type": "terminal", "terminalId": "t1"}])
+    assert rules(check(first, updated(status="failed"))) == []
+
+
+def test_half_of_a_recording_does_not_show_who_ended_a_call() -> None:
+    assert rules(check_bare(announced(), updated(status="failed"))) == []
 
 
 def test_people_know_what_they_have_rejected() -> None:

@@ -10,11 +10,11 @@ from callsheet.check.recording.quoting import quoted
 from callsheet.check.recording.values import many, obj, text
 
 
-def old_text_left_out(told: Told) -> list[Said]:
+def old_text_left_out(told: Told) -> list[Said] | None:
     """Find diffs without the key `oldText`. It is said once for each file of a call."""
     bare = list(_bare_diffs(told.update))
     if not bare:
-        return []
+        return None
     before = told.call.fields if told.call is not None else {}
     known = {path for _, path in _bare_diffs(before)}
     return [
@@ -24,19 +24,19 @@ def old_text_left_out(told: Told) -> list[Said]:
     ]
 
 
-def overwrite_as_new(folded: Folded) -> list[Said]:
+def overwrite_as_new(folded: Folded) -> list[Said] | None:
     """Find a call that ends with a diff of a new file, where there was a file before."""
     call = folded.call
     if call.ended != folded.line.number or call.status != "completed":
-        return []
+        return None
     return list(_as_new(call.fields, folded.session, call, "update"))
 
 
-def overwrite_asked_as_new(asked: Asked) -> list[Said]:
+def overwrite_asked_as_new(asked: Asked) -> list[Said] | None:
     """Find the same where people have to decide about it."""
     question = asked.question
     if question.session is None:
-        return []
+        return None
     found = _as_new(question.tool_call, question.session, question.call, "params.toolCall")
     return list(found)
 

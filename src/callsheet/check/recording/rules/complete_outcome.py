@@ -13,7 +13,7 @@ from callsheet.check.recording.results import (
     texts,
 )
 from callsheet.check.recording.tools import entry_kind
-from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.values import many, obj, text
 
 _SILENT_KINDS = ("think", "switch_mode")
 
@@ -64,7 +64,9 @@ def error_hidden(over: CallOver) -> Said | None:
 def failed_without_reason(over: CallOver) -> Said | None:
     """Find a failed call that says nothing about why."""
     call = over.call
-    if call.status != "failed" or not over.is_known or _is_known_to_people(call):
+    if call.status != "failed" or not over.is_known or not over.connection.has_both_ways:
+        return None  # what people have rejected or cancelled is not in half of a recording
+    if _is_known_to_people(call) or _has_terminal(call):
         return None
     if call.output_bytes or call.exit_code is not None or call.fields.get("rawOutput"):
         return None
@@ -77,10 +79,15 @@ def _is_known_to_people(call: Call) -> bool:
     """Whether people have ended it themselves, or the agent gives a reason in its own way."""
     if call.turn is not None and call.turn.cancelled is not None:
         return True
-    if any(question.outcome not in (None, "allowed") for question in call.questions):
+    if any(question.outcome != "allowed" for question in call.questions):
         return True
     meta = obj(call.fields.get("_meta"))
     return any(text(obj(value).get("reason")) for value in meta.values())
+
+
+def _has_terminal(call: Call) -> bool:
+    """Whether it shows a terminal: what is in it may be known to the client only."""
+    return any(obj(item).get("type") == "terminal" for item in many(call.fields.get("content")))
 
 
 def _is_silent(call: Call) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from callsheet.check.recording.finding import Rule, Said
@@ -37,26 +37,20 @@ def nowhere_for_ever(over: CallOver) -> Said | None:
     )
 
 
-def not_absolute(told: Told) -> list[Said]:
+def not_absolute(told: Told) -> list[Said] | None:
     """Find paths that are relative, begin at a home, or are links."""
-    return [
-        Said(f"{quoted(path)} {why}", field)
-        for field, path in _new_paths(told)
-        if (why := _why_not_absolute(path))
-    ]
+    return _not_absolute(_new_paths(told)) if _may_have_paths(told.update) else None
 
 
 def not_absolute_when_asked(asked: Asked) -> list[Said]:
     """Find the same in a request for permission."""
-    return [
-        Said(f"{quoted(path)} {why}", field)
-        for field, path in _asked_paths(asked)
-        if (why := _why_not_absolute(path))
-    ]
+    return _not_absolute(_asked_paths(asked))
 
 
-def not_normal(told: Told) -> list[Said]:
+def not_normal(told: Told) -> list[Said] | None:
     """Find absolute paths that go back and forth."""
+    if not _may_have_paths(told.update):
+        return None
     return [
         Said(f"{quoted(path)} has steps in it that lead nowhere", field)
         for field, path in _new_paths(told)
@@ -64,16 +58,28 @@ def not_normal(told: Told) -> list[Said]:
     ]
 
 
-def line_zero(told: Told) -> list[Said]:
+def line_zero(told: Told) -> list[Said] | None:
     """Find a line 0."""
     places = many(told.update.get("locations"))
     if not places:
-        return []
+        return None
     before = many(told.call.fields.get("locations")) if told.call is not None else []
     return [
         Said("the first line of a file is line 1", f"update.locations[{index}].line")
         for index, place in enumerate(places)
         if obj(place).get("line") == 0 and place not in before
+    ]
+
+
+def _may_have_paths(update: Json) -> bool:
+    return bool(update.get("locations") or update.get("content"))
+
+
+def _not_absolute(paths: Iterable[tuple[str, str]]) -> list[Said]:
+    return [
+        Said(f"{quoted(path)} {why}", field)
+        for field, path in paths
+        if (why := _why_not_absolute(path))
     ]
 
 
