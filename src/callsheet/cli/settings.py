@@ -7,7 +7,6 @@ stand without `tool.callsheet` before them, or with it.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import tomllib
@@ -123,6 +122,8 @@ def _table(body: JsonObject, file: Path) -> HistoryTable:
         raise BadSettings(f"{file}: [{name}] is no table")
     for key in table:
         if key not in _KEYS:
+            import difflib  # only for a mistake: an editor waits for our start
+
             near = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise BadSettings(f"{file}: [{name}] has no {key!r}{hint}; it has {', '.join(_KEYS)}")
@@ -147,8 +148,7 @@ def _beside(url: str, file: Path) -> str:
 
 
 def _retention(table: HistoryTable, file: Path) -> Retention:
-    from callsheet.history.history import KEEP
-    from callsheet.history.rows import Retention
+    from callsheet.history.rows import KEEP, Retention
 
     def said(name: str, otherwise: _T | None, read: Callable[[str], _T], how: str) -> _T | None:
         value = getattr(table, name)

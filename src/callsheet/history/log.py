@@ -151,6 +151,11 @@ class SessionLog:
         """The session's id."""
         return self._row.session_id
 
+    @property
+    def position(self) -> int:
+        """Where the next thing stands in the session's timeline."""
+        return self._next
+
     # Calls
 
     def send(self, items: deque[Any]) -> None:
