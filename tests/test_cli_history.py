@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from callsheet import Session
 from callsheet.cli.cards.looks import PLAIN, PRETTY
 from callsheet.cli.histories.table import Table, shorts
 from callsheet.cli.histories.words import ago, took_text
-from callsheet.history import Head
+from callsheet.history import Head, History
 from callsheet.history.sqlite.schema import VERSION
 
 from .histories import ONE, TWO, Cli, cli_in_process, fill, fill_with_spill
@@ -191,7 +192,7 @@ def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
      ["history", "vacuum"], ["history", "stats"]],
 )  # fmt: skip
 def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
-    own: Cli, tmp_path: Path, command: list[str]
+    kept: str, own: Cli, tmp_path: Path, command: list[str]
 ) -> None:
     file = tmp_path / "h.sqlite"
     file.write_text("something else entirely " * 9)
@@ -200,7 +201,7 @@ def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
     assert "is damaged or no history" in done.err
     assert done.err.count("\n") == 1
     assert file.read_text().startswith("something else")
-    file.unlink()
+    shutil.copy(kept.removeprefix("sqlite:///"), file)
     with sqlite3.connect(file) as db:
         db.execute(f"PRAGMA user_version = {VERSION + 1}")
     db.close()
@@ -436,9 +437,6 @@ def test_csv_is_quoted_and_no_cell_is_a_formula(tmp_path: Path, own: Cli) -> Non
     title = '=HYPERLINK("x"),\n"quoted"'
 
     async def odd() -> None:
-        from callsheet import Session
-        from callsheet.history import History
-
         history = History(f"sqlite:///{tmp_path}/h.sqlite")
         log = history.session(ONE)
         async with Session(ONE, sinks=[log]) as session:
@@ -495,6 +493,24 @@ def test_prune_says_what_would_go_and_then_what_went(copy: str, own: Cli) -> Non
 def test_prune_holds_each_limit(copy: str, own: Cli, limits: list[str], left: int) -> None:
     assert own("history", "prune", *limits, "--yes").code == 0
     assert len(listed(own)) == left
+
+
+def test_prune_gives_the_space_back(tmp_path: Path, own: Cli) -> None:
+    file = tmp_path / "h.sqlite"
+
+    async def much() -> None:
+        history = History(f"sqlite:///{file}")
+        async with Session(ONE, sinks=[history.session(ONE)]) as session:
+            for _ in range(40):
+                async with session.call("t", {}) as one:
+                    one.start()
+                    one.succeed(os.urandom(8000).hex())
+        await history.close()
+
+    asyncio.run(much())
+    before = file.stat().st_size
+    assert own("history", "prune", "--keep-calls", "1", "--yes").code == 0
+    assert file.stat().st_size < before / 3
 
 
 @pytest.mark.parametrize(("answer", "left"), [("n\n", 6), ("y\n", 1)])

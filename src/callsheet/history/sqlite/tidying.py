@@ -176,7 +176,6 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 def give_back(db: sqlite3.Connection) -> None:
     """Give free pages back to the system."""
     db.executescript("PRAGMA incremental_vacuum")  # `execute` takes one step: that is one page
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     _into_file(db)
 
 
