@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -97,6 +98,7 @@ async def prune(db: Any, packer: Packer, keep: Retention, now: float, most: int)
     """Remove some of what is not to be kept: the oldest first, and nothing that runs."""
     if not await db.fetchval("SELECT pg_try_advisory_xact_lock($1)", PRUNE_LOCK):
         return Pruned()  # another process does
+    await clear_leftovers(db)
     async for rows in _too_much(db, keep, now, most):
         if rows:
             return await _remove(db, packer, rows)
@@ -206,7 +208,16 @@ async def _let_go(db: Any, owners: Sequence[tuple[str, str]]) -> None:
         [session for session, _ in owners],
         [owner for _, owner in owners],
     )
-    hashes = sorted({key for (key,) in gone})
+    await _remove_unused(db, sorted({key for (key,) in gone}))
+
+
+async def clear_leftovers(db: Any) -> None:
+    """Remove blobs that rows have used for a while, if nobody uses them now."""
+    left = await db.fetch("DELETE FROM callsheet.leftovers RETURNING hash")
+    await _remove_unused(db, sorted(key for (key,) in left))
+
+
+async def _remove_unused(db: Any, hashes: Sequence[bytes]) -> None:
     if not hashes:
         return
     # Whoever is about to use one of them holds it: only after waiting for them can we see all uses.
@@ -291,29 +302,23 @@ def _all() -> str:
     return ", ".join(f"callsheet.{table}" for table in TABLES)
 
 
-async def learn(db: Any, packer: Packer, now: float) -> int | None:
-    """Learn a dictionary from what is kept, and take it if it is better. Gives its id then."""
+async def learn(db: Any, packer: Packer) -> bytes | None:
+    """Learn a dictionary from what is kept. Gives it if it is better."""
     await load_dictionaries(db, packer)
     rows = await db.fetch(
         "SELECT payload FROM callsheet.calls WHERE size < $1 ORDER BY at DESC LIMIT $2",
         SMALL,
         SAMPLES,
     )
-    learned = packer.learn([packer.plain(payload) for (payload,) in rows], BETTER)
-    if learned is None:
-        return None
-    key = packer.know(learned)
-    await keep_dictionary(db, key, learned, now, "trained")
-    packer.use(learned)
-    return key
+    return packer.learn([packer.plain(payload) for (payload,) in rows], BETTER)
 
 
-async def keep_dictionary(db: Any, key: int, data: bytes, now: float, source: str) -> None:
+async def keep_dictionary(db: Any, packer: Packer, data: bytes, source: str) -> None:
     """Keep a dictionary, if it is not kept yet."""
     await db.execute(
         "INSERT INTO callsheet.dictionaries VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-        key,
+        packer.know(data),
         data,
-        now,
+        time.time(),
         source,
     )
