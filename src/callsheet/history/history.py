@@ -27,7 +27,7 @@ from callsheet.report.values import EMPTY, JsonObject
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
-from .rows import Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
+from .rows import KEEP, Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
 from .store import Store
 
 _T = TypeVar("_T")
@@ -49,9 +49,6 @@ IDLE = 2.0
 TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
-
-KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept if nobody says otherwise."""
 
 
 class HistoryHealth(Struct):
@@ -87,14 +84,14 @@ class History:
         *,
         keep: Retention = KEEP,
         tell: Callable[[str], None] = to_stderr,
-        forget_spills: Callable[[list[str]], None] | None = None,
+        forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], None] | None = forget_spills
+        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._lock: threading.Lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -1,10 +1,10 @@
 """Payloads: a record as bytes, compressed, and back.
 
 A payload is a zstd frame around JSON: `{"call": {…}, "terminals": […]}`, where the call is a `tool_call` of
-ACP v1 (which can say everything that a report can: see `wire.v1`). Small frames are made with a trained
-dictionary; a frame names the one that it needs by its id, and every store keeps those that it was written
-with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a hundred
-times is kept once.
+ACP v1 (which can say nearly everything that a report can; for the rest, see `odd`). Small frames are made
+with a trained dictionary; a frame names the one that it needs by its id, and every store keeps those that it
+was written with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a
+hundred times is kept once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from typing import Any, cast
 
 import msgspec
 import zstandard
-from msgspec.structs import replace
 
+from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallOpened, ExitStatus
 from callsheet.report.record import CallRecord, TerminalRecord
 from callsheet.report.values import EMPTY, JsonObject
 from callsheet.wire import v1
 from callsheet.wire.terminals import encode_exit
 
+from . import odd
 from .errors import StoreDamaged
 from .rows import BlobRow
 
@@ -72,6 +73,7 @@ class Packer:
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, zstandard.ZstdDecompressor] = {}
+        self._data: dict[int, bytes] = {}
         self._plain: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=LEVEL)
         self._small: zstandard.ZstdCompressor = self._plain
         self._open: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
@@ -93,6 +95,7 @@ class Packer:
         key = data.dict_id()
         if key not in self._dictionaries:
             self._dictionaries[key] = zstandard.ZstdDecompressor(dict_data=data)
+            self._data[key] = dictionary
         return key
 
     def knows(self, payload: bytes) -> bool:
@@ -105,6 +108,13 @@ class Packer:
 
     # Records
 
+    @property
+    def known(self) -> list[bytes]:
+        """The dictionaries that payloads may have been made with, the one in use last."""
+        return [self._data[key] for key in self._data if key != self.dictionary] + [
+            self._data[self.dictionary]
+        ]
+
     def pack(self, record: CallRecord) -> Packed:
         """Give a call as bytes."""
         return self.squeeze(_body(record))
@@ -112,11 +122,14 @@ class Packer:
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
         """Give a call that was packed; `blob` finds the blobs by their hashes."""
         body = self.expand(payload, blob)
-        (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
-        report = event.report
-        if "status" in body:
-            report = replace(report, extra={**report.extra, "status": body["status"]})
-        return CallRecord(report, tuple(_kept(one) for one in body.get("terminals", ())))
+        try:
+            (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
+            report = event.report
+            if "odd" in body:
+                report = odd.put_back(report, body["odd"])
+            return CallRecord(report, tuple(_kept(one) for one in body.get("terminals", ())))
+        except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
+            raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
 
     # Any JSON
 
@@ -138,9 +151,6 @@ class Packer:
     def expand(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> JsonObject:
         """Give an object that was made small."""
         data = self._inflate(payload)
-        body = _decode(data)
-        if b"\\u0000" not in data:
-            return body
 
         def find(key: bytes) -> str:
             found = blob(key)
@@ -148,7 +158,14 @@ class Packer:
                 raise StoreDamaged(f"the text {key.hex()} is not in the store any more")
             return self._inflate(found).decode()
 
-        return _put_back(body, find)
+        try:
+            body = _decode(data)
+            body = body if b"\\u0000" not in data else _put_back(body, find)
+        except (ValueError, RecursionError) as exc:  # no JSON, no UTF-8, no hash
+            raise StoreDamaged(f"a payload can't be read: {exc}") from None
+        if not isinstance(body, dict):
+            raise StoreDamaged("a payload is no object")
+        return cast("JsonObject", body)
 
     def plain(self, payload: bytes) -> bytes:
         """Give a payload's JSON, with the names of its blobs."""
@@ -172,11 +189,16 @@ class Packer:
 
     def _inflate(self, data: bytes) -> bytes:
         try:
-            key = zstandard.get_frame_parameters(data).dict_id
+            frame = zstandard.get_frame_parameters(data)
+            key = frame.dict_id
             reader = self._dictionaries.get(key) if key else self._open
             if reader is None:
                 raise StoreDamaged(f"the dictionary {key} is not in the store")
-            return reader.decompress(data, max_output_size=_MOST)
+            if (
+                frame.content_size > _MOST
+            ):  # as much would be set aside for it; unknown is the largest
+                raise StoreDamaged("a payload can't be read: it says that it is too large")
+            return reader.decompress(data)
         except zstandard.ZstdError as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
 
@@ -187,12 +209,12 @@ def as_json_bytes(record: CallRecord) -> bytes:
 
 
 def _body(record: CallRecord) -> JsonObject:
-    body: JsonObject = {"call": v1.announce(record.report)}
+    report, rest = odd.take_out(record.report)
+    body: JsonObject = {"call": v1.announce(report)}
     if record.terminals:
         body["terminals"] = [_told(terminal) for terminal in record.terminals]
-    unknown = record.report.extra.get("status")
-    if unknown is not None:  # of another agent: v1 has no place for it
-        body["status"] = unknown
+    if rest:
+        body["odd"] = rest
     return body
 
 
@@ -229,7 +251,8 @@ def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
 def _told(terminal: TerminalRecord) -> JsonObject:
     told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
     for name in ("command", "cwd", "newlines", "meta", "extra"):
-        if value := getattr(terminal, name):
+        value = getattr(terminal, name)
+        if value or value == "":
             told[name] = value
     if terminal.exit_status is not None:
         told["exit"] = encode_exit(terminal.exit_status)
