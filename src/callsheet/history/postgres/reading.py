@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import Packer
 from callsheet.history.rows import (
     DictionaryInfo,
@@ -17,8 +18,10 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
+from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
 from callsheet.report.status import Reason
+from callsheet.report.values import JsonObject
 
 from .payloads import ready
 from .writing import plain
@@ -141,7 +144,11 @@ async def _whole(db: Any, packer: Packer, rows: Sequence[Any]) -> list[StoredCal
 
 
 def _call(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) -> StoredCall:
-    return StoredCall(_head(row), packer.unpack(row["payload"], blob))
+    head = _head(row)
+    try:
+        return StoredCall(head, packer.unpack(row["payload"], blob))
+    except StoreDamaged as exc:  # one that is damaged is no reason to show nothing of the others
+        return StoredCall(head, unreadable(head, str(exc)))
 
 
 # Sessions
@@ -226,7 +233,11 @@ async def timeline(
 
 
 def _message(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) -> StoredMessage:
-    blocks = packer.expand(row["payload"], blob)["blocks"]
+    blocks: list[JsonObject]
+    try:
+        blocks = packer.expand(row["payload"], blob)["blocks"]
+    except StoreDamaged:
+        blocks = []
     return StoredMessage(row["position"], row["kind"], row["message_id"], row["at"], blocks)
 
 

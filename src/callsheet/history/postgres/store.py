@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from callsheet.history.errors import NotKept, StoreUnavailable
-from callsheet.history.packing import Packer, shipped_dictionary
+from callsheet.history.packing import Packer
 from callsheet.history.places import without_password
 from callsheet.history.rows import (
     Batch,
@@ -76,7 +76,9 @@ class PostgresStore:
             await transaction(db, schema.prepare)
         if self._writes:
             await self._writers.enter(db, time.time())
-            await tidying.keep_dictionary(db, self.packer, shipped_dictionary(), "shipped")
+            # Also those of another database: what waits to be written may have been made with them.
+            for data in self.packer.known:
+                await tidying.keep_dictionary(db, self.packer, data)
         await load_dictionaries(db, self.packer)
 
     async def close(self) -> None:
@@ -212,7 +214,7 @@ class PostgresStore:
         before = await self._bytes()
         learned = await self._run(lambda db: tidying.learn(db, self.packer))
         if learned is not None:  # it is kept before anything is made with it
-            await self._run(lambda db: tidying.keep_dictionary(db, self.packer, learned, "trained"))
+            await self._run(lambda db: tidying.keep_dictionary(db, self.packer, learned))
             self.packer.use(learned)
         await self._transact(tidying.clear_leftovers)
         await self._run(tidying.vacuum)
