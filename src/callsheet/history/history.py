@@ -15,15 +15,16 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from msgspec import Struct
 
 from callsheet.report.values import EMPTY, JsonObject
 
+from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
@@ -87,6 +88,7 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
+        self._url: str = url
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
@@ -123,6 +125,14 @@ class History:
     ) -> SessionLog:
         """Give the log of a session: a sink for it. `position` is where its timeline goes on."""
         return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before it is needed."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Write what waits, and let go of the store."""
+        await self.close()
 
     # For whoever reports
 
@@ -248,6 +258,7 @@ class History:
             else:
                 pause = RETRY
         self._answer_flushes()
+        self._set_by()
         await self._store.close()
 
     async def _next_news(self) -> None:
@@ -302,18 +313,27 @@ class History:
 
     async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
         """Write as much as is written at once."""
-        batch, keys, size = Batch(sessions=list(sessions.values())), list[tuple[str, str]](), 0
+        keys, size = list[tuple[str, str]](), 0
         for key, item in self._packed.items():
-            (batch.calls if isinstance(item.row, CallRow) else batch.messages).append(item.row)  # pyright: ignore[reportArgumentType]
-            batch.blobs += item.blobs
             keys.append(key)
             size += item.size
             if len(keys) >= MUCH or size >= MUCH_BYTES:
                 break
-        await self._store.write(batch)
+        await self._store.write(self._batch([self._packed[key] for key in keys], sessions))
         for key in keys:
             self._packed_bytes -= self._packed.pop(key).size
         self.health.written += len(keys)
+
+    @staticmethod
+    def _batch(items: Iterable[_Item], sessions: dict[str, SessionRow]) -> Batch:
+        batch = Batch(sessions=list(sessions.values()))
+        for item in items:
+            if isinstance(item.row, CallRow):
+                batch.calls.append(item.row)
+            else:
+                batch.messages.append(item.row)
+            batch.blobs += item.blobs
+        return batch
 
     async def _opened(self) -> None:
         if not self._is_open:
@@ -322,6 +342,30 @@ class History:
             for news in await self._store.open():
                 self._tell(news)
             self._is_open = True
+            await self._take_leftovers()
+
+    async def _take_leftovers(self) -> None:
+        """Write what earlier processes could not."""
+        for file, batch in leftovers.take(self._url):
+            try:
+                await self._store.write(batch)
+            except BaseException:
+                leftovers.put_back(file)
+                raise
+            leftovers.done(file)
+            self._tell(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+
+    def _set_by(self) -> None:
+        """Put what could not be written into a file, for the next process."""
+        if not self._packed or self._is_hopeless:
+            return
+        batch = self._batch(self._packed.values(), self._sessions)
+        try:
+            file = leftovers.set_by(self._url, batch)
+        except (OSError, RuntimeError) as exc:
+            self._tell(f"{len(self._packed)} entries are lost: {exc}.")
+        else:
+            self._tell(f"What could not be written waits in {file} for the next time.")
 
     def _succeeded(self, count: int) -> None:
         problem, self.health.problem = self.health.problem, None
