@@ -79,13 +79,15 @@ STEPS = (
         hash bytea PRIMARY KEY, size bigint NOT NULL, data bytea NOT NULL
     ) PARTITION BY HASH (hash);
     ALTER TABLE callsheet.blobs ALTER data SET STORAGE EXTERNAL;
+    -- The blobs that a row has used and uses no more: perhaps nobody does.
+    CREATE TABLE callsheet.leftovers (hash bytea PRIMARY KEY) PARTITION BY HASH (hash);
     """
     + f"""
     DO $$
     DECLARE name text; part int;
     BEGIN
         FOREACH name IN ARRAY ARRAY['sessions', 'calls', 'messages', 'blob_uses', 'calls_text',
-                                    'unindexed', 'blobs'] LOOP
+                                    'unindexed', 'blobs', 'leftovers'] LOOP
             FOR part IN 0..{PARTITIONS - 1} LOOP
                 EXECUTE format(
                     'CREATE TABLE callsheet.%I PARTITION OF callsheet.%I '
@@ -101,7 +103,7 @@ VERSION = len(STEPS)
 
 TABLES = (
     "facts", "dictionaries", "writers", "sessions", "calls", "messages", "blob_uses", "calls_text",
-    "unindexed", "blobs",
+    "unindexed", "blobs", "leftovers",
 )  # fmt: skip
 
 
