@@ -374,7 +374,16 @@ def test_the_help_tells_of_every_option() -> None:
         [*CALLSHEET, "agent", "--help"], capture_output=True, text=True, check=True
     )
     told = set(re.findall(r"--(\w+)", done.stdout))
-    assert told == {"protocol", "permission", "locale", "tools", "script", "brain", "help"}
+    assert told == {
+        "protocol",
+        "permission",
+        "history",
+        "locale",
+        "tools",
+        "script",
+        "brain",
+        "help",
+    }
 
 
 def test_somebody_at_a_terminal_is_told_what_this_is() -> None:

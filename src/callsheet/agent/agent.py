@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet import __version__
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.errors import CallsheetError
+from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.wire.peer import Peer, peer_of
 
@@ -19,12 +20,14 @@ from .brain import Brain
 from .client import Client
 from .modes import MODES, OPTION
 from .params import check
+from .past import Past
 from .pipe import Reader, Writer
 from .rpc import PATIENCE, Answer, Connection
 from .surface import V1, V2, Surface
 
 # What a session needs is imported for the first one: an editor waits for our start.
 if TYPE_CHECKING:
+    from callsheet.history.history import History
     from callsheet.runtime.guard import GuardSettings
     from callsheet.runtime.permission import Question
     from callsheet.tools.permits import Mode
@@ -54,6 +57,7 @@ class AgentSettings(Struct, kw_only=True):
     tools: Sequence[Tool] = ()
     tool_settings: ToolSettings | None = None
     guard: GuardSettings | None = None
+    history: Callable[[], History] | None = None
 
 
 class Agent:
@@ -66,14 +70,18 @@ class Agent:
         self.client: Client = Client(self.connection, {})
         self.surface: Surface = V1()
         self.conversations: dict[str, Conversation] = {}
+        self.past: Past = Past(settings.history)
         self._is_ready: bool = False
+        self._restoring: asyncio.Lock = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._methods: dict[str, Callable[[JsonObject], Awaitable[Answer]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
             "session/new": self._new,
             "session/prompt": self._prompt,
+            "session/load": self._load,
             "session/resume": self._resume,
+            "session/delete": self._delete,
             "session/close": self._close,
             "session/list": self._list,
             "session/set_mode": self._set_mode,
@@ -103,7 +111,7 @@ class Agent:
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
         await asyncio.gather(*closing, return_exceptions=True)
-        await self.connection.stop()
+        await asyncio.gather(self.past.close(), self.connection.stop(), return_exceptions=True)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -162,33 +170,92 @@ class Agent:
         self.client = Client(self.connection, abilities)
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
-        return Answer(self.surface.initialized(info), _warm_up)
+        return Answer(self.surface.initialized(info, self.past.is_kept), _warm_up)
 
     async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002 - whatever it is
         raise InvalidParams("there is nothing to authenticate with; none is needed")
 
     async def _new(self, params: JsonObject) -> Answer:
+        from .conversation import Conversation
+
+        conversation = await self._open(Conversation.new_id("sess"), params)
+        return Answer(self.surface.opened(conversation), conversation.show)
+
+    async def _open(self, key: str, params: JsonObject, position: int = 0) -> Conversation:
+        """Open a session, new or old, in the directories that the client names."""
+        from .conversation import Conversation
+
         cwd = _directory(params.get("cwd"), "cwd")
         more: list[str] = params.get("additionalDirectories") or []
         servers: list[JsonObject] = params.get("mcpServers") or []
         directories = [_directory(one, "additionalDirectories") for one in more]
-        from .conversation import Conversation
-
-        key = Conversation.new_id("sess")
-        conversation = Conversation(self, key, cwd, directories, servers)
+        conversation = Conversation(self, key, cwd, directories, servers, position)
         await conversation.open()
         self.conversations[key] = conversation
-        return Answer(self.surface.opened(conversation), conversation.show)
+        return conversation
 
     async def _prompt(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
         return await self.surface.prompt(conversation, params["prompt"])
 
+    async def _load(self, params: JsonObject) -> Answer:
+        """Go on with a session, and tell the client all that it has said and done."""
+        if self.peer.version != 1:
+            raise UnknownMethod("session/load")
+        return await self._go_on(params, replay=True)
+
     async def _resume(self, params: JsonObject) -> Answer:
-        """A session that lives is gone on with as it is. Others are not kept yet."""
-        told = self.surface.opened(self._of(params))
+        """Go on with a session. In v2, the client may ask for what it has said and done."""
+        start = params.get("replayFrom") if self.peer.version == 2 else None
+        if start is not None and not (is_object(start) and start.get("type") == "start"):
+            raise InvalidParams(f'replayFrom: expected {{"type": "start"}}, got {start!r}')
+        return await self._go_on(params, replay=start is not None)
+
+    async def _go_on(self, params: JsonObject, *, replay: bool) -> Answer:
+        key: str = params["sessionId"]
+        conversation = self.conversations.get(key)
+        is_new = conversation is None
+        if conversation is None:
+            async with self._restoring:  # two requests for one session must not make two of it
+                conversation = self.conversations.get(key) or await self._restored(params)
+        try:
+            if replay:
+                await conversation.replay()
+            await self.surface.resumed(conversation)
+        except BaseException:
+            if is_new:  # nobody knows of it
+                self.conversations.pop(key, None)
+                await conversation.close()
+            raise
+        told = self.surface.opened(conversation)
         del told["sessionId"]
-        return Answer(told)
+        return Answer(told, conversation.show if is_new else None)
+
+    async def _restored(self, params: JsonObject) -> Conversation:
+        """Open a session that has ended, or that another process had."""
+        key: str = params["sessionId"]
+        try:
+            found = await self.past.find(key)
+            position = await self.past.end_of(key) if found is not None else 0
+        except CallsheetError as exc:
+            raise ProtocolError(f"the history can't be read: {exc}") from exc
+        if found is None:
+            raise self._unknown(key)
+        return await self._open(key, params, position)
+
+    async def _delete(self, params: JsonObject) -> Answer:
+        """Remove a session, and all that is kept of it."""
+        key: str = params["sessionId"]
+        conversation = self.conversations.pop(key, None)
+        if conversation is not None:
+            await conversation.close()
+        try:
+            kept = await self.past.forget(key)
+        except CallsheetError as exc:
+            raise ProtocolError(f"the history can't be changed: {exc}") from exc
+        if not kept and conversation is None:
+            raise self._unknown(key)
+        return Answer({})
 
     async def _close(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
@@ -197,13 +264,25 @@ class Agent:
         return Answer({})
 
     async def _list(self, params: JsonObject) -> Answer:
-        cwd = params.get("cwd")
+        cwd, cursor = params.get("cwd"), params.get("cursor")
+        try:
+            kept, more = await self.past.sessions(cwd, cursor)
+        except CallsheetError as exc:
+            if isinstance(exc, ProtocolError):
+                raise
+            kept, more = (
+                [],
+                None,
+            )  # what is wrong with the history was said; those that live are known
+        known = {one.session_id for one in kept}
         told: list[JsonValue] = [
             {"sessionId": one.session_id, "cwd": one.session.cwd}
             for one in self.conversations.values()
-            if cwd is None or one.session.cwd == cwd
+            if one.session_id not in known and cwd in (None, one.session.cwd)
+            if cursor is None and not (kept and one.was_used)
         ]
-        return Answer({"sessions": told})
+        told += [self.surface.listed(one) for one in kept]
+        return Answer({"sessions": told} | ({} if more is None else {"nextCursor": more}))
 
     async def _set_mode(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
@@ -231,9 +310,14 @@ class Agent:
         key = params.get("sessionId")
         found = self.conversations.get(key) if isinstance(key, str) else None
         if found is None:
-            data: JsonObject = {"sessionId": key}
-            raise UnknownSession(f"there is no session {key!r}; make one by session/new", data=data)
+            raise self._unknown(key)
         return found
+
+    def _unknown(self, key: JsonValue) -> UnknownSession:
+        told = f"there is no session {key!r}; make one by session/new"
+        if not self.past.is_kept:
+            told += ". Sessions that have ended are not kept: the history is off"
+        return UnknownSession(told, data={"sessionId": key})
 
     # What conversations need
 

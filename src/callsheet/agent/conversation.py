@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import traceback
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from callsheet.history.errors import HistoryError
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.endings import short_message
@@ -25,12 +26,17 @@ from .speech import Speech
 from .turn import Turn
 
 if TYPE_CHECKING:
+    from callsheet.history.log import SessionLog
+
     from .abilities.host import ClientHost
     from .agent import Agent
+    from .past import Entry
 
 
 DEAD_AFTER = 3600.0
 """Seconds after which a client that reads nothing is given up. Until then, what it is told waits, merged."""
+
+_KINDS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought"}
 
 PIECE = 1 << 18
 """Characters of a message that are sent at once."""
@@ -50,6 +56,7 @@ class Conversation:
         cwd: str,
         additional: Sequence[str],
         servers: Sequence[Mapping[str, Any]],
+        position: int = 0,
     ) -> None:
         self.turns: int = 0
         self.questions: int = 0
@@ -60,6 +67,12 @@ class Conversation:
         self._is_cancelled: bool = False
         self._message: str = ""
         self._host: ClientHost | None = agent.client.host(session_id)
+        info: JsonObject = {
+            "additionalDirectories": list(additional),
+            "locale": agent.settings.locale,
+        }
+        self._log: SessionLog | None = agent.past.log(session_id, cwd, info, position)
+        self._before: int = position
         self.session: Session = Session(
             session_id,
             cwd=cwd,
@@ -75,6 +88,7 @@ class Conversation:
             guard=agent.settings.guard,
             tool_settings=agent.settings.tool_settings,
             peer=agent.peer,
+            sinks=[] if self._log is None else [self._log],
         )
         self.session_id: str = session_id
         self.speech: Speech = Speech(self.session.desk.guard.stream, self._said, self.spawn)
@@ -121,10 +135,14 @@ class Conversation:
         self.turns += 1
         self._message = self.new_id("msg")
 
-    async def prompt(self, blocks: Sequence[JsonObject]) -> str:
-        """Run the turn that has begun, and give why it stopped, when everything of it was sent."""
+    async def prompt(self, key: str, blocks: Sequence[JsonObject]) -> str:
+        """Run the turn that has begun, and give why it stopped, when everything of it was sent and kept.
+
+        `key` is the id of the user's message.
+        """
         reason = None
         try:
+            self._heard(key, blocks)
             if not self._is_cancelled:
                 self._turn = asyncio.ensure_future(
                     self._brain.turn(Prompt(tuple(blocks)), Turn(self))
@@ -152,7 +170,8 @@ class Conversation:
         try:
             await self.session.stop_tools()
             await self.speech.flush()
-            await self.session.flush_client()
+            await self.session.flush()
+            await self._agent.past.settle()
             if self._host is not None:
                 await self._host.settled()
         finally:
@@ -185,6 +204,47 @@ class Conversation:
         """Stop one call. Gives whether it was running."""
         return self.session.cancel(key) or self.own_calls.cancel(key)
 
+    # What was before
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn is running."""
+        return self._over is not None
+
+    @property
+    def was_used(self) -> bool:
+        """Whether something is kept of it, so that the history knows of it."""
+        return self._log is not None and (self._before > 0 or self.turns > 0)
+
+    def _heard(self, key: str, blocks: Sequence[JsonObject]) -> None:
+        """Keep what the user said, without secrets."""
+        if self._log is None:
+            return
+        safe, _ = self.session.desk.guard.value(list(blocks))
+        self._before = self._log.position
+        self._log.say("user", key, safe)
+        self._log.name(Prompt(tuple(safe)).text)
+
+    async def replay(self) -> None:
+        """Tell the client what the session has said and done, as it would have seen it live."""
+        if self.is_busy:
+            raise Busy("a turn of this session is running; load it when that has ended")
+        from callsheet.history.replay import Replay
+
+        desk, writer = self.session.desk, self._agent.connection.writer
+        alive = [report.tool_call_id for report in self.session.reports if not report.is_final]
+        replay = Replay(self.session_id, self._agent.peer, words=desk.words, alive=alive)
+        try:
+            async for entry in self._agent.past.entries(self.session_id):
+                for line in replay.lines(entry):
+                    await writer.post(line)
+        except HistoryError as exc:
+            raise ProtocolError(f"the history can't be read: {exc}") from exc
+
+    def past(self) -> AsyncIterator[Entry]:
+        """Give what was said and done before this turn."""
+        return self._agent.past.entries(self.session_id, self._before)
+
     # What is said to the client
 
     async def update(self, update: JsonObject) -> None:
@@ -193,7 +253,7 @@ class Conversation:
         await self._send(update)
 
     async def _send(self, update: JsonObject) -> None:
-        await self.session.flush_client()
+        await self.session.flush()
         await self._agent.connection.writer.post(self._frames.line(update))
 
     async def say(self, kind: str, text: str) -> None:
@@ -208,12 +268,16 @@ class Conversation:
         for start in range(0, len(text), PIECE):
             chunk: JsonObject = {"type": "text", "text": text[start : start + PIECE]}
             await self._send({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
+            if self._log is not None:
+                self._log.say(_KINDS[kind], self._message, [chunk])
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
         clean = self.session.desk.guard.clean
         told = [{**one, "content": clean(str(one.get("content", "")))} for one in entries]
         await self.update(self._agent.surface.plan(told))
+        if self._log is not None:
+            self._log.plan(f"{self._message}-plan", told)
 
     def commands(self) -> Sequence[Command]:
         """Give the slash commands that there are."""

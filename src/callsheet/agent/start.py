@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from callsheet.report.errors import CallsheetError
 
 if TYPE_CHECKING:
+    from callsheet.history.history import History
     from callsheet.tools.permits import Mode
     from callsheet.tools.tool import Tool
 
@@ -41,6 +42,7 @@ class Options(NamedTuple):
     tools: str | None = None
     script: str | None = None
     brain: str | None = None
+    history: Callable[[], History] | None = None
 
 
 def start(options: Options) -> int:
@@ -59,6 +61,7 @@ def start(options: Options) -> int:
         permission=options.permission,
         locale=options.locale,
         tools=tools,
+        history=options.history,
     )
     return serve(settings)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.report.values import JsonObject
@@ -14,6 +15,8 @@ from .modes import mode_state
 from .rpc import Answer
 
 if TYPE_CHECKING:
+    from callsheet.history.rows import StoredSession
+
     from .conversation import Conversation
 
 
@@ -22,12 +25,20 @@ class Surface(Protocol):
 
     version: int
 
-    def initialized(self, info: JsonObject) -> JsonObject:
-        """Answer `initialize`."""
+    def initialized(self, info: JsonObject, keeps: bool) -> JsonObject:
+        """Answer `initialize`. `keeps` says that there is a history."""
         ...
 
     def opened(self, conversation: Conversation) -> JsonObject:
         """Answer `session/new`."""
+        ...
+
+    async def resumed(self, conversation: Conversation) -> None:
+        """Tell how things are, before the answer to `session/load` or `session/resume`."""
+        ...
+
+    def listed(self, session: StoredSession) -> JsonObject:
+        """Give a session as `session/list` has it."""
         ...
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
@@ -52,17 +63,20 @@ class V1:
 
     version: int = 1
 
-    def initialized(self, info: JsonObject) -> JsonObject:
+    def initialized(self, info: JsonObject, keeps: bool) -> JsonObject:
         """Answer `initialize`."""
+        session: JsonObject = {"close": {}, "additionalDirectories": {}, "list": {}, "resume": {}}
+        if keeps:
+            session["delete"] = {}
         return {
             "protocolVersion": 1,
             "agentInfo": info,
             "authMethods": [],
             "agentCapabilities": {
-                "loadSession": False,
+                "loadSession": keeps,
                 "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": True, "sse": False},
-                "sessionCapabilities": {"close": {}, "additionalDirectories": {}, "list": {}},
+                "sessionCapabilities": session,
             },
         }
 
@@ -74,6 +88,13 @@ class V1:
             "modes": mode_state(conversation.mode, phrase),
             "configOptions": conversation.options(),
         }
+
+    async def resumed(self, conversation: Conversation) -> None:
+        """Nothing is to be told: v1 has no states."""
+
+    def listed(self, session: StoredSession) -> JsonObject:
+        """Give a session as `session/list` has it."""
+        return _listed(session)
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
         """Tell the slash commands."""
@@ -92,7 +113,8 @@ class V1:
         """Answer `session/prompt`: when the turn has ended."""
         conversation.begin()
         try:
-            return Answer({"stopReason": await conversation.prompt(blocks)})
+            key = conversation.new_id("msg")
+            return Answer({"stopReason": await conversation.prompt(key, blocks)})
         except Exception as exc:
             raise ProtocolError(conversation.told(exc)) from exc
 
@@ -105,13 +127,15 @@ class V2:
 
     version: int = 2
 
-    def initialized(self, info: JsonObject) -> JsonObject:
+    def initialized(self, info: JsonObject, keeps: bool) -> JsonObject:
         """Answer `initialize`."""
         session: JsonObject = {
             "prompt": {"embeddedContext": {}},
             "mcp": {"stdio": {}, "http": {}},
             "additionalDirectories": {},
         }
+        if keeps:
+            session["delete"] = {}
         return {"protocolVersion": 2, "info": info, "capabilities": {"session": session}}
 
     def opened(self, conversation: Conversation) -> JsonObject:
@@ -121,6 +145,15 @@ class V2:
             "configOptions": conversation.options(),
             "availableCommands": self._told(conversation.commands()),
         }
+
+    async def resumed(self, conversation: Conversation) -> None:
+        """Tell the state of the session."""
+        state = "running" if conversation.is_busy else "idle"
+        await self._state(conversation, {"state": state})
+
+    def listed(self, session: StoredSession) -> JsonObject:
+        """Give a session as `session/list` has it."""
+        return _listed(session)
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
         """Tell the slash commands."""
@@ -151,7 +184,7 @@ class V2:
         await self._state(conversation, {"state": "running"})
         end: JsonObject = {"stopReason": "error"}
         try:
-            end = {"stopReason": await conversation.prompt(blocks)}
+            end = {"stopReason": await conversation.prompt(key, blocks)}
         except Exception as exc:  # noqa: BLE001 - a turn always ends
             end["error"] = {"code": -32603, "message": conversation.told(exc)}
         finally:
@@ -170,3 +203,16 @@ class V2:
             | ({} if one.hint is None else {"input": {"type": "text", "hint": one.hint}})
             for one in commands
         ]
+
+
+def _listed(session: StoredSession) -> JsonObject:
+    when = datetime.fromtimestamp(session.updated_at, UTC).isoformat(timespec="milliseconds")
+    told: JsonObject = {
+        "sessionId": session.session_id,
+        "cwd": session.cwd,
+        "updatedAt": when.replace("+00:00", "Z"),
+    }
+    directories = session.info.get("additionalDirectories")
+    if directories:
+        told["additionalDirectories"] = directories
+    return told | ({"title": session.title} if session.title else {})

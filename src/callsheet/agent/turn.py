@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from callsheet.report.errors import InvalidValue
@@ -17,6 +17,7 @@ from .own_calls import OwnCall
 
 if TYPE_CHECKING:
     from .conversation import Conversation
+    from .past import Entry
 
 PRIORITIES = ("medium", "high", "low")
 STATUSES = ("pending", "in_progress", "completed")
@@ -38,6 +39,13 @@ class Turn:
     def tools(self) -> Registry:
         """The tools that there are."""
         return self.session.tools
+
+    def past(self) -> AsyncIterator[Entry]:
+        """Give what was said and done in this session before this turn: `async for one in turn.past()`.
+
+        `StoredMessage`s and `StoredCall`s of `callsheet.history`. Without a history, there are none.
+        """
+        return self._conversation.past()
 
     async def say(self, text: str) -> None:
         """Say something to the user. It is shown at once, and pieces make up one message."""

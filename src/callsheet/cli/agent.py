@@ -9,6 +9,9 @@ import click
 from callsheet.agent.start import PERMISSIONS, BadStart, Options, start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from callsheet.history.history import History
     from callsheet.tools.permits import Mode
 
 
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="What happens to calls that change or run something. An editor can choose anew.",
 )
+@click.option(
+    "--history",
+    metavar="URL",
+    help="Where calls are kept: sqlite:///PATH, postgresql://…, or off. Else CALLSHEET_HISTORY says it.",
+)
 @click.option("--locale", help="The language of titles and help, such as de or pt_BR.")
 @click.option("--tools", metavar="FILE.py", help="A Python file with tools of your own.")
 @click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
 def command(
     protocol: str,
     permission: str,
+    history: str | None,
     locale: str | None,
     tools: str | None,
     script: str | None,
@@ -46,8 +55,29 @@ def command(
     Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help tells more.
     """
     mode = cast("Mode", permission)
-    options = Options(2 if protocol == "2" else 1, mode, locale, tools, script, brain)
     try:
+        kept = _kept(history)
+        options = Options(2 if protocol == "2" else 1, mode, locale, tools, script, brain, kept)
         return start(options)
     except BadStart as exc:
         raise click.UsageError(str(exc)) from None
+
+
+def _kept(flag: str | None) -> Callable[[], History] | None:
+    """Give what makes the history that the agent keeps, if it is to keep one."""
+    from callsheet.history.errors import BadUrl
+    from callsheet.history.places import chosen_url
+
+    try:
+        url = chosen_url(flag)
+    except BadUrl as exc:
+        raise BadStart("--history", str(exc)) from None
+    if url is None:
+        return None
+
+    def make() -> History:
+        from callsheet.history.history import History
+
+        return History(url)
+
+    return make

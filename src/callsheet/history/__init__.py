@@ -1,34 +1,38 @@
 """History: every call kept, found, told again.
 
 `History` writes what sessions do, off their hot path; `store_at` gives a store to read; `Replay` tells a
-session again, as a client would have seen it live.
+session again, as a client would have seen it live. What is named here is imported when it is first used.
 """
 
-from .errors import (
-    BadUrl,
-    HistoryError,
-    NotKept,
-    StoreDamaged,
-    StoreTooNew,
-    StoreUnavailable,
-)
-from .history import KEEP, History, HistoryHealth
-from .log import SessionLog
-from .places import chosen_url, default_file, store_at
-from .replay import Replay
-from .rows import (
-    Head,
-    Pruned,
-    Query,
-    Retention,
-    Stats,
-    StoredCall,
-    StoredMessage,
-    StoredSession,
-    ToolStats,
-    Vacuumed,
-)
-from .store import Store
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .errors import (
+        BadUrl,
+        HistoryError,
+        NotKept,
+        StoreDamaged,
+        StoreTooNew,
+        StoreUnavailable,
+    )
+    from .history import KEEP, History, HistoryHealth
+    from .log import SessionLog
+    from .places import chosen_url, default_file, store_at
+    from .replay import Replay
+    from .rows import (
+        Head,
+        Pruned,
+        Query,
+        Retention,
+        Stats,
+        StoredCall,
+        StoredMessage,
+        StoredSession,
+        ToolStats,
+        Vacuumed,
+    )
+    from .store import Store
 
 __all__ = [
     "KEEP", "BadUrl", "Head", "History", "HistoryError", "HistoryHealth", "NotKept", "Pruned", "Query",
@@ -36,3 +40,25 @@ __all__ = [
     "StoreUnavailable", "StoredCall", "StoredMessage", "StoredSession", "ToolStats", "Vacuumed",
     "chosen_url", "default_file", "store_at",
 ]  # fmt: skip
+
+_PLACES = {
+    "errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
+    "history": ("KEEP", "History", "HistoryHealth"),
+    "log": ("SessionLog",),
+    "places": ("chosen_url", "default_file", "store_at"),
+    "replay": ("Replay",),
+    "rows": (
+        "Head", "Pruned", "Query", "Retention", "Stats", "StoredCall", "StoredMessage",
+        "StoredSession", "ToolStats", "Vacuumed",
+    ),
+    "store": ("Store",),
+}  # fmt: skip
+_LAZY = {name: module for module, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found

@@ -141,7 +141,7 @@ class History:
         self._wake()
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
-        """Return when everything so far is durable. Gives whether it is: one that fails is not waited for."""
+        """Return when everything so far is durable, and give whether it is. What fails is not waited for."""
         done = self._flushed()
         try:
             return await asyncio.wait_for(asyncio.wrap_future(done), timeout)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from callsheet.report.record import CallRecord
 from callsheet.report.values import EMPTY, JsonObject
+from callsheet.wire.peer import Peer
 
 from .packing import Packer
 from .rows import BlobRow, CallRow, MessageRow, SessionRow
@@ -117,7 +118,7 @@ class SessionLog:
     What it is given must have passed the session's guard: it is kept as it is.
     """
 
-    peer: None = None
+    peer: Peer | None = None
     takes_records: bool = True
 
     def __init__(
@@ -149,6 +150,11 @@ class SessionLog:
     def session_id(self) -> str:
         """The session's id."""
         return self._row.session_id
+
+    @property
+    def position(self) -> int:
+        """Where the next thing stands in the session's timeline."""
+        return self._next
 
     # Calls
 

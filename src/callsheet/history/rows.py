@@ -119,6 +119,11 @@ class StoredCall(Struct):
     head: Head
     record: CallRecord
 
+    @property
+    def position(self) -> int:
+        """Its place in the session's timeline."""
+        return self.head.position
+
 
 class StoredMessage(Struct):
     """A message that was read. `blocks` are ACP's blocks of content, or the entries of a plan."""

@@ -1,0 +1,134 @@
+"""What the agent keeps of its sessions, and finds again. Without a history, nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from callsheet.report.values import JsonObject, is_list
+from callsheet.wire.jsonrpc import InvalidParams
+
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+    from callsheet.history.log import SessionLog
+    from callsheet.history.rows import StoredCall, StoredMessage, StoredSession
+
+    Entry: TypeAlias = StoredCall | StoredMessage
+
+PAGE = 50
+"""Entries of a session, or sessions, that are read at once."""
+
+LAST = 4.0
+"""Seconds that the history has at the end of the agent."""
+
+
+class Past:
+    """The sessions that were, and what is kept of those that are. The history is opened when it is needed."""
+
+    def __init__(self, make: Callable[[], History] | None) -> None:
+        self._make: Callable[[], History] | None = make
+        self._made: History | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a history."""
+        return self._make is not None
+
+    @property
+    def _history(self) -> History:
+        if self._made is None:
+            assert self._make is not None
+            self._made = self._make()
+        return self._made
+
+    def log(
+        self, session_id: str, cwd: str, info: JsonObject, position: int = 0
+    ) -> SessionLog | None:
+        """Give the log of a session, whose timeline goes on at a position."""
+        if self._make is None:
+            return None
+        return self._history.session(session_id, cwd=cwd, info=info, position=position)
+
+    async def settle(self) -> None:
+        """Return when everything that was said and done so far is durable, or can't be for now."""
+        if self._made is not None:
+            await self._made.flush()
+
+    async def close(self) -> None:
+        """Write what waits, and let go of the history."""
+        if self._made is not None:
+            await self._made.close(LAST)
+
+    # Finding
+
+    async def find(self, session_id: str) -> StoredSession | None:
+        """Give a session that was kept."""
+        if self._make is None:
+            return None
+        return await self._history.ask(lambda store: store.session(session_id))
+
+    async def end_of(self, session_id: str) -> int:
+        """Give the position where a session's timeline goes on."""
+        return 1 + await self._history.ask(lambda store: store.last_position(session_id))
+
+    async def entries(self, session_id: str, before: int | None = None) -> AsyncIterator[Entry]:
+        """Give what a session has said and done, in order, page by page. `before` is a position."""
+        if self._make is None:
+            return
+        after = -1
+        while True:
+            page = await self._page(session_id, after)
+            for entry in page:
+                after = entry.position
+                if before is not None and after >= before:
+                    return
+                yield entry
+            if len(page) < PAGE:
+                return
+            await asyncio.sleep(0)  # others have their turn
+
+    async def _page(self, session_id: str, after: int) -> Sequence[Entry]:
+        return await self._history.ask(
+            lambda store: store.timeline(session_id, after=after, limit=PAGE)
+        )
+
+    async def sessions(
+        self, cwd: str | None, cursor: str | None
+    ) -> tuple[list[StoredSession], str | None]:
+        """Give a page of sessions, the one that was used last first, and where the next page begins."""
+        before = None if cursor is None else _read_cursor(cursor)
+        if self._make is None:
+            return [], None
+        found = await self._history.ask(
+            lambda store: store.sessions(cwd=cwd, before=before, limit=PAGE)
+        )
+        last = found[-1] if len(found) == PAGE else None
+        return found, last and _cursor(last.updated_at, last.session_id)
+
+    async def forget(self, session_id: str) -> bool:
+        """Remove all that is kept of a session. Gives whether there was anything."""
+        if self._make is None:
+            return False
+        gone = await self._history.ask(lambda store: store.forget(session_id))
+        return bool(gone.sessions or gone.calls)
+
+
+def _cursor(at: float, key: str) -> str:
+    return urlsafe_b64encode(json.dumps([at, key]).encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[float, str]:
+    try:
+        told = json.loads(urlsafe_b64decode(cursor))
+    except ValueError:
+        told = None
+    if is_list(told) and len(told) == 2:
+        at, key = told
+        if isinstance(at, (int, float)) and isinstance(key, str):
+            return float(at), key
+    raise InvalidParams(
+        f"cursor: expected the nextCursor of an earlier answer, got {cursor[:80]!r}"
+    )
