@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,8 +32,12 @@ def store_in(folder: Path, *, write: bool = True) -> Iterator[SqliteStore]:
 
 
 def run(work: Any) -> Any:
-    """Run what is async and does not wait."""
-    return asyncio.run(work)
+    """Run what is async and does not wait, also where a loop runs."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("the store in a file has waited")
 
 
 def report(call_id: str, name: str = "read", **fields: Any) -> ToolCallReport:
