@@ -358,7 +358,7 @@ async def test_both_engines_give_the_same_of_the_same(
     dice = random.Random(7)
     stores = [store_at(f"sqlite:///{tmp_path / 'h'}"), store_at(postgres.url(database))]
     items: list[Any] = [call(number, text, session="t") for number, text in TEXTS.items()]
-    for number in range(200):
+    for number in range(100):
         status = dice.choice(["completed", "failed", "cancelled", "in_progress"])
         items.append(
             call(
@@ -378,8 +378,8 @@ async def test_both_engines_give_the_same_of_the_same(
         await kept.open()
         await kept.write(given)
         told.append([await answers(kept)])
-        told[-1].append(await kept.prune(Retention(max_calls=150), now=NOON))
-        told[-1].append(await kept.prune(Retention(session_max_calls=20), now=NOON))
+        told[-1].append(await kept.prune(Retention(max_calls=80), now=NOON))
+        told[-1].append(await kept.prune(Retention(session_max_calls=12), now=NOON))
         told[-1].append(await answers(kept))
         told[-1].append(await kept.forget("s1"))
         told[-1].append(await answers(kept))
