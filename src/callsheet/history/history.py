@@ -12,13 +12,15 @@ is said, too.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Self, TypeVar
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -28,17 +30,14 @@ from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
-from .rows import KEEP, Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
+from .rows import KEEP, Retention, SessionRow
+from .shelf import Shelf
 from .store import Store
 
 _T = TypeVar("_T")
 
 LINGER = 0.05
 """Seconds in which more is waited for, before something is written."""
-
-MUCH = 1000
-"""Rows that are written at once, and bytes of them."""
-MUCH_BYTES = 8 << 20
 
 MOST_WAITING = 64 << 20
 """Bytes that may wait for a store that can't be written."""
@@ -60,10 +59,10 @@ class HistoryHealth(Struct):
     problem: str | None = None
 
 
-class _Item(Struct):
-    row: CallRow | MessageRow
-    blobs: list[BlobRow]
-    size: int
+_OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
+"""Errors that say nothing of what was to be written."""
+
+_all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
@@ -88,7 +87,7 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._url: str = url
+        self._full_url: str = url
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
@@ -102,17 +101,21 @@ class History:
         # What waits: as it was given, and packed. Counts tell what of it is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
-        self._packed: dict[tuple[str, str], _Item] = {}
-        self._packed_bytes: int = 0
+        self._shelf: Shelf = Shelf()
         self._put_count: int = 0
+        self._taken: int = 0
         self._durable: int = 0
         self._flushes: list[tuple[int, Future[bool]]] = []
         self._is_awake: bool = False
         self._is_closing: bool = False
+        self._is_closed: bool = False
         self._is_open: bool = False
+        self._opening: asyncio.Lock = asyncio.Lock()
         self._is_hopeless: bool = False
         self._said_lost: bool = False
+        self._said_refused: bool = False
         self._tidied: float | None = None
+        _all.add(self)
 
     def session(
         self,
@@ -139,6 +142,10 @@ class History:
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
         with self._lock:
+            if self._is_closed:
+                self._put_count += 1
+                self.health.lost += 1
+                return
             self._given[key] = item
             self._sessions[session.session_id] = session
             self._put_count += 1
@@ -166,23 +173,33 @@ class History:
         """Give what will tell whether everything is durable."""
         done: Future[bool] = Future()
         with self._lock:
-            if self._durable >= self._put_count or self.health.problem is not None:
-                done.set_result(self._durable >= self._put_count)
-                return done
-            self._flushes.append((self._put_count, done))
-        self._wake(hurry=True)
+            is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
+            if is_durable or failing or self._is_closed:
+                done.set_result(is_durable)
+            else:
+                self._flushes.append((self._put_count, done))
+        if not is_durable:
+            self._wake(hurry=True)
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
         """Ask the store something, in its thread. What was put before is written first, if it can be."""
         await self.flush()
+        if self._is_closed:
+            raise StoreUnavailable("The history is closed.")
         loop = self._started()
 
         async def answer() -> _T:
             await self._opened()
             return await question(self._store)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(), loop))
+        there = asyncio.run_coroutine_threadsafe(answer(), loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            if self._is_closing and there.cancelled():
+                raise StoreUnavailable("The history was closed meanwhile.") from None
+            raise
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
@@ -244,22 +261,41 @@ class History:
         ready.set()
         pause = RETRY
         while True:
-            if not (self._packed and self.health.problem):
+            if not (self._shelf and self.health.problem):
                 await self._next_news()
             problem = await self._write_waiting()
             if self._is_closing and (problem or not self._has_news()):
                 break
             if problem:
                 self._answer_flushes()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
-                self._hurry.clear()
+                await self._pause(pause)
                 pause = min(2 * pause, RETRY_MOST)
             else:
                 pause = RETRY
+        await self._end()
+
+    async def _end(self) -> None:
+        with self._lock:
+            self._is_closed = True
+        self._take()
+        left = len(self._shelf)
+        if left and not self._is_hopeless:
+            self._set_by(left)
+        self._shelf.drop(-1)
         self._answer_flushes()
-        self._set_by()
-        await self._store.close()
+        with suppress(Exception):
+            await self._store.close()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
+        assert self._hurry is not None
+        until = time.monotonic() + seconds
+        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
+            self._take()
+            self._drop(0 if self._is_hopeless else MOST_WAITING)
+        self._hurry.clear()
 
     async def _next_news(self) -> None:
         """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
@@ -284,97 +320,95 @@ class History:
 
     async def _write_waiting(self) -> str | None:
         """Pack and write what waits. Gives what is wrong with the store, if anything is."""
+        self._take()
         with self._lock:
-            given, self._given = self._given, {}
             sessions, self._sessions = self._sessions, {}
-            count, self._is_awake = self._put_count, False
-        self._pack(given)
         try:
             await self._opened()
-            while self._packed or sessions:
+            while self._shelf or sessions:
                 await self._write_some(sessions)
-                sessions = {}
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
             with self._lock:
                 self._sessions = {**sessions, **self._sessions}
             await self._failed(exc)
             return str(exc)
-        self._succeeded(count)
+        self._succeeded()
         return None
 
-    def _pack(self, given: dict[tuple[str, str], Waiting]) -> None:
-        packer = self._store.packer
-        for key, item in given.items():
-            row, blobs = item.pack(packer)
-            size = len(row.payload) + sum(len(blob.data) for blob in blobs) + 500
-            old = self._packed.get(key)
-            self._packed_bytes += size - (old.size if old else 0)
-            self._packed[key] = _Item(row, blobs, size)
+    def _take(self) -> None:
+        """Pack what was given."""
+        with self._lock:
+            given, self._given = self._given, {}
+            self._taken, self._is_awake = self._put_count, False
+        self._shelf.put(given, self._store.packer, self._refused)
+
+    def _refused(self, exc: Exception) -> None:
+        """Note that something can't be kept, whatever the store does."""
+        self.health.lost += 1
+        if not self._said_refused:
+            self._said_refused = True
+            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
 
     async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
-        """Write as much as is written at once."""
-        keys, size = list[tuple[str, str]](), 0
-        for key, item in self._packed.items():
-            keys.append(key)
-            size += item.size
-            if len(keys) >= MUCH or size >= MUCH_BYTES:
-                break
-        await self._store.write(self._batch([self._packed[key] for key in keys], sessions))
-        for key in keys:
-            self._packed_bytes -= self._packed.pop(key).size
+        """Write as much as is written at once. What can't be written is found, and let go."""
+        batch, keys = self._shelf.batch(sessions.values())
+        try:
+            await self._store.write(batch)
+        except (HistoryError, ValueError, TypeError) as exc:
+            if type(exc) in _OF_THE_STORE:
+                raise
+            if len(keys) > 1:
+                self._shelf.smaller(keys)
+            elif sessions:
+                sessions.clear()
+            else:
+                self._shelf.wrote(keys)
+                self._refused(exc)
+            return
+        self._shelf.wrote(keys)
+        sessions.clear()
         self.health.written += len(keys)
 
-    @staticmethod
-    def _batch(items: Iterable[_Item], sessions: dict[str, SessionRow]) -> Batch:
-        batch = Batch(sessions=list(sessions.values()))
-        for item in items:
-            if isinstance(item.row, CallRow):
-                batch.calls.append(item.row)
-            else:
-                batch.messages.append(item.row)
-            batch.blobs += item.blobs
-        return batch
-
     async def _opened(self) -> None:
-        if not self._is_open:
+        async with self._opening:
+            if self._is_open:
+                return
             if self._is_hopeless:
                 raise StoreUnavailable(self.health.problem or "The history can't be used.")
             for news in await self._store.open():
-                self._tell(news)
+                self._say(news)
             self._is_open = True
             await self._take_leftovers()
 
     async def _take_leftovers(self) -> None:
         """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._url):
+        for file, batch in leftovers.take(self._full_url):
             try:
                 await self._store.write(batch)
             except BaseException:
                 leftovers.put_back(file)
                 raise
             leftovers.done(file)
-            self._tell(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
 
-    def _set_by(self) -> None:
+    def _set_by(self, left: int) -> None:
         """Put what could not be written into a file, for the next process."""
-        if not self._packed or self._is_hopeless:
-            return
-        batch = self._batch(self._packed.values(), self._sessions)
         try:
-            file = leftovers.set_by(self._url, batch)
+            file = leftovers.set_by(self._full_url, self._shelf.all(self._sessions.values()))
         except (OSError, RuntimeError) as exc:
-            self._tell(f"{len(self._packed)} entries are lost: {exc}.")
+            self.health.lost += left
+            self._say(f"{left} entries could not be written to {self.url}, and are lost: {exc}.")
         else:
-            self._tell(f"What could not be written waits in {file} for the next time.")
+            self._say(f"{left} entries wait in {file}, and are written the next time.")
 
-    def _succeeded(self, count: int) -> None:
+    def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
         with self._lock:
-            self._durable = max(self._durable, count)
+            self._durable = max(self._durable, self._taken)
         self._answer_flushes()
         if problem is not None:
-            lost = f" {self.health.lost} entries were lost." if self.health.lost else ""
-            self._tell(f"{self.url} is written again, with all that has waited.{lost}")
+            lost = f"; {self.health.lost} entries were lost" if self._said_lost else ""
+            self._say(f"{self.url} is written again, with all that has waited{lost}.")
             self._said_lost = False
 
     async def _failed(self, exc: Exception) -> None:
@@ -382,11 +416,11 @@ class History:
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
-        hopeless = isinstance(exc, (BadUrl, StoreTooNew, NotKept))
+        hopeless = self._is_hopeless or isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first and hopeless:
-            self._tell(f"{exc} Nothing is kept.")
+            self._say(f"{exc} Nothing is kept.")
         elif first:
-            self._tell(
+            self._say(
                 f"{exc} The work goes on; what is to be kept waits, and is written when it can be."
             )
         if hopeless:
@@ -394,21 +428,24 @@ class History:
             self._drop(0)
         else:
             if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-                await self._store.close()
+                with suppress(Exception):
+                    await self._store.close()
                 self._is_open = False
             self._drop(MOST_WAITING)
 
     def _drop(self, limit: int) -> None:
         """Let go of the oldest, until what waits is small enough."""
-        while self._packed and self._packed_bytes > limit:
-            key = next(iter(self._packed))
-            self._packed_bytes -= self._packed.pop(key).size
-            self.health.lost += 1
-            if not self._said_lost and not self._is_hopeless:
-                self._said_lost = True
-                self._tell(
-                    f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
-                )
+        lost = self._shelf.drop(limit)
+        self.health.lost += lost
+        if lost and not self._said_lost and not self._is_hopeless:
+            self._said_lost = True
+            self._say(
+                f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
+            )
+
+    def _say(self, text: str) -> None:
+        with suppress(Exception):  # whoever is told must not keep us from writing
+            self._tell(text)
 
     def _answer_flushes(self) -> None:
         with self._lock:
@@ -433,6 +470,31 @@ class History:
                 if pruned.calls or pruned.messages:
                     return True
                 self._tidied = time.monotonic()
-        except HistoryError:  # whatever it is, the next write will say so
+        except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
             return False
         return False
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
+        _parents.append(self._store)
+        self._lock, self._flushes = threading.Lock(), []
+        self._thread = self._loop = self._news = self._hurry = None
+        self._opening = asyncio.Lock()
+        self._given, self._sessions, self._shelf = {}, {}, Shelf()
+        self._store = store_at(self._full_url)
+        self._durable = self._taken = self._put_count
+        self._is_awake = self._is_closing = self._is_closed = self._is_open = False
+        self.health = HistoryHealth()
+
+
+_parents: list[Store] = []
+"""Stores of a parent, which a child must not close."""
+
+
+def _forked() -> None:
+    for history in list(_all):
+        history.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

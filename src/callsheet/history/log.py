@@ -27,6 +27,8 @@ and again.
 """
 
 TITLE = 80
+KNOWN = 1000
+"""Messages of which it is known how many parts they have."""
 
 
 class Waiting(Protocol):
@@ -75,7 +77,7 @@ class WaitingCall(Struct, frozen=True):
             reason=reason if isinstance(reason, str) else None,
             at=self.at,
             updated_at=self.updated_at,
-            duration_ms=took if isinstance(took, (int, float)) else None,
+            duration_ms=float(took) if isinstance(took, (int, float)) else None,
             is_open=not report.status.is_final,
             size=packed.size,
             payload=packed.payload,
@@ -136,13 +138,14 @@ class SessionLog:
         self._row: SessionRow = SessionRow(
             session_id=session_id,
             cwd=_plain(cwd),
-            title=title,
+            title=_plain(title),
             info=json.dumps(info),
             created_at=now,
             updated_at=now,
         )
         self._next: int = position
         self._open: dict[str, tuple[int, float]] = {}
+        self._plan: tuple[str, int, float] | None = None
         self._saying: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
 
@@ -213,8 +216,10 @@ class SessionLog:
                 _joined(last.blocks, blocks),
             )
         else:
-            part = self._parts.get(message_id, 0)
+            part = self._parts.pop(message_id, 0)
             self._parts[message_id] = part + 1
+            if len(self._parts) > KNOWN:  # nobody goes on with what was said so long ago
+                del self._parts[next(iter(self._parts))]
             message = WaitingMessage(
                 self.session_id, message_id, part, self._place(), kind, now, tuple(blocks)
             )
@@ -224,15 +229,11 @@ class SessionLog:
     def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
         """Keep a plan. A later one under the same id takes its place."""
         now = time.time()
-        key = (self.session_id, f"{message_id} 0")
-        place = self._open.setdefault(key[1], (self._next, now))
-        if place[0] == self._next:
-            self._place()
+        if self._plan is None or self._plan[0] != message_id:
+            self._plan = message_id, self._place(), now
+        _, place, at = self._plan
         self._keep(
-            WaitingMessage(
-                self.session_id, message_id, 0, place[0], "plan", place[1], tuple(entries)
-            ),
-            now,
+            WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries)), now
         )
 
     def name(self, title: str) -> None:
@@ -247,7 +248,9 @@ class SessionLog:
 
 
 def _plain(text: str) -> str:
-    """Give a text for a column: PostgreSQL has no place for NUL. The payload has it as it is."""
+    """Give a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 

@@ -110,7 +110,7 @@ def _version(db: sqlite3.Connection, file: Path) -> int:
 
 
 def _statements(script: str) -> list[str]:
-    """Give the statements of a script, one by one: `executescript` would commit before it begins."""
+    """Give the statements of a script, each of which ends a line: `executescript` would commit at once."""
     found: list[str] = []
     rest = ""
     for line in script.splitlines():

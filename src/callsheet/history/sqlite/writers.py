@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from weakref import WeakSet
 
 try:
     import fcntl
@@ -20,6 +21,9 @@ except ImportError:  # Windows
     fcntl = None
 
 SILENT = 600.0
+
+
+_all: WeakSet[Writers] = WeakSet()
 
 
 class Writers:
@@ -30,6 +34,7 @@ class Writers:
         self._lock: int = -1
         self._pid: int = 0
         self.me: str = ""
+        _all.add(self)
 
     def enter(self, db: sqlite3.Connection) -> None:
         """Note that this process writes. Called within a transaction."""
@@ -118,3 +123,12 @@ class Writers:
 
     def _file(self, key: str) -> Path:
         return self._directory / key
+
+
+def _forked() -> None:
+    for writers in list(_all):
+        writers.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
