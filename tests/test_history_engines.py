@@ -393,15 +393,14 @@ async def answers(store: Store) -> Any:
     queries = [Query(limit=500), Query(tool="Edit"), Query(session_id="s2", limit=7)]
     queries += [Query(status=one) for one in ("failed", "completed", "open", "cancelled")]
     queries += [Query(since=NOON + 20, until=NOON + 60, limit=500)]
-    queries += [Query(search=text, limit=500) for text in QUESTIONS]
     found: dict[str, Any] = {}
     for query in queries:
-        calls = await store.calls(query)
-        if query.search is not None:  # the order of what is of the same moment is not told
-            calls = sorted(calls, key=lambda one: (one.head.session_id, one.head.call_id))
-        found[repr(query)] = calls
+        found[repr(query)] = await store.calls(query)
         stats = await store.stats(query)
         found[f"stats {query}"] = replace(stats, file_bytes=0, dictionaries=[])
+    for text in QUESTIONS:  # the order of what is of the same moment is not told
+        heads = await store.heads(Query(search=text, limit=500))
+        found[text] = sorted(heads, key=lambda head: (head.session_id, head.call_id))
     found["sessions"] = await store.sessions()
     for number in range(4):
         found[f"s{number}"] = await store.timeline(f"s{number}", limit=30)
