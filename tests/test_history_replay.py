@@ -189,12 +189,12 @@ async def test_a_session_of_real_tools_is_told_again_as_it_was_seen(tmp_path: Pa
     await busy_session(tmp_path / "work", history, list(sinks.values()))
     entries = await history.ask(lambda store: store.timeline("s", limit=1000))
     await history.close()
-    assert len(entries) == 15
+    assert len(entries) == 16
     for name, sink in sinks.items():
         again = replayed(sink.peer, *entries)
         assert_same(sink.lines, again, sink.peer.version)
         if sink.peer.version == 1:
-            assert_every_call_ended(again, at_least=13)
+            assert_every_call_ended(again, at_least=14)
         assert max(len(line) for line in again) <= 64 * 1024, name
 
 
@@ -217,7 +217,7 @@ def test_a_large_call_is_told_in_lines_that_no_client_dies_of(peer: Peer) -> Non
     lines = replayed(peer, kept(state))
     assert len(lines) == 2
     assert all(len(line) < 64 * 1024 for line in lines)
-    ledger, once = live([CallOpened(state)], peer)
+    _, once = live([CallOpened(state)], peer)
     assert_same(once, lines, peer.version)
     first = next(iter(updates_in(lines)))
     assert first["status"] == "in_progress"

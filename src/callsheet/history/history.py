@@ -19,17 +19,18 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 from weakref import WeakSet
 
 from msgspec import Struct
 
 from callsheet.report.values import EMPTY, JsonObject
 
+from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
-from .rows import Retention, SessionRow
+from .rows import KEEP, Retention, SessionRow
 from .shelf import Shelf
 from .store import Store
 
@@ -48,9 +49,6 @@ IDLE = 2.0
 TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
-
-KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept if nobody says otherwise."""
 
 
 class HistoryHealth(Struct):
@@ -86,15 +84,15 @@ class History:
         *,
         keep: Retention = KEEP,
         tell: Callable[[str], None] = to_stderr,
-        forget_spills: Callable[[list[str]], None] | None = None,
+        forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._full_url: str = url
+        self._url: str = url
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], None] | None = forget_spills
+        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self._lock: threading.Lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -130,6 +128,14 @@ class History:
     ) -> SessionLog:
         """Give the log of a session: a sink for it. `position` is where its timeline goes on."""
         return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
+
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before it is needed."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Write what waits, and let go of the store."""
+        await self.close()
 
     # For whoever reports
 
@@ -269,14 +275,11 @@ class History:
         await self._end()
 
     async def _end(self) -> None:
+        self._take()
         with self._lock:
             self._is_closed = True
-            left = len(self._shelf) + len(self._given)
-            self._given.clear()
+        self._set_by()
         self._shelf.drop(-1)
-        if left and not self._is_hopeless:
-            self.health.lost += left
-            self._say(f"{left} entries could not be written to {self.url}, and are lost.")
         self._answer_flushes()
         with suppress(Exception):
             await self._store.close()
@@ -373,6 +376,34 @@ class History:
             for news in await self._store.open():
                 self._say(news)
             self._is_open = True
+            await self._take_leftovers()
+
+    async def _take_leftovers(self) -> None:
+        """Write what earlier processes could not."""
+        for file, batch in leftovers.take(self._url):
+            try:
+                await self._store.write(batch)
+            except _OF_THE_STORE:
+                leftovers.put_back(file)
+                raise
+            except Exception as exc:  # noqa: BLE001 - it would be again
+                self._say(f"What waited in {file} can't be kept: {type(exc).__name__}: {exc}")
+                continue
+            leftovers.done(file)
+            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+
+    def _set_by(self) -> None:
+        """Put what could not be written into a file, for the next process."""
+        count = len(self._shelf)
+        if not count or self._is_hopeless:
+            return
+        try:
+            file = leftovers.set_by(self._url, self._shelf.everything(self._sessions.values()))
+        except (OSError, RuntimeError) as exc:
+            self.health.lost += count
+            self._say(f"{count} entries could not be written to {self.url}, and are lost: {exc}.")
+        else:
+            self._say(f"What could not be written waits in {file} for the next time.")
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
@@ -454,7 +485,7 @@ class History:
         self._thread = self._loop = self._news = self._hurry = None
         self._opening = asyncio.Lock()
         self._given, self._sessions, self._shelf = {}, {}, Shelf()
-        self._store = store_at(self._full_url)
+        self._store = store_at(self._url)
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = self._is_open = False
         self.health = HistoryHealth()

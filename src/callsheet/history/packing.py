@@ -9,6 +9,7 @@ hundred times is kept once.
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -36,11 +37,18 @@ LARGE = 4096
 SMALL = 1 << 15
 """Bytes up to which a payload is compressed with a dictionary."""
 
+SAMPLES = 4000
+"""Payloads that a dictionary is learned from."""
+
+BETTER = 0.95
+"""A dictionary is taken if payloads become that much smaller by it."""
+
 LEVEL = 3
 _MOST = 1 << 30
 _MARK = "\0"
 _BLOB = _MARK + "blob:"
 _TEXT = _MARK + "text:"
+_NAMED = re.compile(rb"\\u0000blob:([0-9a-f]{32})")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -163,6 +171,10 @@ class Packer:
         """Give a payload's JSON, with the names of its blobs."""
         return self._inflate(payload)
 
+    def blobs_of(self, payload: bytes) -> list[bytes]:
+        """Give the hashes of the blobs that a payload may name, for those who can't look for one by one."""
+        return [bytes.fromhex(name.decode()) for name in _NAMED.findall(self._inflate(payload))]
+
     def learn(self, samples: Sequence[bytes], better: float) -> bytes | None:
         """Make a dictionary out of payloads' JSON, if others of them become so much smaller by it."""
         learned = train(samples[::2])
@@ -238,7 +250,7 @@ def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
 
 def _told(terminal: TerminalRecord) -> JsonObject:
     told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
-    for name in ("command", "cwd", "newlines", "meta", "extra"):
+    for name in ("command", "cwd", "newlines", "meta", "extra", "late"):
         value = getattr(terminal, name)
         if value or value == "":
             told[name] = value
@@ -267,6 +279,7 @@ def _kept(told: JsonObject) -> TerminalRecord:
         tail,
         told.get("meta", EMPTY),
         told.get("extra", EMPTY),
+        told.get("late", False),
     )
 
 

@@ -53,17 +53,19 @@ class Shelf:
         """Give as much as is written at once, and the keys of it."""
         batch, keys, size = Batch(sessions=list(sessions)), list[Key](), 0
         for key, item in self._items.items():
-            row = item.row
-            if isinstance(row, CallRow):
-                batch.calls.append(row)
-            else:
-                batch.messages.append(row)
-            batch.blobs += item.blobs
+            _add(batch, item)
             keys.append(key)
             size += item.size
             if len(keys) >= self._most or size >= MUCH_BYTES:
                 break
         return batch, keys
+
+    def everything(self, sessions: Iterable[SessionRow]) -> Batch:
+        """Give all that waits."""
+        batch = Batch(sessions=list(sessions))
+        for item in self._items.values():
+            _add(batch, item)
+        return batch
 
     def wrote(self, keys: Iterable[Key]) -> None:
         """Let go of what was written."""
@@ -85,3 +87,12 @@ class Shelf:
 
     def _pop(self, key: Key) -> None:
         self.size -= self._items.pop(key).size
+
+
+def _add(batch: Batch, item: _Item) -> None:
+    row = item.row
+    if isinstance(row, CallRow):
+        batch.calls.append(row)
+    else:
+        batch.messages.append(row)
+    batch.blobs += item.blobs

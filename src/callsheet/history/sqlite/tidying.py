@@ -9,15 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from callsheet.history.errors import StoreDamaged
-from callsheet.history.packing import SMALL
+from callsheet.history.packing import BETTER, SAMPLES, SMALL
 from callsheet.history.rows import Pruned, Retention
 from callsheet.history.spills import spills_of
 
 from . import indexing
 from .indexing import Unpacking
-
-SAMPLES = 4000
-"""Payloads that a dictionary is learned from."""
 
 PAGES = 25_000
 """Pages that are given back at once: 100 MB."""
@@ -26,9 +23,6 @@ SPARE = 0.9
 """Of the bytes that there may be, how many are used after something was removed."""
 
 _STAY = "calls_to_stay"
-
-BETTER = 0.95
-"""A dictionary is taken if payloads become that much smaller by it."""
 
 
 # Removing
@@ -84,7 +78,7 @@ def _too_much(
             "SELECT session_id, count(*), total(length(payload)) FROM calls GROUP BY session_id"
         )
         for key, count, size in db.execute(sessions).fetchall():
-            yield _oldest(db, "session_id = ?", [key], _share(keep, count, size, most))
+            yield _oldest(db, "session_id = ?", [key], keep.share(count, size, most))
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
@@ -102,13 +96,6 @@ def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
         stay = int(count * SPARE * limit / used)
         indexing.note(db, _STAY, stay)
     return min(most, count - stay)
-
-
-def _share(keep: Retention, count: int, size: float, most: int) -> int:
-    too_many = count - keep.session_max_calls if keep.session_max_calls is not None else 0
-    if keep.session_max_bytes is not None and size > keep.session_max_bytes:
-        too_many = max(too_many, 1, int(count * (size - keep.session_max_bytes) / size))
-    return min(most, too_many)
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
@@ -208,6 +195,8 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 def give_back(db: sqlite3.Connection) -> None:
     """Give free pages back to the system, as many as a step may have freed."""
     db.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # `execute` would end after the first
+    """Give free pages back to the system."""
+    db.executescript("PRAGMA incremental_vacuum")  # `execute` takes one step: that is one page
     _into_file(db)
 
 
