@@ -87,7 +87,7 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._url: str = url
+        self._full_url: str = url
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
@@ -275,10 +275,12 @@ class History:
         await self._end()
 
     async def _end(self) -> None:
-        self._take()
         with self._lock:
             self._is_closed = True
-        self._set_by()
+        self._take()
+        left = len(self._shelf)
+        if left and not self._is_hopeless:
+            self._set_by(left)
         self._shelf.drop(-1)
         self._answer_flushes()
         with suppress(Exception):
@@ -380,30 +382,24 @@ class History:
 
     async def _take_leftovers(self) -> None:
         """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._url):
+        for file, batch in leftovers.take(self._full_url):
             try:
                 await self._store.write(batch)
-            except _OF_THE_STORE:
+            except BaseException:
                 leftovers.put_back(file)
                 raise
-            except Exception as exc:  # noqa: BLE001 - it would be again
-                self._say(f"What waited in {file} can't be kept: {type(exc).__name__}: {exc}")
-                continue
             leftovers.done(file)
             self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
 
-    def _set_by(self) -> None:
+    def _set_by(self, left: int) -> None:
         """Put what could not be written into a file, for the next process."""
-        count = len(self._shelf)
-        if not count or self._is_hopeless:
-            return
         try:
-            file = leftovers.set_by(self._url, self._shelf.everything(self._sessions.values()))
+            file = leftovers.set_by(self._full_url, self._shelf.all(self._sessions.values()))
         except (OSError, RuntimeError) as exc:
-            self.health.lost += count
-            self._say(f"{count} entries could not be written to {self.url}, and are lost: {exc}.")
+            self.health.lost += left
+            self._say(f"{left} entries could not be written to {self.url}, and are lost: {exc}.")
         else:
-            self._say(f"What could not be written waits in {file} for the next time.")
+            self._say(f"{left} entries wait in {file}, and are written the next time.")
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
@@ -485,7 +481,7 @@ class History:
         self._thread = self._loop = self._news = self._hurry = None
         self._opening = asyncio.Lock()
         self._given, self._sessions, self._shelf = {}, {}, Shelf()
-        self._store = store_at(self._url)
+        self._store = store_at(self._full_url)
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = self._is_open = False
         self.health = HistoryHealth()

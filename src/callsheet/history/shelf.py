@@ -51,21 +51,17 @@ class Shelf:
 
     def batch(self, sessions: Iterable[SessionRow]) -> tuple[Batch, list[Key]]:
         """Give as much as is written at once, and the keys of it."""
-        batch, keys, size = Batch(sessions=list(sessions)), list[Key](), 0
+        keys, size = list[Key](), 0
         for key, item in self._items.items():
-            _add(batch, item)
             keys.append(key)
             size += item.size
             if len(keys) >= self._most or size >= MUCH_BYTES:
                 break
-        return batch, keys
+        return _batch([self._items[key] for key in keys], sessions), keys
 
-    def everything(self, sessions: Iterable[SessionRow]) -> Batch:
-        """Give all that waits."""
-        batch = Batch(sessions=list(sessions))
-        for item in self._items.values():
-            _add(batch, item)
-        return batch
+    def all(self, sessions: Iterable[SessionRow]) -> Batch:
+        """Give everything that waits."""
+        return _batch(self._items.values(), sessions)
 
     def wrote(self, keys: Iterable[Key]) -> None:
         """Let go of what was written."""
@@ -89,10 +85,12 @@ class Shelf:
         self.size -= self._items.pop(key).size
 
 
-def _add(batch: Batch, item: _Item) -> None:
-    row = item.row
-    if isinstance(row, CallRow):
-        batch.calls.append(row)
-    else:
-        batch.messages.append(row)
-    batch.blobs += item.blobs
+def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
+    batch = Batch(sessions=list(sessions))
+    for item in items:
+        if isinstance(item.row, CallRow):
+            batch.calls.append(item.row)
+        else:
+            batch.messages.append(item.row)
+        batch.blobs += item.blobs
+    return batch

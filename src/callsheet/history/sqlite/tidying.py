@@ -195,8 +195,6 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 def give_back(db: sqlite3.Connection) -> None:
     """Give free pages back to the system, as many as a step may have freed."""
     db.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # `execute` would end after the first
-    """Give free pages back to the system."""
-    db.executescript("PRAGMA incremental_vacuum")  # `execute` takes one step: that is one page
     _into_file(db)
 
 
