@@ -62,10 +62,16 @@ class HistoryHealth(Struct):
     problem: str | None = None
 
 
-class _Item(Struct):
+class _Item(Struct, gc=False):
     row: CallRow | MessageRow
     blobs: list[BlobRow]
     size: int
+
+
+def _answer(flushes: list[Future[bool]], is_durable: bool) -> None:
+    for done in flushes:
+        if done.set_running_or_notify_cancel():
+            done.set_result(is_durable)
 
 
 def to_stderr(text: str) -> None:
@@ -95,21 +101,22 @@ class History:
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
         self._forget_spills: Callable[[list[str]], None] | None = forget_spills
-        self._lock: threading.Lock = threading.Lock()
+        self.lock: threading.RLock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
-        # What waits: as it was given, and packed. Counts tell what of it is durable.
+        # What waits, under the lock; and what the thread has taken of it, until that is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
+        self._flushes: list[Future[bool]] = []
+        self._is_awake: bool = False
+        self._is_behind: bool = False
+        self._taken_sessions: dict[str, SessionRow] = {}
         self._packed: dict[tuple[str, str], _Item] = {}
         self._packed_bytes: int = 0
-        self._put_count: int = 0
-        self._durable: int = 0
-        self._flushes: list[tuple[int, Future[bool]]] = []
-        self._is_awake: bool = False
         self._is_closing: bool = False
+        self._has_ended: bool = False
         self._is_open: bool = False
         self._is_hopeless: bool = False
         self._said_lost: bool = False
@@ -131,10 +138,9 @@ class History:
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
-        with self._lock:
+        with self.lock:
             self._given[key] = item
             self._sessions[session.session_id] = session
-            self._put_count += 1
             if self._is_awake:
                 return
             self._is_awake = True
@@ -158,12 +164,15 @@ class History:
     def _flushed(self) -> Future[bool]:
         """Give what will tell whether everything is durable."""
         done: Future[bool] = Future()
-        with self._lock:
-            if self._durable >= self._put_count or self.health.problem is not None:
-                done.set_result(self._durable >= self._put_count)
-                return done
-            self._flushes.append((self._put_count, done))
-        self._wake(hurry=True)
+        with self.lock:
+            if not self._given and not self._is_behind:
+                done.set_result(True)
+            elif self.health.problem is not None or self._has_ended:
+                done.set_result(False)
+            else:
+                self._flushes.append(done)
+        if not done.done():
+            self._wake(hurry=True)
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
@@ -205,7 +214,7 @@ class History:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Give the loop of the thread, which is started when it is first needed."""
-        with self._lock:
+        with self.lock:
             if self._loop is None:
                 ready = threading.Event()
                 self._thread = threading.Thread(
@@ -240,17 +249,18 @@ class History:
             if not (self._packed and self.health.problem):
                 await self._next_news()
             problem = await self._write_waiting()
-            if self._is_closing and (problem or not self._has_news()):
+            if self._is_closing and (problem or not self._given):
                 break
             if problem:
-                self._answer_flushes()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._hurry.wait(), pause)
                 self._hurry.clear()
                 pause = min(2 * pause, RETRY_MOST)
             else:
                 pause = RETRY
-        self._answer_flushes()
+        with self.lock:
+            self._has_ended, flushes = True, self._flushes
+        _answer(flushes, False)
         await self._store.close()
 
     async def _next_news(self) -> None:
@@ -270,42 +280,47 @@ class History:
         self._news.clear()
         self._hurry.clear()
 
-    def _has_news(self) -> bool:
-        with self._lock:
-            return bool(self._given)
-
     async def _write_waiting(self) -> str | None:
         """Pack and write what waits. Gives what is wrong with the store, if anything is."""
-        with self._lock:
+        with self.lock:
             given, self._given = self._given, {}
-            sessions, self._sessions = self._sessions, {}
-            count, self._is_awake = self._put_count, False
+            flushes, self._flushes = self._flushes, []
+            self._taken_sessions |= self._sessions
+            self._sessions = {}
+            self._is_behind, self._is_awake = True, False
         self._pack(given)
         try:
             await self._opened()
-            while self._packed or sessions:
-                await self._write_some(sessions)
-                sessions = {}
+            while self._packed or self._taken_sessions:
+                await self._write_some()
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
-            with self._lock:
-                self._sessions = {**sessions, **self._sessions}
             await self._failed(exc)
+            _answer(flushes, False)
             return str(exc)
-        self._succeeded(count)
+        self._succeeded()
+        _answer(flushes, True)
         return None
 
     def _pack(self, given: dict[tuple[str, str], Waiting]) -> None:
         packer = self._store.packer
         for key, item in given.items():
-            row, blobs = item.pack(packer)
-            size = len(row.payload) + sum(len(blob.data) for blob in blobs) + 500
+            try:
+                row, blobs = item.pack(packer)
+            except Exception as exc:  # noqa: BLE001 - one that can't be kept must not keep the others from it
+                self.health.lost += 1
+                self._tell(f"The entry {key[1]} can't be kept: {type(exc).__name__}: {exc}")
+                continue
+            size = len(row.payload) + 500
+            if blobs:
+                size += sum([len(blob.data) for blob in blobs])
             old = self._packed.get(key)
             self._packed_bytes += size - (old.size if old else 0)
             self._packed[key] = _Item(row, blobs, size)
 
-    async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
+    async def _write_some(self) -> None:
         """Write as much as is written at once."""
-        batch, keys, size = Batch(sessions=list(sessions.values())), list[tuple[str, str]](), 0
+        sessions, keys, size = list(self._taken_sessions.values()), list[tuple[str, str]](), 0
+        batch = Batch(sessions=sessions)
         for key, item in self._packed.items():
             (batch.calls if isinstance(item.row, CallRow) else batch.messages).append(item.row)  # pyright: ignore[reportArgumentType]
             batch.blobs += item.blobs
@@ -314,6 +329,7 @@ class History:
             if len(keys) >= MUCH or size >= MUCH_BYTES:
                 break
         await self._store.write(batch)
+        self._taken_sessions = {}
         for key in keys:
             self._packed_bytes -= self._packed.pop(key).size
         self.health.written += len(keys)
@@ -326,11 +342,9 @@ class History:
                 self._tell(news)
             self._is_open = True
 
-    def _succeeded(self, count: int) -> None:
+    def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
-        with self._lock:
-            self._durable = max(self._durable, count)
-        self._answer_flushes()
+        self._is_behind = False
         if problem is not None:
             lost = f" {self.health.lost} entries were lost." if self.health.lost else ""
             self._tell(f"{self.url} is written again, with all that has waited.{lost}")
@@ -368,15 +382,6 @@ class History:
                 self._tell(
                     f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
                 )
-
-    def _answer_flushes(self) -> None:
-        with self._lock:
-            failing = self.health.problem is not None or self._is_closing
-            waiting, self._flushes, durable = self._flushes, [], self._durable
-            self._flushes = [one for one in waiting if not failing and one[0] > durable]
-        for mark, done in waiting:
-            if (failing or mark <= durable) and done.set_running_or_notify_cancel():
-                done.set_result(mark <= durable)
 
     async def _tidy(self) -> bool:
         """Do a little of what can be done when there is time. Gives whether there is more."""

@@ -233,7 +233,9 @@ class SqliteStore:
                     for row in batch.calls
                 ],
             )  # fmt: skip
-            self._use([(row.session_id, row.call_id, row.blobs) for row in batch.calls])
+            self._use(
+                [(row.session_id, row.call_id, row.blobs) for row in batch.calls if row.blobs]
+            )
         if batch.messages:
             db.executemany(
                 _MESSAGES,
@@ -245,7 +247,9 @@ class SqliteStore:
                     for row in batch.messages
                 ],
             )  # fmt: skip
-            self._use([(row.session_id, row.owner, row.blobs) for row in batch.messages])
+            self._use(
+                [(row.session_id, row.owner, row.blobs) for row in batch.messages if row.blobs]
+            )
         self._writers.seen(db, time.time())
 
     def _use(self, owners: Sequence[tuple[str, str, tuple[bytes, ...]]]) -> None:
