@@ -46,6 +46,8 @@ class Keeper:
         self._loop: asyncio.AbstractEventLoop = loop
         self._records: deque[CallRecord] = deque()
         self._changed: dict[str, ToolCallReport] = {}
+        # A terminal is known while somebody holds it: until its call's end was handed over, we do.
+        self._outputs: dict[str, Output] = {}
         self._is_planned: bool = False
         self._timer: Timer | None = None
         self._tries: int = 0
@@ -67,10 +69,14 @@ class Keeper:
                 self._soon(self._plan)
 
     def output(self, output: Output, much: bool) -> None:
-        """Live output is in the record of the call's next state."""
+        """Hold a call's output: it is in the record of the call's next state."""
+        if not self.is_dead:
+            self._outputs[output.call_id] = output
 
     def _give(self, report: ToolCallReport) -> None:
         self._records.append(self._desk.record(report))
+        if self._outputs and report.status.is_final:
+            self._outputs.pop(report.tool_call_id, None)
         self._send()
 
     def _send(self) -> None:
@@ -157,6 +163,7 @@ class Keeper:
         waited = len(self._records) + len(self._changed)
         self._records.clear()
         self._changed.clear()
+        self._outputs.clear()
         return waited
 
     def close(self) -> None:
