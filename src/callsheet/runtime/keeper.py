@@ -68,7 +68,7 @@ class Keeper:
                 self._is_planned = True
                 self._soon(self._plan)
 
-    def output(self, output: Output, much: bool) -> None:
+    def output(self, output: Output, _much: bool) -> None:
         """Hold a call's output: it is in the record of the call's next state."""
         if not self.is_dead:
             self._outputs[output.call_id] = output
