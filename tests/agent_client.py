@@ -42,6 +42,7 @@ RESULTS = {
     "session/resume": "ResumeSessionResponse",
     "session/list": "ListSessionsResponse",
     "session/close": "CloseSessionResponse",
+    "session/delete": "DeleteSessionResponse",
     "session/prompt": "PromptResponse",
     "session/set_mode": "SetSessionModeResponse",
     "session/set_config_option": "SetSessionConfigOptionResponse",

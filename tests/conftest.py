@@ -1,4 +1,7 @@
-"""Two things for all tests: a seed that is printed, and a schema check of every message that is made."""
+"""For all tests: a seed that is printed, a schema check of every message that is made, and no trace left.
+
+Nothing is written to the user's own directories: neither spill files nor a history.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from hypothesis import HealthCheck, settings
 from callsheet.wire import terminals, v1, v2, view
 from callsheet.wire.messages import as_dict
 
-from . import schemas
+from . import schemas, sizes
 
 settings.register_profile(
     "default",
     deadline=None,
     print_blob=True,
-    max_examples=int(os.environ.get("CALLSHEET_EXAMPLES", "150")),
+    max_examples=sizes.EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("default")
@@ -45,6 +48,30 @@ def spills_go_to_a_directory_of_their_own(
 ) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_history_is_kept_unless_a_test_wants_one(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Processes that tests start inherit this. Settings of the user, if there are any, are not read."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("CALLSHEET_HISTORY", "off")
+        patch.setenv("XDG_DATA_HOME", str(home / "data"))
+        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        patch.delenv("CALLSHEET_CONFIG", raising=False)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def processes_compile_the_code_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hundreds of processes are started here; where nothing may be kept, each would compile it all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("bytecode")))
         yield
 
 

@@ -179,7 +179,7 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-serve.LAST = 2
+serve.LAST = 0.5
 raise SystemExit(serve.serve(AgentSettings(brain=Stubborn)))
 """
 

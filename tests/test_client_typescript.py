@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +47,21 @@ CLIENTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Seen]]]:
+    """All scenes with each client, side by side."""
+    with ThreadPoolExecutor() as pool:
+        playing: dict[str, Future[Seen]] = {}
+        for name, (version, capabilities) in CLIENTS.items():
+            place = scenes.furnish(tmp_path_factory.mktemp("typescript") / "place")
+            playing[name] = pool.submit(play, version, place, capabilities=capabilities)
+        yield playing
+
+
 @pytest.fixture(scope="module", params=CLIENTS)
-def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def seen(request: pytest.FixtureRequest, played: dict[str, Future[Seen]]) -> Seen:
     version, capabilities = CLIENTS[request.param]
-    place = scenes.furnish(tmp_path_factory.mktemp("typescript") / "place")
-    seen = play(version, place, capabilities=capabilities)
+    seen = played[request.param].result()
     assert bool(seen.data["terminals"]) is (version == 2 or "_meta" in capabilities)
     return seen
 

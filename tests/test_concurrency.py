@@ -13,11 +13,13 @@ import pytest
 from callsheet import Call, Peer, PipeSink, Session
 from callsheet.testing import Recorder, assert_every_call_ended
 
-CALLS, UPDATES = 1000, 50
+from .sizes import sized
+
+CALLS, UPDATES = 1000, sized(50, 10)
 
 
 def change(call: Call, number: int, step: int) -> None:
-    """The step-th of fifty updates, of all sorts."""
+    """The step-th of a call's updates, of all sorts."""
     sort = step % 5
     if step == 0:
         call.start()

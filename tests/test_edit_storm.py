@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-FILES = 2000
+from .sizes import sized
+
+FILES = sized(2000, 700)
 AT_ONCE = 8
-KILLS = 4
+KILLS = sized(4, 2)
 
 OLD = "".join(f"line {n} is old\n" for n in range(150))
 NEW = OLD.replace("old", "newer")

@@ -25,6 +25,7 @@ from callsheet.wire.jsonrpc import (
 )
 
 from . import strategies as some
+from .sizes import fewer
 from .test_roundtrip import send, updates_in
 from .test_wire_v1 import ALLOW, a_report
 
@@ -87,6 +88,7 @@ def mutated_updates(draw: st.DrawFn, version: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(data=st.data())
 def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.DataObject) -> None:
     ledger = Ledger("s", new_call_id)
@@ -103,6 +105,7 @@ def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.Da
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(data=st.data())
 def test_mutated_messages_never_break_the_bridge(version: int, data: st.DataObject) -> None:
     """What comes out on the other side is valid, or there is a typed error."""
@@ -128,6 +131,7 @@ def test_any_json_gives_events_or_a_typed_error(version: int, value: Any) -> Non
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(data=st.data())
 def test_mutated_permission_requests_give_a_request_or_a_typed_error(
     version: int, data: st.DataObject
@@ -142,6 +146,7 @@ def test_mutated_permission_requests_give_a_request_or_a_typed_error(
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(some.lives(), st.data())
 def test_damaged_lines_give_a_message_or_a_typed_error(
     version: int, events: list[Event], data: st.DataObject

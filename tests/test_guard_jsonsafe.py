@@ -53,6 +53,7 @@ from .odd_values import (
     model_cycle,
     python_values,
 )
+from .sizes import sized
 
 BECOMES = {
     "bytes of text": (b"caf\xc3\xa9", "café"),
@@ -266,7 +267,7 @@ def test_a_dict_that_another_thread_changes_does_no_harm(shared: Any, nested: bo
     sys.setswitchinterval(1e-6)
     thread.start()
     try:
-        for _ in range(100):
+        for _ in range(sized(100, 30)):
             assert jsonsafe({"a": [shared]} if nested else shared)
     finally:
         stop.set()

@@ -31,6 +31,7 @@ from callsheet.wire import v1, v2
 from callsheet.wire.frames import UpdateFrames
 
 from . import strategies as some
+from .sizes import fewer
 
 TEXT = "".join(f"line {n}: some text\n" for n in range(5000))
 PATH = "/home/me/.cache/callsheet/spill/spill-0123456789abcdef0123456789abcdef.txt"
@@ -284,6 +285,7 @@ some_limits = st.builds(
 large_values = some.json_values | large | st.dictionaries(some.unicode_text, large, max_size=5)
 
 
+@fewer()
 @given(contents, large_values, large_values, large, some_limits, st.booleans())
 def test_any_report_is_within_its_limits_and_bounding_twice_changes_nothing(
     content: Any, raw_input: Any, raw_output: Any, title: str, limits: Limits, spilled: bool
@@ -311,6 +313,7 @@ def test_any_report_is_within_its_limits_and_bounding_twice_changes_nothing(
             UpdateFrames("sess_1", budget=limits.frame).line(update)
 
 
+@fewer()
 @given(large_items)
 def test_an_items_size_is_at_least_what_the_wires_need(item: Any) -> None:
     for wire in (v1, v2):
@@ -323,6 +326,7 @@ def test_a_diff_of_empty_lines_is_not_larger_than_it_is_taken_for() -> None:
     assert len(msgspec.json.encode(v2.encode_items([item]))) - 2 <= item_size(item)
 
 
+@fewer()
 @given(contents, st.integers(256, 8000))
 def test_any_content_is_cut_within_the_limit_with_its_links(content: Any, limit: int) -> None:
     shown, cuts = bound_content(content, limit)

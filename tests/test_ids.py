@@ -15,7 +15,9 @@ from callsheet.report.errors import InvalidId
 from callsheet.report.ids import IdFactory, check_id, is_ours
 from callsheet.runtime.ids import new_call_id
 
-THREADS, EACH = 8, 100_000
+from .sizes import sized
+
+THREADS, EACH = 8, sized(100_000, 20_000)
 
 
 def test_ids_are_call_and_a_ulid() -> None:

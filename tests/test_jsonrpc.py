@@ -29,6 +29,7 @@ from callsheet.wire.jsonrpc import (
 )
 
 from . import strategies as some
+from .sizes import fewer
 
 params = st.dictionaries(some.unicode_text, some.json_values, max_size=3) | st.lists(
     some.json_values
@@ -48,6 +49,7 @@ messages = st.one_of(
 )
 
 
+@fewer()
 @given(st.lists(messages, max_size=5), st.data())
 def test_messages_survive_whatever_the_stream_is_cut_into(
     sent: list[Message], data: st.DataObject

@@ -30,6 +30,8 @@ from callsheet.report.ledger import CallSummary, Ledger
 from callsheet.report.terminals import KEEP_OUTPUT, TerminalState
 from callsheet.runtime.ids import new_call_id
 
+from .sizes import sized
+
 
 def a_ledger(**options: Any) -> Ledger:
     return Ledger("sess_7", new_call_id, **options)
@@ -237,7 +239,7 @@ def test_memory_stays_flat_over_many_calls() -> None:
     try:
         ledger = a_ledger(keep_reports=50, keep_summaries=200)
         first = run(ledger, 0, 5_000)
-        last = run(ledger, 5_000, 30_000)
+        last = run(ledger, 5_000, sized(30_000, 15_000))
     finally:
         tracemalloc.stop()
     assert last < first * 1.3

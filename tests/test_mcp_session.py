@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from callsheet import Session
-from callsheet.testing import Recorder, check_tool
+from callsheet.testing import Recorder
 from callsheet.tools.mcp import McpServer
 
 REAL = str(Path(__file__).with_name("mcp_real.py"))
@@ -55,13 +55,3 @@ async def test_the_secrets_that_a_server_is_given_are_not_shown(tmp_path):
         async with session.call("think", {"thought": f"it is {secret}"}) as call:
             call.succeed("done")
     assert secret.encode() not in b"".join(recorder.lines)
-
-
-async def test_a_servers_tools_keep_the_standard(tmp_path):
-    await check_tool(
-        "mcp__real__add",
-        good={"a": 1, "b": 2},
-        failing=None,
-        cwd=tmp_path,
-        mcp_servers=[entry("real")],
-    )

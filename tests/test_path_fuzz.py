@@ -32,13 +32,15 @@ from unicodedata import normalize
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, assert_every_call_ended, assert_standard
 from callsheet.tools.tool import Tool
 from callsheet.tools.workspace import Workspace
+
+from .sizes import fewer, sized
 
 SECRET = secrets.token_hex(16)
 """Stands in every canary."""
@@ -384,16 +386,21 @@ def there(text: str, world: World) -> str:
 @pytest.mark.parametrize("tool", TOOLS)
 def test_no_known_attack_leads_a_tool_outside(world: World, tool: str) -> None:
     others = [*INSIDE, "to_dir/x", "../outside/x", "dangling_out", "fifo"]
+    tried: list[dict[str, Any]] = []  # most tools take one path, and some others come again
     for make in TOOLS[tool]:
         for number, attack in enumerate(ATTACKS):
             other = others[number % len(others)]
             for one, two in ((attack, other), (other, attack)):
-                world.build()
-                world.run(tool, make(there(one, world), there(two, world)))
+                arguments = make(there(one, world), there(two, world))
+                if arguments not in tried:
+                    tried.append(arguments)
+                    world.build()
+                    world.run(tool, arguments)
+    assert len(tried) >= len(ATTACKS)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(max_examples=settings().max_examples // 2)
+@fewer(2)
 @given(text=path_texts(), other=path_texts(), which=st.integers(0, 5))
 @example(text=lambda w: "to_dir/canary.txt", other=lambda w: "file.txt", which=0)
 def test_no_path_leads_a_tool_outside(
@@ -479,7 +486,7 @@ while True:
     if rename(-100, one, -100, other, 2):
         sys.exit(f"no exchange: {ctypes.get_errno()}")
 """
-SECONDS = float(os.environ.get("CALLSHEET_RACE_SECONDS", "1"))
+SECONDS = float(os.environ.get("CALLSHEET_RACE_SECONDS", sized(1.0, 0.4)))
 
 
 @pytest.mark.parametrize("tool", RACED)

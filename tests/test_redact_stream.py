@@ -13,11 +13,13 @@ from callsheet.guard.redact import Marks, Redactor
 from callsheet.guard.rules import fill
 from callsheet.guard.stream import CONTEXT, HOLD
 
+from .sizes import sized
 from .test_redact import KNOWING, fragments, texts
 
 ALL = Redactor()
 spaced = st.lists(fragments, max_size=8).map(" \n ".join)
 TOKEN = fill("ghp_{alnum:36}").encode()
+LENGTH = sized(100_000, 30_000)
 
 
 def pieces_of(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -182,7 +184,7 @@ def test_a_row_of_dots_after_a_name_is_shown_as_it_comes() -> None:
 def test_the_work_for_a_stream_grows_with_its_size_only(unit: bytes) -> None:
     redactor = Redactor()
     for size in (200, 1000):
-        data = unit * (100_000 // len(unit))
+        data = unit * (LENGTH // len(unit))
         stream, before = redactor.stream(), redactor._scanner.work
         for n in range(0, len(data), size):
             stream.feed(data[n : n + size])

@@ -28,6 +28,7 @@ from callsheet.wire.toolcall import same
 from callsheet.wire.view import View, view_for
 
 from . import strategies as some
+from .sizes import fewer
 
 WIRES = {1: v1, 2: v2}
 
@@ -82,6 +83,7 @@ def same_calls(one: Ledger, other: Ledger) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(events=some.lives())
 def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event]) -> None:
     ledger, lines = send(events, version)
@@ -89,6 +91,7 @@ def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event
 
 
 @pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
+@fewer()
 @given(events=some.lives())
 def test_any_life_crosses_the_bridge_and_comes_back(
     source: int, target: int, events: list[Event]
@@ -101,6 +104,7 @@ def test_any_life_crosses_the_bridge_and_comes_back(
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer(small=5)
 @given(data=st.data())
 def test_many_calls_at_once_stay_apart(version: int, data: st.DataObject) -> None:
     lives = [data.draw(some.lives(f"call_{number}")) for number in range(3)]
@@ -119,6 +123,7 @@ def terminal_facts(ledger: Ledger) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(terminal=some.terminal_lives())
 def test_a_terminal_arrives_whole_however_its_output_is_cut(
     version: int, terminal: list[Event]
@@ -130,6 +135,7 @@ def test_a_terminal_arrives_whole_however_its_output_is_cut(
 
 
 @pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
+@fewer()
 @given(terminal=some.terminal_lives(), late=st.booleans())
 def test_a_terminal_crosses_the_bridge(
     source: int, target: int, terminal: list[Event], late: bool
@@ -142,6 +148,7 @@ def test_a_terminal_crosses_the_bridge(
     assert terminal_facts(ledger) == terminal_facts(there)
 
 
+@fewer()
 @given(terminal=some.terminal_lives(), events=some.lives())
 def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
     terminal: list[Event], events: list[Event]
@@ -158,6 +165,7 @@ def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
 
 
 @pytest.mark.parametrize("version", [1, 2])
+@fewer()
 @given(events=some.lives())
 def test_what_a_peer_has_seen_is_never_sent_again(version: int, events: list[Event]) -> None:
     ledger = Ledger("s", new_call_id)

@@ -8,18 +8,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.walk import Scope, Walk, scope_of
 
 from .needs import needs
+from .sizes import fewer
 from .trees import Trees
 
 RG = ripgrep.find()
 FILES = [".gitignore", ".gitignore", ".ignore", ".rgignore"]
-FEWER = settings(max_examples=settings.default.max_examples // 3)
+FEWER = fewer(3)
 needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 
 

@@ -19,6 +19,8 @@ from callsheet.tools.search.pattern_errors import PatternError, Unsupported
 from callsheet.tools.search.texts import open_text
 from callsheet.tools.search.walk import Scope
 
+from .sizes import fewer
+
 RG = ripgrep.find()
 needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 
@@ -101,6 +103,7 @@ class Patterns:
 
 
 @needs_rg
+@fewer()
 @given(st.integers(0, 1 << 32))
 def test_the_same_lines_match_and_the_same_patterns_are_refused(seed: int) -> None:
     chance = random.Random(seed)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.tools.search import ripgrep
@@ -17,6 +17,7 @@ from callsheet.tools.search.show import show_hits
 from callsheet.tools.search.texts import open_text
 from callsheet.tools.search.walk import scope_of
 
+from .sizes import fewer
 from .trees import Trees
 
 RG = ripgrep.find()
@@ -24,7 +25,7 @@ PATTERNS = ["foo", "fo+", r"\bfoo\b", "^", "$", "é", "[^x]x", "-|9", "x$", "", 
 
 
 @pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
-@settings(max_examples=settings.default.max_examples // 5)
+@fewer(5)
 @given(st.integers(0, 1 << 32))
 def test_the_answer_is_the_same_with_ripgrep_and_without(seed: int) -> None:
     trees = Trees(seed)

@@ -23,6 +23,7 @@ from callsheet.tools.processes.output import LIMIT, Kept
 from callsheet.tools.result import ToolResult
 
 from .processes import children, linux, new_token, with_token
+from .sizes import sized
 
 METADATA = {
     "command", "exit_code", "signal", "timed_out", "output_bytes", "cpu_ms", "max_rss_kb",
@@ -337,7 +338,7 @@ async def test_commands_do_not_wait_for_each_other(session: Session) -> None:
 
 
 @linux
-@pytest.mark.parametrize("turn", range(8))
+@pytest.mark.parametrize("turn", range(sized(8, 3)))
 async def test_cancelled_at_once_no_process_is_left_and_output_is_kept(
     session: Session, token: str, turn: int
 ) -> None:

@@ -2,7 +2,7 @@
 // what it hears of tool calls. On stdout, at the end: all that it has seen, as one JSON object.
 
 import { client, methods, ndJsonStream } from "@agentclientprotocol/sdk";
-import { answer, begin, compare, finish, isToCancel, lost, seen, spec, startAgent } from "./spoken.mjs";
+import { answer, begin, compare, finish, hear, isToCancel, lost, seen, spec, startAgent } from "./spoken.mjs";
 
 const { stream, child, exited } = startAgent(ndJsonStream);
 const asked = methods.client.session.requestPermission;
@@ -12,10 +12,16 @@ function fold(update) {
   const { sessionUpdate, toolCallId, ...fields } = update;
   if (sessionUpdate === "tool_call") seen.calls[toolCallId] = {};
   if (sessionUpdate !== "tool_call" && sessionUpdate !== "tool_call_update") return;
+  const call = seen.calls[toolCallId];
   for (const [key, value] of Object.entries(fields)) {
-    if (value != null) seen.calls[toolCallId][key] = value;
+    if (value != null) call[key] = key === "_meta" ? { ...call._meta, ...withoutTerminals(value) } : value;
   }
   foldTerminal(update._meta ?? {});
+}
+
+// What is news of a terminal is no part of the call.
+function withoutTerminals({ terminal_info, terminal_output, terminal_exit, callsheet_terminal, ...meta }) {
+  return meta;
 }
 
 // Zed's way to show an agent's terminals.
@@ -40,6 +46,7 @@ const connection = client({ name: "callsheet-tests" })
   .onNotification(updated, ({ params, agent }) => {
     compare(updated, params);
     fold(params.update);
+    hear(params.update);
     const cancel = isToCancel(params.update);
     if (cancel === "turn") return agent.notify(methods.agent.session.cancel, { sessionId });
     if (cancel === "session") closing = agent.request(methods.agent.session.close, { sessionId });
@@ -58,8 +65,14 @@ seen.initialized = await say(methods.agent.initialize, {
   clientInfo: { name: "callsheet-tests", version: "1" },
   clientCapabilities: spec.capabilities ?? {},
 });
-seen.session = await say(methods.agent.session.new, { cwd: spec.cwd, mcpServers: [] });
-({ sessionId } = seen.session);
+if (spec.load) {
+  sessionId = spec.load;
+  seen.session = await say(methods.agent.session.load, { sessionId, cwd: spec.cwd, mcpServers: [] });
+} else {
+  seen.session = await say(methods.agent.session.new, { cwd: spec.cwd, mcpServers: [] });
+  ({ sessionId } = seen.session);
+}
+seen.told = seen.lines.length;
 for (const scene of spec.scenes) {
   begin(scene);
   const prompt = [{ type: "text", text: scene.prompt }];

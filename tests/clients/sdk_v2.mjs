@@ -2,7 +2,7 @@
 // and folds what it hears of tool calls and terminals. On stdout, at the end: all that it has seen, as one JSON object.
 
 import { client, methods, ndJsonStream } from "@agentclientprotocol/sdk/experimental/v2";
-import { answer, begin, compare, finish, isToCancel, seen, spec, startAgent } from "./spoken.mjs";
+import { answer, begin, compare, finish, hear, isToCancel, seen, spec, startAgent } from "./spoken.mjs";
 
 const { stream, child, exited } = startAgent(ndJsonStream);
 const asked = methods.client.session.requestPermission;
@@ -39,6 +39,7 @@ const connection = client({ name: "callsheet-tests" })
     compare(updated, params);
     const { sessionUpdate, ...rest } = params.update;
     FOLD[sessionUpdate]?.(rest);
+    hear(params.update);
   })
   .connect(stream);
 
@@ -47,8 +48,16 @@ seen.initialized = await connection.agent.request(methods.agent.initialize, {
   info: { name: "callsheet-tests", version: "1" },
   capabilities: {},
 });
-const session = await connection.agent.buildSession(spec.cwd).start();
-seen.session = session.newSessionResponse;
+let session;
+if (spec.load) {
+  const resumed = { sessionId: spec.load, cwd: spec.cwd, replayFrom: { type: "start" } };
+  seen.session = await connection.agent.request(methods.agent.session.resume, resumed);
+  session = { sessionId: spec.load };
+} else {
+  session = await connection.agent.buildSession(spec.cwd).start();
+  seen.session = session.newSessionResponse;
+}
+seen.told = seen.lines.length;
 let closing;
 
 for (const scene of spec.scenes) {
@@ -77,7 +86,8 @@ if (closing) await closing;
 else {
   const { sessionId } = session;
   seen.listed = await connection.agent.request(methods.agent.session.list, {});
-  seen.options = await session.setConfigOption({ configId: "permission", type: "id", value: "read_only" });
+  const chosen = { sessionId, configId: "permission", type: "id", value: "read_only" };
+  seen.options = await connection.agent.request(methods.agent.session.setConfigOption, chosen);
   await connection.agent.request(methods.agent.session.close, { sessionId });
 }
 connection.close();

@@ -8,7 +8,9 @@ import { isDeepStrictEqual } from "node:util";
 export const spec = JSON.parse(readFileSync(0, "utf8"));
 
 /** Everything that goes to Python at the end. */
-export const seen = { lines: [], sent: [], lost: [], calls: {}, terminals: {}, permissions: [], scenes: [] };
+export const seen = {
+  lines: [], sent: [], lost: [], calls: {}, terminals: {}, messages: {}, permissions: [], scenes: [],
+};
 
 /** Start the agent, and give the SDK's stream to it; its lines and messages are kept on the way. */
 export function startAgent(ndJsonStream) {
@@ -72,6 +74,15 @@ export function lost(sent, parsed, path) {
   }
   if (parsed === null || typeof parsed !== "object") return [`${path}: all of it`];
   return Object.keys(sent).flatMap((key) => lost(sent[key], parsed[key], `${path}.${key}`));
+}
+
+/** Put together what was said and planned. */
+export function hear({ sessionUpdate: kind, messageId, content, entries, plan }) {
+  if (kind === "plan" || kind === "plan_update") seen.plan = entries ?? plan.entries;
+  if (kind === "user_message") seen.messages[messageId] = { kind: "user", text: content.map((one) => one.text).join("") };
+  if (!kind.endsWith("_chunk") || !content?.text || !messageId) return;
+  const message = (seen.messages[messageId] ??= { kind: kind.split("_")[0], text: "" });
+  message.text += content.text;
 }
 
 /** The scene that is played now, and what is to be answered and cancelled in it. */

@@ -8,10 +8,9 @@ import click
 
 from callsheet.agent.start import PERMISSIONS, BadStart, Options, start
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from .keeping import keeping
 
-    from callsheet.history.history import History
+if TYPE_CHECKING:
     from callsheet.tools.permits import Mode
 
 
@@ -56,28 +55,8 @@ def command(
     """
     mode = cast("Mode", permission)
     try:
-        kept = _kept(history)
-        options = Options(2 if protocol == "2" else 1, mode, locale, tools, script, brain, kept)
+        version = 2 if protocol == "2" else 1
+        options = Options(version, mode, locale, tools, script, brain, keeping(history))
         return start(options)
     except BadStart as exc:
         raise click.UsageError(str(exc)) from None
-
-
-def _kept(flag: str | None) -> Callable[[], History] | None:
-    """Give what makes the history that the agent keeps, if it is to keep one."""
-    from callsheet.history.errors import BadUrl
-    from callsheet.history.places import chosen_url
-
-    try:
-        url = chosen_url(flag)
-    except BadUrl as exc:
-        raise BadStart("--history", str(exc)) from None
-    if url is None:
-        return None
-
-    def make() -> History:
-        from callsheet.history.history import History
-
-        return History(url)
-
-    return make

@@ -15,6 +15,9 @@ COMMANDS = {
     "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
     "call": "Run one tool and show what it does.",
     "tools": "List the tools: what they do and what they take.",
+    "history": "List the calls that were made, and look after them.",
+    "show": "Show all that is known of one call.",
+    "replay": "Tell a session again, as an editor is told it.",
     "demo": "Watch a real agent at work: a client and an agent over stdio, as cards.",
     "lint": "Find tools that break the result standard.",
 }

@@ -44,6 +44,9 @@ from .calls.values import arguments_from
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
 @click.option("--tools", "file", metavar="FILE.py", help="A Python file with tools of your own.")
+@click.option(
+    "--history", metavar="URL", help="Where the call is kept: sqlite:///PATH, postgresql://…, off."
+)
 def command(
     name: str,
     pairs: tuple[str, ...],
@@ -54,6 +57,7 @@ def command(
     cwd: str,
     timeout: float | None,
     file: str | None,
+    history: str | None,
 ) -> int:
     """Run one tool and show what it does.
 
@@ -74,15 +78,18 @@ def command(
 
     from callsheet.tools.errors import ToolError
 
+    from .calls.keeping import check_flag
     from .calls.running import Format, Plan, check, run
 
+    check_flag(history)
     try:
         check(tool, arguments)
     except ToolError as exc:
         raise click.UsageError(str(exc)) from None
     format_ = cast("Format", format_)
     where = str(Path(cwd).absolute())
-    return run(Plan(tool, arguments, tools, format_, int(protocol), locale, where, timeout))
+    plan = Plan(tool, arguments, tools, format_, int(protocol), locale, where, timeout, history)
+    return run(plan)
 
 
 def _check_options(locale: str | None, timeout: float | None) -> None:

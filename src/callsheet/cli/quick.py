@@ -20,8 +20,14 @@ def agent(arguments: Sequence[str]) -> int | None:
     options = _options(arguments)
     if options is None:
         return None
-    from callsheet.agent.start import Options, start
+    from callsheet.agent.start import BadStart, Options, start
 
+    from .keeping import keeping
+
+    try:
+        options["history"] = keeping()
+    except BadStart:
+        return None
     return start(Options(**options))
 
 

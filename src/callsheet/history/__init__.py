@@ -16,11 +16,12 @@ if TYPE_CHECKING:
         StoreTooNew,
         StoreUnavailable,
     )
-    from .history import KEEP, History, HistoryHealth
+    from .history import History, HistoryHealth
     from .log import SessionLog
     from .places import chosen_url, default_file, store_at
     from .replay import Replay
     from .rows import (
+        KEEP,
         Head,
         Pruned,
         Query,
@@ -43,12 +44,12 @@ __all__ = [
 
 _PLACES = {
     "errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
-    "history": ("KEEP", "History", "HistoryHealth"),
+    "history": ("History", "HistoryHealth"),
     "log": ("SessionLog",),
     "places": ("chosen_url", "default_file", "store_at"),
     "replay": ("Replay",),
     "rows": (
-        "Head", "Pruned", "Query", "Retention", "Stats", "StoredCall", "StoredMessage",
+        "KEEP", "Head", "Pruned", "Query", "Retention", "Stats", "StoredCall", "StoredMessage",
         "StoredSession", "ToolStats", "Vacuumed",
     ),
     "store": ("Store",),

@@ -12,32 +12,32 @@ is said, too.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
+from weakref import WeakSet
 
 from msgspec import Struct
 
 from callsheet.report.values import EMPTY, JsonObject
 
+from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import store_at, without_password
-from .rows import Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
+from .rows import KEEP, Retention, SessionRow
+from .shelf import Shelf
 from .store import Store
 
 _T = TypeVar("_T")
 
 LINGER = 0.05
 """Seconds in which more is waited for, before something is written."""
-
-MUCH = 1000
-"""Rows that are written at once, and bytes of them."""
-MUCH_BYTES = 8 << 20
 
 MOST_WAITING = 64 << 20
 """Bytes that may wait for a store that can't be written."""
@@ -50,9 +50,6 @@ TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
 
-KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept if nobody says otherwise."""
-
 
 class HistoryHealth(Struct):
     """How well it goes. `problem` is what keeps the store from being written now."""
@@ -62,16 +59,10 @@ class HistoryHealth(Struct):
     problem: str | None = None
 
 
-class _Item(Struct, gc=False):
-    row: CallRow | MessageRow
-    blobs: list[BlobRow]
-    size: int
+_OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
+"""Errors that say nothing of what was to be written."""
 
-
-def _answer(flushes: list[Future[bool]], is_durable: bool) -> None:
-    for done in flushes:
-        if done.set_running_or_notify_cancel():
-            done.set_result(is_durable)
+_all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
@@ -93,34 +84,38 @@ class History:
         *,
         keep: Retention = KEEP,
         tell: Callable[[str], None] = to_stderr,
-        forget_spills: Callable[[list[str]], None] | None = None,
+        forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
+        self._full_url: str = url
         self.health: HistoryHealth = HistoryHealth()
         self._store: Store = store_at(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], None] | None = forget_spills
+        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self.lock: threading.RLock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
-        # What waits, under the lock; and what the thread has taken of it, until that is durable.
+        # What waits: as it was given, and packed. Counts tell what of it is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
-        self._flushes: list[Future[bool]] = []
+        self._shelf: Shelf = Shelf()
+        self._put_count: int = 0
+        self._taken: int = 0
+        self._durable: int = 0
+        self._flushes: list[tuple[int, Future[bool]]] = []
         self._is_awake: bool = False
-        self._is_behind: bool = False
-        self._taken_sessions: dict[str, SessionRow] = {}
-        self._packed: dict[tuple[str, str], _Item] = {}
-        self._packed_bytes: int = 0
         self._is_closing: bool = False
-        self._has_ended: bool = False
+        self._is_closed: bool = False
         self._is_open: bool = False
+        self._opening: asyncio.Lock = asyncio.Lock()
         self._is_hopeless: bool = False
         self._said_lost: bool = False
+        self._said_refused: bool = False
         self._tidied: float | None = None
+        _all.add(self)
 
     def session(
         self,
@@ -134,13 +129,26 @@ class History:
         """Give the log of a session: a sink for it. `position` is where its timeline goes on."""
         return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
 
+    async def __aenter__(self) -> Self:
+        """Nothing is opened before it is needed."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Write what waits, and let go of the store."""
+        await self.close()
+
     # For whoever reports
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
         with self.lock:
+            if self._is_closed:
+                self._put_count += 1
+                self.health.lost += 1
+                return
             self._given[key] = item
             self._sessions[session.session_id] = session
+            self._put_count += 1
             if self._is_awake:
                 return
             self._is_awake = True
@@ -165,26 +173,33 @@ class History:
         """Give what will tell whether everything is durable."""
         done: Future[bool] = Future()
         with self.lock:
-            if not self._given and not self._is_behind:
-                done.set_result(True)
-            elif self.health.problem is not None or self._has_ended:
-                done.set_result(False)
+            is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
+            if is_durable or failing or self._is_closed:
+                done.set_result(is_durable)
             else:
-                self._flushes.append(done)
-        if not done.done():
+                self._flushes.append((self._put_count, done))
+        if not is_durable:
             self._wake(hurry=True)
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
         """Ask the store something, in its thread. What was put before is written first, if it can be."""
         await self.flush()
+        if self._is_closed:
+            raise StoreUnavailable("The history is closed.")
         loop = self._started()
 
         async def answer() -> _T:
             await self._opened()
             return await question(self._store)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(), loop))
+        there = asyncio.run_coroutine_threadsafe(answer(), loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            if self._is_closing and there.cancelled():
+                raise StoreUnavailable("The history was closed meanwhile.") from None
+            raise
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
@@ -246,22 +261,41 @@ class History:
         ready.set()
         pause = RETRY
         while True:
-            if not (self._packed and self.health.problem):
+            if not (self._shelf and self.health.problem):
                 await self._next_news()
             problem = await self._write_waiting()
-            if self._is_closing and (problem or not self._given):
+            if self._is_closing and (problem or not self._has_news()):
                 break
             if problem:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
-                self._hurry.clear()
+                self._answer_flushes()
+                await self._pause(pause)
                 pause = min(2 * pause, RETRY_MOST)
             else:
                 pause = RETRY
+        await self._end()
+
+    async def _end(self) -> None:
         with self.lock:
-            self._has_ended, flushes = True, self._flushes
-        _answer(flushes, False)
-        await self._store.close()
+            self._is_closed = True
+        self._take()
+        left = len(self._shelf)
+        if left and not self._is_hopeless:
+            self._set_by(left)
+        self._shelf.drop(-1)
+        self._answer_flushes()
+        with suppress(Exception):
+            await self._store.close()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
+        assert self._hurry is not None
+        until = time.monotonic() + seconds
+        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
+            self._take()
+            self._drop(0 if self._is_hopeless else MOST_WAITING)
+        self._hurry.clear()
 
     async def _next_news(self) -> None:
         """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
@@ -280,74 +314,101 @@ class History:
         self._news.clear()
         self._hurry.clear()
 
+    def _has_news(self) -> bool:
+        with self.lock:
+            return bool(self._given)
+
     async def _write_waiting(self) -> str | None:
         """Pack and write what waits. Gives what is wrong with the store, if anything is."""
+        self._take()
         with self.lock:
-            given, self._given = self._given, {}
-            flushes, self._flushes = self._flushes, []
-            self._taken_sessions |= self._sessions
-            self._sessions = {}
-            self._is_behind, self._is_awake = True, False
-        self._pack(given)
+            sessions, self._sessions = self._sessions, {}
         try:
             await self._opened()
-            while self._packed or self._taken_sessions:
-                await self._write_some()
+            while self._shelf or sessions:
+                await self._write_some(sessions)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
+            with self.lock:
+                self._sessions = {**sessions, **self._sessions}
             await self._failed(exc)
-            _answer(flushes, False)
             return str(exc)
         self._succeeded()
-        _answer(flushes, True)
         return None
 
-    def _pack(self, given: dict[tuple[str, str], Waiting]) -> None:
-        packer = self._store.packer
-        for key, item in given.items():
-            try:
-                row, blobs = item.pack(packer)
-            except Exception as exc:  # noqa: BLE001 - one that can't be kept must not keep the others from it
-                self.health.lost += 1
-                self._tell(f"The entry {key[1]} can't be kept: {type(exc).__name__}: {exc}")
-                continue
-            size = len(row.payload) + 500
-            if blobs:
-                size += sum([len(blob.data) for blob in blobs])
-            old = self._packed.get(key)
-            self._packed_bytes += size - (old.size if old else 0)
-            self._packed[key] = _Item(row, blobs, size)
+    def _take(self) -> None:
+        """Pack what was given."""
+        with self.lock:
+            given, self._given = self._given, {}
+            self._taken, self._is_awake = self._put_count, False
+        self._shelf.put(given, self._store.packer, self._refused)
 
-    async def _write_some(self) -> None:
-        """Write as much as is written at once."""
-        sessions, keys, size = list(self._taken_sessions.values()), list[tuple[str, str]](), 0
-        batch = Batch(sessions=sessions)
-        for key, item in self._packed.items():
-            (batch.calls if isinstance(item.row, CallRow) else batch.messages).append(item.row)  # pyright: ignore[reportArgumentType]
-            batch.blobs += item.blobs
-            keys.append(key)
-            size += item.size
-            if len(keys) >= MUCH or size >= MUCH_BYTES:
-                break
-        await self._store.write(batch)
-        self._taken_sessions = {}
-        for key in keys:
-            self._packed_bytes -= self._packed.pop(key).size
+    def _refused(self, exc: Exception) -> None:
+        """Note that something can't be kept, whatever the store does."""
+        self.health.lost += 1
+        if not self._said_refused:
+            self._said_refused = True
+            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
+
+    async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
+        """Write as much as is written at once. What can't be written is found, and let go."""
+        batch, keys = self._shelf.batch(sessions.values())
+        try:
+            await self._store.write(batch)
+        except (HistoryError, ValueError, TypeError) as exc:
+            if type(exc) in _OF_THE_STORE:
+                raise
+            if len(keys) > 1:
+                self._shelf.smaller(keys)
+            elif sessions:
+                sessions.clear()
+            else:
+                self._shelf.wrote(keys)
+                self._refused(exc)
+            return
+        self._shelf.wrote(keys)
+        sessions.clear()
         self.health.written += len(keys)
 
     async def _opened(self) -> None:
-        if not self._is_open:
+        async with self._opening:
+            if self._is_open:
+                return
             if self._is_hopeless:
                 raise StoreUnavailable(self.health.problem or "The history can't be used.")
             for news in await self._store.open():
-                self._tell(news)
+                self._say(news)
             self._is_open = True
+            await self._take_leftovers()
+
+    async def _take_leftovers(self) -> None:
+        """Write what earlier processes could not."""
+        for file, batch in leftovers.take(self._full_url):
+            try:
+                await self._store.write(batch)
+            except BaseException:
+                leftovers.put_back(file)
+                raise
+            leftovers.done(file)
+            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+
+    def _set_by(self, left: int) -> None:
+        """Put what could not be written into a file, for the next process."""
+        try:
+            file = leftovers.set_by(self._full_url, self._shelf.all(self._sessions.values()))
+        except (OSError, RuntimeError) as exc:
+            self.health.lost += left
+            self._say(f"{left} entries could not be written to {self.url}, and are lost: {exc}.")
+        else:
+            self._say(f"{left} entries wait in {file}, and are written the next time.")
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
-        self._is_behind = False
+        with self.lock:
+            self._durable = max(self._durable, self._taken)
+        self._answer_flushes()
         if problem is not None:
-            lost = f" {self.health.lost} entries were lost." if self.health.lost else ""
-            self._tell(f"{self.url} is written again, with all that has waited.{lost}")
+            lost = f"; {self.health.lost} entries were lost" if self._said_lost else ""
+            self._say(f"{self.url} is written again, with all that has waited{lost}.")
             self._said_lost = False
 
     async def _failed(self, exc: Exception) -> None:
@@ -355,11 +416,11 @@ class History:
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
-        hopeless = isinstance(exc, (BadUrl, StoreTooNew, NotKept))
+        hopeless = self._is_hopeless or isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first and hopeless:
-            self._tell(f"{exc} Nothing is kept.")
+            self._say(f"{exc} Nothing is kept.")
         elif first:
-            self._tell(
+            self._say(
                 f"{exc} The work goes on; what is to be kept waits, and is written when it can be."
             )
         if hopeless:
@@ -367,21 +428,33 @@ class History:
             self._drop(0)
         else:
             if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-                await self._store.close()
+                with suppress(Exception):
+                    await self._store.close()
                 self._is_open = False
             self._drop(MOST_WAITING)
 
     def _drop(self, limit: int) -> None:
         """Let go of the oldest, until what waits is small enough."""
-        while self._packed and self._packed_bytes > limit:
-            key = next(iter(self._packed))
-            self._packed_bytes -= self._packed.pop(key).size
-            self.health.lost += 1
-            if not self._said_lost and not self._is_hopeless:
-                self._said_lost = True
-                self._tell(
-                    f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
-                )
+        lost = self._shelf.drop(limit)
+        self.health.lost += lost
+        if lost and not self._said_lost and not self._is_hopeless:
+            self._said_lost = True
+            self._say(
+                f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
+            )
+
+    def _say(self, text: str) -> None:
+        with suppress(Exception):  # whoever is told must not keep us from writing
+            self._tell(text)
+
+    def _answer_flushes(self) -> None:
+        with self.lock:
+            failing = self.health.problem is not None or self._is_closing
+            waiting, self._flushes, durable = self._flushes, [], self._durable
+            self._flushes = [one for one in waiting if not failing and one[0] > durable]
+        for mark, done in waiting:
+            if (failing or mark <= durable) and done.set_running_or_notify_cancel():
+                done.set_result(mark <= durable)
 
     async def _tidy(self) -> bool:
         """Do a little of what can be done when there is time. Gives whether there is more."""
@@ -397,6 +470,31 @@ class History:
                 if pruned.calls or pruned.messages:
                     return True
                 self._tidied = time.monotonic()
-        except HistoryError:  # whatever it is, the next write will say so
+        except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
             return False
         return False
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
+        _parents.append(self._store)
+        self.lock, self._flushes = threading.RLock(), []
+        self._thread = self._loop = self._news = self._hurry = None
+        self._opening = asyncio.Lock()
+        self._given, self._sessions, self._shelf = {}, {}, Shelf()
+        self._store = store_at(self._full_url)
+        self._durable = self._taken = self._put_count
+        self._is_awake = self._is_closing = self._is_closed = self._is_open = False
+        self.health = HistoryHealth()
+
+
+_parents: list[Store] = []
+"""Stores of a parent, which a child must not close."""
+
+
+def _forked() -> None:
+    for history in list(_all):
+        history.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

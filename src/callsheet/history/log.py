@@ -16,6 +16,7 @@ from threading import RLock
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.report.record import CallRecord
 from callsheet.report.values import EMPTY, JsonObject
@@ -30,6 +31,8 @@ and again.
 """
 
 TITLE = 80
+KNOWN = 1000
+"""Messages of which it is known how many parts they have."""
 
 
 class Waiting(Protocol):
@@ -81,7 +84,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
             reason=reason if isinstance(reason, str) else None,
             at=self.at,
             updated_at=self.updated_at,
-            duration_ms=took if isinstance(took, (int, float)) else None,
+            duration_ms=float(took) if isinstance(took, (int, float)) else None,
             is_open=not report.status.is_final,
             size=packed.size,
             payload=packed.payload,
@@ -142,14 +145,15 @@ class SessionLog:
         self._row: SessionRow = SessionRow(
             session_id=session_id,
             cwd=_plain(cwd),
-            title=title,
+            title=_plain(title),
             info=json.dumps(info),
             created_at=now,
             updated_at=now,
         )
-        self._lock: RLock = history.lock
         self._next: int = position
-        self._open: dict[str, tuple[int, float]] = {}
+        # Of each open call: its place, when it began, and the terminals that it was announced with.
+        self._open: dict[str, tuple[int, float, tuple[str, ...]]] = {}
+        self._plan: tuple[str, int, float] | None = None
         self._saying: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
 
@@ -167,7 +171,7 @@ class SessionLog:
 
     def send(self, items: deque[Any]) -> None:
         """Take records of calls."""
-        with self._lock:
+        with self._history.lock:
             while items:
                 self._take(items.popleft(), time.time())
 
@@ -184,7 +188,11 @@ class SessionLog:
         key, session_id = report.tool_call_id, row.session_id
         place = self._open.get(key)
         if place is None:
-            place = self._open[key] = self._place(), now
+            first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
+            place = self._place(), now, first
+            self._open[key] = place
+        elif record.terminals:
+            record = _with_late(record, place[2])
         if report.status.is_final:
             del self._open[key]
         row.updated_at = now
@@ -201,7 +209,7 @@ class SessionLog:
 
     def say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
         """Keep a message, or a further piece of it. `kind` is `user`, `agent` or `thought`."""
-        with self._lock:
+        with self._history.lock:
             self._say(kind, message_id, blocks)
 
     def _say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
@@ -221,8 +229,10 @@ class SessionLog:
                 _joined(last.blocks, blocks),
             )
         else:
-            part = self._parts.get(message_id, 0)
+            part = self._parts.pop(message_id, 0)
             self._parts[message_id] = part + 1
+            if len(self._parts) > KNOWN:  # nobody goes on with what was said so long ago
+                del self._parts[next(iter(self._parts))]
             message = WaitingMessage(
                 self.session_id, message_id, part, self._place(), kind, now, tuple(blocks)
             )
@@ -232,14 +242,11 @@ class SessionLog:
     def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
         """Keep a plan. A later one under the same id takes its place."""
         now = time.time()
-        with self._lock:
-            key = f"{message_id} 0"
-            place = self._open.get(key)
-            if place is None:
-                place = self._open[key] = self._place(), now
-            plan = WaitingMessage(
-                self.session_id, message_id, 0, place[0], "plan", place[1], tuple(entries)
-            )
+        with self._history.lock:
+            if self._plan is None or self._plan[0] != message_id:
+                self._plan = message_id, self._place(), now
+            _, place, at = self._plan
+            plan = WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries))
             self._keep(plan, now)
 
     def name(self, title: str) -> None:
@@ -253,8 +260,18 @@ class SessionLog:
         self._history.put(key, message, self._row)
 
 
+def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
+    """Give a record that knows which of its terminals were there from the beginning."""
+    if all(one.terminal_id in first for one in record.terminals):
+        return record
+    terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
+    return CallRecord(record.report, tuple(terminals))
+
+
 def _plain(text: str) -> str:
-    """Give a text for a column: PostgreSQL has no place for NUL. The payload has it as it is."""
+    """Give a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 

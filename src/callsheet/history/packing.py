@@ -1,14 +1,15 @@
 """Payloads: a record as bytes, compressed, and back.
 
 A payload is a zstd frame around JSON: `{"call": {…}, "terminals": […]}`, where the call is a `tool_call` of
-ACP v1 (which can say everything that a report can: see `wire.v1`). Small frames are made with a trained
-dictionary; a frame names the one that it needs by its id, and every store keeps those that it was written
-with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a hundred
-times is kept once.
+ACP v1 (which can say nearly everything that a report can; for the rest, see `odd`). Small frames are made
+with a trained dictionary; a frame names the one that it needs by its id, and every store keeps those that it
+was written with. Large texts are taken out, and stand in blobs that are named by their hash: what is shown a
+hundred times is kept once.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -22,12 +23,14 @@ import zstandard
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallOpened, ExitStatus
 from callsheet.report.record import CallRecord, TerminalRecord
 from callsheet.report.values import EMPTY, JsonObject
 from callsheet.wire import v1
 from callsheet.wire.terminals import encode_exit
 
+from . import odd
 from .errors import StoreDamaged
 from .rows import BlobRow
 
@@ -37,6 +40,12 @@ LARGE = 8192
 SMALL = 1 << 15
 """Bytes up to which a payload is compressed with a dictionary."""
 
+SAMPLES = 4000
+"""Payloads that a dictionary is learned from."""
+
+BETTER = 0.95
+"""A dictionary is taken if payloads become that much smaller by it."""
+
 LEVEL = 1
 """Of zstd. More of it makes payloads a twentieth smaller, and takes a third longer."""
 
@@ -44,6 +53,7 @@ _MOST = 1 << 30
 _MARK = "\0"
 _BLOB = _MARK + "blob:"
 _TEXT = _MARK + "text:"
+_NAMED = re.compile(rb"\\u0000blob:([0-9a-f]{32})")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -68,6 +78,7 @@ class Packer:
 
     def __init__(self) -> None:
         self._dictionaries: dict[int, zstandard.ZstdDecompressor] = {}
+        self._data: dict[int, bytes] = {}
         self._plain: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=LEVEL)
         self._small: zstandard.ZstdCompressor = self._plain
         self._open: zstandard.ZstdDecompressor = zstandard.ZstdDecompressor()
@@ -89,6 +100,7 @@ class Packer:
         key = data.dict_id()
         if key not in self._dictionaries:
             self._dictionaries[key] = zstandard.ZstdDecompressor(dict_data=data)
+            self._data[key] = dictionary
         return key
 
     def knows(self, payload: bytes) -> bool:
@@ -101,13 +113,24 @@ class Packer:
 
     # Records
 
+    @property
+    def known(self) -> list[bytes]:
+        """The dictionaries that payloads may have been made with, the one in use last."""
+        return [self._data[key] for key in self._data if key != self.dictionary] + [
+            self._data[self.dictionary]
+        ]
+
     def pack(self, record: CallRecord) -> Packed:
         """Give a call as bytes."""
         return self.squeeze(_body(record))
 
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
         """Give a call that was packed; `blob` finds the blobs by their hashes."""
-        return record_of(self.expand(payload, blob))
+        body = self.expand(payload, blob)
+        try:
+            return record_of(body)
+        except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
+            raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
 
     # Any JSON
 
@@ -129,9 +152,6 @@ class Packer:
     def expand(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> JsonObject:
         """Give an object that was made small."""
         data = self._inflate(payload)
-        body = _decode(data)
-        if b"\\u0000" not in data:
-            return body
 
         def find(key: bytes) -> str:
             found = blob(key)
@@ -139,11 +159,22 @@ class Packer:
                 raise StoreDamaged(f"the text {key.hex()} is not in the store any more")
             return self._inflate(found).decode()
 
-        return _put_back(body, find)
+        try:
+            body = _decode(data)
+            body = body if b"\\u0000" not in data else _put_back(body, find)
+        except (ValueError, RecursionError) as exc:  # no JSON, no UTF-8, no hash
+            raise StoreDamaged(f"a payload can't be read: {exc}") from None
+        if not isinstance(body, dict):
+            raise StoreDamaged("a payload is no object")
+        return cast("JsonObject", body)
 
     def plain(self, payload: bytes) -> bytes:
         """Give a payload's JSON, with the names of its blobs."""
         return self._inflate(payload)
+
+    def blobs_of(self, payload: bytes) -> list[bytes]:
+        """Give the hashes of the blobs that a payload may name, for those who can't look for one by one."""
+        return [bytes.fromhex(name.decode()) for name in _NAMED.findall(self._inflate(payload))]
 
     def learn(self, samples: Sequence[bytes], better: float) -> bytes | None:
         """Make a dictionary out of payloads' JSON, if others of them become so much smaller by it."""
@@ -159,11 +190,16 @@ class Packer:
 
     def _inflate(self, data: bytes) -> bytes:
         try:
-            key = zstandard.get_frame_parameters(data).dict_id
+            frame = zstandard.get_frame_parameters(data)
+            key = frame.dict_id
             reader = self._dictionaries.get(key) if key else self._open
             if reader is None:
                 raise StoreDamaged(f"the dictionary {key} is not in the store")
-            return reader.decompress(data, max_output_size=_MOST)
+            if (
+                frame.content_size > _MOST
+            ):  # as much would be set aside for it; unknown is the largest
+                raise StoreDamaged("a payload can't be read: it says that it is too large")
+            return reader.decompress(data)
         except zstandard.ZstdError as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
 
@@ -177,18 +213,18 @@ def record_of(body: JsonObject) -> CallRecord:
     """Give the call that was told as JSON."""
     (event,) = [one for one in v1.decode(body["call"]) if isinstance(one, CallOpened)]
     report = event.report
-    if "status" in body:
-        report = replace(report, extra={**report.extra, "status": body["status"]})
+    if "odd" in body:
+        report = odd.put_back(report, body["odd"])
     return CallRecord(report, tuple([_kept(one) for one in body.get("terminals", ())]))
 
 
 def _body(record: CallRecord) -> JsonObject:
-    body: JsonObject = {"call": v1.announce(record.report)}
+    report, rest = odd.take_out(record.report)
+    body: JsonObject = {"call": v1.announce(report)}
     if record.terminals:
         body["terminals"] = [_told(terminal) for terminal in record.terminals]
-    unknown = record.report.extra.get("status")
-    if unknown is not None:  # of another agent: v1 has no place for it
-        body["status"] = unknown
+    if rest:
+        body["odd"] = rest
     return body
 
 
@@ -240,8 +276,9 @@ def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
 
 def _told(terminal: TerminalRecord) -> JsonObject:
     told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
-    for name in ("command", "cwd", "newlines", "meta", "extra"):
-        if value := getattr(terminal, name):
+    for name in ("command", "cwd", "newlines", "meta", "extra", "late"):
+        value = getattr(terminal, name)
+        if value or value == "":
             told[name] = value
     if terminal.exit_status is not None:
         told["exit"] = encode_exit(terminal.exit_status)
@@ -268,6 +305,7 @@ def _kept(told: JsonObject) -> TerminalRecord:
         tail,
         told.get("meta", EMPTY),
         told.get("extra", EMPTY),
+        told.get("late", False),
     )
 
 

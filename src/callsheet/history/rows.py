@@ -8,11 +8,13 @@ the call is announced, and again as it changes; while it is open, the store note
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from callsheet.report.record import CallRecord
-from callsheet.report.values import JsonObject
+if TYPE_CHECKING:
+    from callsheet.report.record import CallRecord
+    from callsheet.report.values import JsonObject
 
 
 class SessionRow(Struct, kw_only=True, gc=False):
@@ -151,11 +153,12 @@ class Query(Struct, kw_only=True, frozen=True):
     """Which calls are asked for: all that meet every condition, the newest first.
 
     `before` is where an earlier page ended: the `at`, session and id of its last call. `status` may be one
-    of ACP's, `open`, or a reason (`denied`, `timeout`, …).
+    of ACP's, `open`, or a reason (`denied`, `timeout`, …). `id_part` is what a call's id begins or ends with.
     """
 
     session_id: str | None = None
     call_id: str | None = None
+    id_part: str | None = None
     tool: str | None = None
     status: str | None = None
     since: float | None = None
@@ -216,6 +219,17 @@ class Retention(Struct, kw_only=True, frozen=True):
     max_bytes: int | None = None
     session_max_calls: int | None = None
     session_max_bytes: int | None = None
+
+    def share(self, count: int, size: float, most: int) -> int:
+        """Give how many calls of a session are to go that has so many, with so many bytes."""
+        too_many = count - self.session_max_calls if self.session_max_calls is not None else 0
+        if self.session_max_bytes is not None and size > self.session_max_bytes:
+            too_many = max(too_many, 1, int(count * (size - self.session_max_bytes) / size))
+        return min(most, too_many)
+
+
+KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
+"""How much is kept if nobody says otherwise."""
 
 
 class Pruned(Struct):

@@ -12,7 +12,7 @@ import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
@@ -115,6 +115,17 @@ class SpillStore:
             self._check_directory()
             with self._locked():
                 self._make_room(0, 0)
+
+    def forget(self, paths: Iterable[str]) -> int:
+        """Remove spills that nobody refers to any more. Gives how many; what is not ours stays."""
+        count = 0
+        for path in paths:
+            file = Path(path)
+            if file.parent == self.directory and _OURS.fullmatch(file.name):
+                with suppress(OSError):
+                    file.unlink()
+                    count += 1
+        return count
 
     def _failed(self, why: str) -> None:
         self.failures += 1

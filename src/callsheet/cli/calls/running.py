@@ -25,6 +25,7 @@ from callsheet.tools.tool import Tool
 from callsheet.tools.workspace import Workspace
 
 from .asking import Asking
+from .keeping import Keeping
 from .showing import AsCard, AsLines, AsResult, Shown
 from .stops import Stops
 
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     locale: str | None
     cwd: str
     timeout: float | None
+    history: str | None = None
 
 
 class Runner:
@@ -56,6 +58,7 @@ class Runner:
         self._task: asyncio.Task[int] | None = None
         self._lost: str | None = None
         self._shown: Shown = self._way(stdio.stdout.fileno(), stream)
+        self._keeping: Keeping = Keeping(plan.history, plan.cwd, plan.tool.name, plan.locale)
         stops.at_once = self._shown.give_up
 
     async def run(self) -> int:
@@ -79,6 +82,7 @@ class Runner:
         self._task = None  # there is nothing left to stop
         if result is not None and self._lost is None:
             self._shown.end(result)
+        await self._keeping.close()
         if self._stops.number is not None:
             return self._stops.exit_code
         if result is None or self._lost is not None:
@@ -108,11 +112,12 @@ class Runner:
         # A card is for a person; lines are for clients, some of which take no long ones.
         limits = ROOMY if plan.format == "pretty" else SAFE
         return Session(
+            self._keeping.session_id,
             cwd=plan.cwd,
             tools=plan.tools,
             permission="allow",
             on_permission=asking,
-            sinks=self._shown.sinks,
+            sinks=[*self._shown.sinks, *self._keeping.sinks],
             on_lost=self._on_lost,
             locale=plan.locale,
             guard=GuardSettings(limits=limits),
@@ -133,7 +138,8 @@ class Runner:
             self._task.cancel()
 
     def _on_lost(self, sink: Sink, why: str) -> None:
-        del sink
+        if sink in self._keeping.sinks:
+            return  # the history has said what is wrong
         gone = "BrokenPipe" in why or "Connection" in why
         self._give_up(BrokenPipeError() if gone else OSError(0, why))
 

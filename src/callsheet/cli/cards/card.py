@@ -87,14 +87,16 @@ def _previewed(preview: Sequence[Line], most: int, setting: Setting) -> list[Tex
     return rows
 
 
-def ended_card(report: ToolCallReport, terminal_of: TerminalOf, setting: Setting) -> list[Text]:
+def ended_card(
+    report: ToolCallReport, terminal_of: TerminalOf, setting: Setting, most_rows: int = MOST_ROWS
+) -> list[Text]:
     """Give the card of a call that has ended: all that it shows, cut in the middle if it is much."""
     rows = _title_rows(report, setting)
     blocks = blocks_of(report, terminal_of, setting.cwd)
     width = setting.width - 2
     lines = [block.lines() for block in blocks]
-    heights = [sum(_height(line, width) for line in some[:MOST_ROWS]) for some in lines]
-    for block, most in zip(blocks, shared(MOST_ROWS, heights), strict=True):
+    heights = [sum(_height(line, width) for line in some[:most_rows]) for some in lines]
+    for block, most in zip(blocks, shared(most_rows, heights), strict=True):
         for line in block.fitted(most, lambda line: _height(line, width)):
             rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
     return [*rows, *_foot(report, setting)]

@@ -22,6 +22,7 @@ from callsheet.wire.jsonrpc import (
     decode_line,
 )
 
+from .kept import Kept
 from .tally import tally
 
 TIMES = 3
@@ -40,6 +41,7 @@ class Evidence(NamedTuple):
     secrets: Sequence[str]
     ends: Sequence[str]
     exit_code: int
+    kept: Kept | None = None
 
     @property
     def lines(self) -> list[bytes]:
@@ -230,6 +232,23 @@ def agent_ended(evidence: Evidence) -> Verdict:
     return Verdict(evidence.exit_code == 0, f"exit code {evidence.exit_code}")
 
 
+def history_is_whole(evidence: Evidence) -> Verdict:
+    """Hold that the history has every call as the client knows it."""
+    kept = evidence.kept
+    if kept is None or kept.problem:
+        return Verdict(False, kept.problem if kept else "no history is kept")
+    shown = [
+        (report.tool_call_id, report.title, report.status, report.notes)
+        for report in fold(evidence.lines, version=evidence.version)
+    ]
+    found = [
+        (report.tool_call_id, report.title, report.status, report.notes) for report in kept.reports
+    ]
+    if found != shown:
+        return Verdict(False, f"{len(found)} of {len(shown)} calls are there, or not as they were")
+    return Verdict(True, f"{len(found)} calls")
+
+
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("every call was announced, and ended once", every_call_ended),
     ("every call ended as it should", ended_rightly),
@@ -244,8 +263,9 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 
 
 def verdicts(evidence: Evidence) -> list[tuple[str, Verdict]]:
-    """Do all checks."""
-    return [(name, _verdict(check, evidence)) for name, check in CHECKS]
+    """Do all checks; that of the history, if there is one."""
+    history = [("the history has what was seen", history_is_whole)] if evidence.kept else []
+    return [(name, _verdict(check, evidence)) for name, check in (*CHECKS, *history)]
 
 
 def _verdict(check: Check, evidence: Evidence) -> Verdict:

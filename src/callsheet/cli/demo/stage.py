@@ -27,6 +27,7 @@ from callsheet.testing import AgentClient, AgentError, AgentGone
 from . import summary
 from .checks import Evidence, verdicts
 from .editors import agent_command, settings
+from .kept import Kept, kept
 from .project import Project
 from .scenes import Scene, scenes
 from .tally import tally
@@ -83,6 +84,7 @@ class Stage:
         self._calm: bool = self._board.draws
         self._looks: Looks = looks_for(stream.encoding)
         self._scene: Scene | None = None
+        self._session: str = ""
         self._started: asyncio.Event = asyncio.Event()
         self._lost: OSError | None = None
 
@@ -102,7 +104,8 @@ class Stage:
             return self._stops.exit_code
         finally:
             turning.cancel()
-        return self._sum_up(client, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return self._sum_up(client, seconds, await kept(self._session))
 
     # Playing
 
@@ -112,7 +115,7 @@ class Stage:
         async with client:
             told = f"An agent and its client, over stdio, in ACP v{client.version}."
             self._board.say(told, "dim")
-            session = await client.new_session(self._cwd)
+            session = self._session = await client.new_session(self._cwd)
             try:
                 for scene in self._scenes():
                     await self._play_one(client, session, scene)
@@ -211,10 +214,10 @@ class Stage:
 
     # Summing up
 
-    def _sum_up(self, client: AgentClient, seconds: float) -> int:
+    def _sum_up(self, client: AgentClient, seconds: float, kept: Kept | None) -> int:
         ends = [end for scene in self._scenes() for end in scene.ends]
         evidence = Evidence(
-            client.traffic, client.version, self._project.secrets, ends, client.exit_code or 0
+            client.traffic, client.version, self._project.secrets, ends, client.exit_code or 0, kept
         )
         found = verdicts(evidence)
         calls = tally(client.traffic, client.version)
@@ -226,6 +229,8 @@ class Stage:
         self._print([Text(f"  {row}", "dim") for line in told for row in chopped(line, width - 2)])
         self._title(f"Checks: {passed} of {len(found)} passed")
         self._print(summary.checks(found, self._looks, width))
+        self._title("History")
+        self._print(summary.history(kept))
         self._title("Use it in your editor")
         self._print(summary.how_to_go_on(settings(agent_command())))
         return 0 if passed == len(found) else 1

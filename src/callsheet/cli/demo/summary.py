@@ -16,6 +16,7 @@ from callsheet.testing import Frame
 
 from .checks import Verdict
 from .editors import Setting
+from .kept import Kept
 from .tally import Tally
 
 HEADS = ("call", "ended", "took", "bytes", "redacted")
@@ -119,6 +120,17 @@ def checks(found: Sequence[tuple[str, Verdict]], looks: Looks, width: int) -> li
             out[-1].append(f"  {verdict.said}", "dim").rstrip()
         elif not verdict.ok:
             out += [Text(f"  {part}", style) for part in chopped(verdict.said, width - 2)]
+    return out
+
+
+def history(kept: Kept | None) -> list[Text]:
+    """Give where the calls are kept, and how to look at them. These lines are for copying, too."""
+    if kept is None:
+        return [Text("None is kept: CALLSHEET_HISTORY is off.", "dim")]
+    out = [Text(kept.where)]
+    if kept.reports:
+        out += [Text(f"callsheet history --session {kept.session}", "dim")]
+        out += [Text(f"callsheet show {kept.reports[-1].tool_call_id}", "dim")]
     return out
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from callsheet.history.errors import StoreDamaged
 from callsheet.history.rows import (
     DictionaryInfo,
     Head,
@@ -19,6 +20,7 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
+from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
 from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason
@@ -30,6 +32,11 @@ HEAD = (
 )
 _FIELDS = [name.split(".")[1] for name in HEAD.split(", ")]
 _REASONS = [reason.value for reason in Reason]
+
+# The ends of ids are compared within their index: the rows themselves are many times its size.
+_ID_PART = """c.seq IN (
+    SELECT seq FROM calls WHERE call_id >= ? AND call_id < ?
+    UNION SELECT seq FROM calls WHERE substr(call_id, -?) = ?)"""
 
 
 class Unpacking(Protocol):
@@ -62,11 +69,7 @@ def calls_of_writer(db: sqlite3.Connection, store: Unpacking, writer: str) -> li
 
 def _select(db: sqlite3.Connection, what: str, query: Query) -> Iterator[Any]:
     source, conditions, values = conditions_of(query)
-    order = (
-        "t.rowid DESC"
-        if query.search is not None
-        else "c.at DESC, c.session_id DESC, c.call_id DESC"
-    )
+    order = "c.at DESC, c.session_id DESC, c.call_id DESC"
     sql = f"SELECT {what} FROM {source} WHERE {conditions} ORDER BY {order} LIMIT ?"
     return iter(db.execute(sql, [*values, query.limit]).fetchall())
 
@@ -86,6 +89,10 @@ def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
         if value is not None:
             terms.append(f"c.{column} = ?")
             values.append(value)
+    if query.id_part is not None:
+        terms.append(_ID_PART)
+        part = query.id_part
+        values += (part, f"{part}\U0010ffff", len(part), part)
     if query.status == "open":
         terms.append("c.writer IS NOT NULL")
     elif query.status in _REASONS and query.status != "cancelled":
@@ -124,7 +131,11 @@ def _head(row: Sequence[Any]) -> Head:
 
 
 def _call(row: Sequence[Any], store: Unpacking) -> StoredCall:
-    return StoredCall(_head(row), store.unpack(row[len(_FIELDS)]))
+    head = _head(row)
+    try:
+        return StoredCall(head, store.unpack(row[len(_FIELDS)]))
+    except StoreDamaged as exc:  # one that is damaged is no reason to show nothing of the others
+        return StoredCall(head, unreadable(head, str(exc)))
 
 
 # Sessions
@@ -174,20 +185,35 @@ def timeline(
     db: sqlite3.Connection, store: Unpacking, session_id: str, after: int, limit: int
 ) -> list[StoredCall | StoredMessage]:
     """Give what a session has said and done after a position, in order."""
+    # Two processes that go on with a session give the same positions: a page does not end between such.
     place = "WHERE session_id = ? AND position > ? ORDER BY position LIMIT ?"
-    values = (session_id, after, limit)
-    did = db.execute(f"SELECT {HEAD}, c.payload FROM calls c {place}", values).fetchall()
+    places = [
+        row[0]
+        for table in ("calls", "messages")
+        for row in db.execute(f"SELECT position FROM {table} {place}", (session_id, after, limit))
+    ]
+    if not places:
+        return []
+    within = "WHERE session_id = ? AND position > ? AND position <= ?"
+    values = (session_id, after, sorted(places)[:limit][-1])
+    did = db.execute(f"SELECT {HEAD}, c.payload FROM calls c {within}", values).fetchall()
     said = db.execute(
-        f"SELECT position, kind, message_id, at, payload FROM messages {place}", values
+        f"SELECT position, at, message_id, part, kind, payload FROM messages {within}", values
     ).fetchall()
-    # Together, and only then cut: of each there may be as many as fit.
-    both = sorted([(row[2], 1, row) for row in did] + [(row[0], 0, row) for row in said])[:limit]
-    return [_call(row, store) if is_call else _message(row, store) for _, is_call, row in both]
+    both = sorted(
+        [(row[2], row[8], 1, row) for row in did] + [(row[0], row[1], 0, row) for row in said]
+    )
+    return [_call(row, store) if is_call else _message(row, store) for _, _, is_call, row in both]
 
 
 def _message(row: Sequence[Any], store: Unpacking) -> StoredMessage:
-    position, kind, message_id, at, payload = row
-    return StoredMessage(position, kind, message_id, at, store.expand(payload)["blocks"])
+    position, at, message_id, _, kind, payload = row
+    blocks: list[JsonObject]
+    try:
+        blocks = store.expand(payload)["blocks"]
+    except StoreDamaged:
+        blocks = []
+    return StoredMessage(position, kind, message_id, at, blocks)
 
 
 def last_position(db: sqlite3.Connection, session_id: str) -> int:
@@ -208,18 +234,17 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
     """Count calls, failures, durations and bytes."""
     source, terms, values = conditions_of(query)
     rows = db.execute(
-        f"SELECT c.name, c.status, c.duration_ms, c.size, length(c.payload), c.at "
-        f"FROM {source} WHERE {terms} ORDER BY c.name",
+        "SELECT c.name, count(*), total(c.status = 'failed'), total(c.status = 'cancelled'), "
+        "total(c.writer IS NOT NULL), total(c.size), total(length(c.payload)), min(c.at), max(c.at) "
+        f"FROM {source} WHERE {terms} GROUP BY c.name ORDER BY c.name",
         values,
-    )
-    tools: list[ToolStats] = []
-    stored, times = 0, list[float]()
-    for name, group in groupby(rows, lambda row: row[0]):
-        found = list(group)
-        stored += sum(row[4] for row in found)
-        times += [min(row[5] for row in found), max(row[5] for row in found)]
-        tools.append(_tool(name, found))
-    stored += _one(db, "SELECT total(length(data)) FROM blobs")
+    ).fetchall()
+    durations: dict[str, array[float]] = {row[0]: array("d") for row in rows}
+    took = f"SELECT c.name, c.duration_ms FROM {source} WHERE {terms} AND c.duration_ms IS NOT NULL"
+    for name, duration in db.execute(took, values):
+        durations[name].append(duration)
+    tools = [_tool(row, sorted(durations[row[0]])) for row in rows]
+    stored = sum(row[6] for row in rows) + _one(db, "SELECT total(length(data)) FROM blobs")
     return Stats(
         calls=sum(tool.calls for tool in tools),
         sessions=_one(db, "SELECT count(*) FROM sessions"),
@@ -230,8 +255,8 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
         stored=int(stored),
         file_bytes=file_bytes(db),
         indexed=_one(db, "SELECT count(*) FROM calls_text_docsize"),
-        oldest=min(times, default=None),
-        newest=max(times, default=None),
+        oldest=min((row[7] for row in rows), default=None),
+        newest=max((row[8] for row in rows), default=None),
         tools=sorted(tools, key=lambda tool: -tool.calls),
         dictionaries=[
             DictionaryInfo(*row)
@@ -242,24 +267,15 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
     )
 
 
-def _tool(name: str, rows: Sequence[Any]) -> ToolStats:
-    statuses = [row[1] for row in rows]
-    took = sorted(row[2] for row in rows if row[2] is not None)
-    return ToolStats(
-        name,
-        len(rows),
-        statuses.count("failed"),
-        statuses.count("cancelled"),
-        sum(status in ("pending", "in_progress", "paused") for status in statuses),
-        percentile(took, 0.5),
-        percentile(took, 0.95),
-        sum(row[3] for row in rows),
-    )
+def _tool(row: Sequence[Any], took: Sequence[float]) -> ToolStats:
+    name, calls, failed, cancelled, open_, size = row[:6]
+    half, most = percentile(took, 50), percentile(took, 95)
+    return ToolStats(name, calls, int(failed), int(cancelled), int(open_), half, most, int(size))
 
 
-def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Give the value that so large a share of the values does not exceed."""
-    return ordered[max(0, -(-len(ordered) * share // 1).__int__() - 1)] if ordered else None
+def percentile(ordered: Sequence[float], share: int) -> float | None:
+    """Give the least value that so many per cent of the values don't exceed."""
+    return ordered[max(0, -(-len(ordered) * share // 100) - 1)] if ordered else None
 
 
 def file_bytes(db: sqlite3.Connection) -> int:

@@ -7,8 +7,9 @@ changed; a new one is added to the end.
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
-from callsheet.history.errors import StoreTooNew
+from callsheet.history.errors import BadUrl, StoreTooNew
 
 STEPS = (
     """
@@ -54,29 +55,36 @@ STEPS = (
     CREATE VIRTUAL TABLE calls_text USING fts5 (
         title, command, paths, output, content = '', tokenize = 'unicode61 remove_diacritics 2'
     );
-    -- An index of words can only forget what it was given. If a call that is in it changes, it is made anew.
-    CREATE TRIGGER calls_reopened AFTER UPDATE OF payload ON calls WHEN OLD.reason = 'abandoned'
+    -- Calls that the index has passed by, because they were open, or that have changed since it took them:
+    -- an index of words can only forget what it was given, so that is kept.
+    CREATE TABLE calls_later (seq INTEGER PRIMARY KEY, was BLOB);
+    CREATE TRIGGER calls_changed AFTER UPDATE OF payload ON calls
+    WHEN OLD.writer IS NULL AND OLD.seq <= (SELECT value FROM facts WHERE name = 'indexed_to')
     BEGIN
-        INSERT OR REPLACE INTO facts VALUES ('text_version', 0);
+        INSERT OR IGNORE INTO calls_later VALUES (OLD.seq, OLD.payload);
     END;
     """,
 )
 
 VERSION = len(STEPS)
 
+OURS = 0x63616C6C
+"""What a file says to be one of ours (`application_id`): "call"."""
 
-def prepare(db: sqlite3.Connection) -> None:
+
+def prepare(db: sqlite3.Connection, file: Path) -> None:
     """Make the tables, or bring those of an earlier version up to date."""
-    if _version(db) == VERSION:
+    if _version(db, file) == VERSION:
         return
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in an empty file
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("BEGIN IMMEDIATE")
     try:
-        found = _version(db)  # another process may have been quicker
+        found = _version(db, file)  # another process may have been quicker
         for step in STEPS[found:]:
             for statement in _statements(step):
                 db.execute(statement)
+        db.execute(f"PRAGMA application_id = {OURS}")
         db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
     except BaseException:
@@ -84,18 +92,25 @@ def prepare(db: sqlite3.Connection) -> None:
         raise
 
 
-def _version(db: sqlite3.Connection) -> int:
+def _version(db: sqlite3.Connection, file: Path) -> int:
+    """Give how many steps a file has gone through. What is somebody else's, or too new, is left alone."""
+    (owner,) = db.execute("PRAGMA application_id").fetchone()
     (found,) = db.execute("PRAGMA user_version").fetchone()
+    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if owner != OURS and (owner or found or tables):
+        raise BadUrl(
+            f"{file} is the database of another program; name another file: --history sqlite:///PATH."
+        )
     if found > VERSION:
         raise StoreTooNew(
-            f"the history is of version {found}, and this callsheet knows up to {VERSION}; "
-            "use the newer callsheet, or another file: --history sqlite:///PATH"
+            f"{file} is a history of version {found}, and this callsheet knows up to {VERSION}; "
+            "use the newer callsheet, or another file: --history sqlite:///PATH."
         )
     return found
 
 
 def _statements(script: str) -> list[str]:
-    """Give the statements of a script, one by one: `executescript` would commit before it begins."""
+    """Give the statements of a script, each of which ends a line: `executescript` would commit at once."""
     found: list[str] = []
     rest = ""
     for line in script.splitlines():

@@ -1,74 +1,28 @@
-"""Indexing, removing, giving space back: what is done with a file when there is time."""
+"""Removing, giving space back, learning: what is done with a file when there is time."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from callsheet.history.packing import SMALL, Packer
+from callsheet.history.errors import StoreDamaged
+from callsheet.history.packing import BETTER, SAMPLES, SMALL
 from callsheet.history.rows import Pruned, Retention
 from callsheet.history.spills import spills_of
-from callsheet.history.words import VERSION, fields
-from callsheet.report.record import CallRecord
 
-SAMPLES = 4000
-"""Payloads that a dictionary is learned from."""
+from . import indexing
+from .indexing import Unpacking
 
-BETTER = 0.95
-"""A dictionary is taken if payloads become that much smaller by it."""
+PAGES = 25_000
+"""Pages that are given back at once: 100 MB."""
 
+SPARE = 0.9
+"""Of the bytes that there may be, how many are used after something was removed."""
 
-class Unpacking(Protocol):
-    """What makes sense of payloads."""
-
-    packer: Packer
-
-    def unpack(self, payload: bytes) -> CallRecord:
-        """Give the record that a payload stands for."""
-        ...
-
-
-# Indexing
-
-
-def index(db: sqlite3.Connection, store: Unpacking, limit: int) -> int:
-    """Index so many calls that have ended, at most. Gives how many it were."""
-    _begin_anew(db)
-    done = _fact(db, "indexed_to")
-    rows = db.execute(
-        "SELECT c.seq, c.payload FROM calls c LEFT JOIN calls_text_docsize d ON d.id = c.seq "
-        "WHERE c.seq > ? AND c.writer IS NULL AND d.id IS NULL ORDER BY c.seq LIMIT ?",
-        (done, limit),
-    ).fetchall()
-    if not rows:
-        return 0
-    db.executemany(
-        "INSERT INTO calls_text (rowid, title, command, paths, output) VALUES (?, ?, ?, ?, ?)",
-        [(seq, *fields(store.unpack(payload))) for seq, payload in rows],
-    )
-    (first_open,) = db.execute("SELECT min(seq) FROM calls WHERE writer IS NOT NULL").fetchone()
-    last = rows[-1][0] if first_open is None else min(rows[-1][0], first_open - 1)
-    _note(db, "indexed_to", max(done, last))
-    return len(rows)
-
-
-def _begin_anew(db: sqlite3.Connection) -> None:
-    """Empty the index if it was made in another way than it would be now."""
-    if _fact(db, "text_version") != VERSION:
-        db.execute("INSERT INTO calls_text (calls_text) VALUES ('delete-all')")
-        _note(db, "indexed_to", 0)
-        _note(db, "text_version", VERSION)
-
-
-def _fact(db: sqlite3.Connection, name: str) -> int:
-    found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return found[0] if found else 0
-
-
-def _note(db: sqlite3.Connection, name: str, value: int) -> None:
-    db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+_STAY = "calls_to_stay"
 
 
 # Removing
@@ -82,13 +36,30 @@ def prune(
         if rows:
             return _remove(db, store, rows)
     pruned = Pruned()
-    if keep.max_age is not None:  # what was said in sessions without calls
-        old = (
-            "DELETE FROM messages WHERE at < ? AND session_id NOT IN (SELECT session_id FROM calls)"
-        )
-        pruned.messages = db.execute(old, (now - keep.max_age,)).rowcount
+    indexing.note(db, _STAY, -1)
+    # What was said in sessions without calls
+    if keep.max_age is not None:
+        pruned.messages = _remove_said(db, now - keep.max_age, most)
         pruned.sessions = _drop_empty(db, now - keep.max_age)
+    is_full = keep.max_bytes is not None and used_bytes(db) > keep.max_bytes
+    if is_full and not pruned.messages and not indexing.is_loose(db):
+        pruned.messages = _remove_said(db, now, most)
+        pruned.sessions += _drop_empty(db, now)
     return pruned
+
+
+def _remove_said(db: sqlite3.Connection, before: float, most: int) -> int:
+    """Remove the oldest messages of sessions that have no calls. Gives how many it were."""
+    rows = db.execute(
+        "SELECT m.session_id, m.message_id, m.part FROM messages m WHERE m.at < ? AND NOT EXISTS "
+        "(SELECT 1 FROM calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT ?",
+        (before, most),
+    ).fetchall()
+    db.executemany(
+        "DELETE FROM messages WHERE session_id = ? AND message_id = ? AND part = ?", rows
+    )
+    let_go(db, [(session, f"{message} {part}") for session, message, part in rows])
+    return len(rows)
 
 
 def _too_much(
@@ -107,23 +78,24 @@ def _too_much(
             "SELECT session_id, count(*), total(length(payload)) FROM calls GROUP BY session_id"
         )
         for key, count, size in db.execute(sessions).fetchall():
-            yield _oldest(db, "session_id = ?", [key], _share(keep, count, size, most))
+            yield _oldest(db, "session_id = ?", [key], keep.share(count, size, most))
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
-    """Give how many calls are to go, as far as can be told, for the file to have so many bytes."""
-    used = used_bytes(db)
+    """Give how many calls are to go, as far as can be told, for the file to have so many bytes.
+
+    The index gives the space of removed calls back only when it is made compact, which takes time. So how
+    many are to stay is decided once, with some room to spare, and not judged anew after every step.
+    """
     (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
-    if used <= limit or not count:
-        return 0
-    return min(most, max(1, int(count * (used - limit) / used)))
-
-
-def _share(keep: Retention, count: int, size: float, most: int) -> int:
-    too_many = count - keep.session_max_calls if keep.session_max_calls is not None else 0
-    if keep.session_max_bytes is not None and size > keep.session_max_bytes:
-        too_many = max(too_many, 1, int(count * (size - keep.session_max_bytes) / size))
-    return min(most, too_many)
+    stay = indexing.fact(db, _STAY, -1)
+    if stay < 0:
+        used = used_bytes(db)
+        if used <= limit:
+            return 0
+        stay = int(count * SPARE * limit / used)
+        indexing.note(db, _STAY, stay)
+    return min(most, count - stay)
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
@@ -140,18 +112,13 @@ def _remove(db: sqlite3.Connection, store: Unpacking, rows: Sequence[Any]) -> Pr
     """Remove calls, what was said before them, and what only they refer to."""
     pruned = Pruned(calls=len(rows))
     spills: list[str] = []
-    indexed = {seq for seq, *_ in rows if _is_indexed(db, seq)}
     for seq, _, _, _, payload in rows:
-        record = store.unpack(payload)
-        spills += spills_of(record.report)
+        indexing.forget(db, store, seq, payload)
         pruned.bytes += len(payload)
-        if seq in indexed:
-            db.execute(
-                "INSERT INTO calls_text (calls_text, rowid, title, command, paths, output) "
-                "VALUES ('delete', ?, ?, ?, ?, ?)",
-                (seq, *fields(record)),
-            )
+        with suppress(StoreDamaged):
+            spills += spills_of(store.unpack(payload).report)
     db.executemany("DELETE FROM calls WHERE seq = ?", [(row[0],) for row in rows])
+    indexing.step_back(db)
     owners = [(row[1], row[2]) for row in rows]
     reached: dict[str, int] = {}
     for _, session, _, position, _ in rows:
@@ -164,24 +131,22 @@ def _remove(db: sqlite3.Connection, store: Unpacking, rows: Sequence[Any]) -> Pr
         ).fetchall()
         owners += [(session, owner) for (owner,) in gone]
         pruned.messages += len(gone)
-    _let_go(db, owners)
+    let_go(db, owners)
     pruned.sessions = _drop_empty(db, None, list(reached))
     pruned.spills = spills
     return pruned
 
 
-def _is_indexed(db: sqlite3.Connection, seq: int) -> bool:
-    found = db.execute("SELECT 1 FROM calls_text_docsize WHERE id = ?", (seq,)).fetchone()
-    return found is not None and _fact(db, "text_version") == VERSION
-
-
-def _let_go(db: sqlite3.Connection, owners: Sequence[tuple[str, str]]) -> None:
-    """Remove the blobs that only these have used."""
+def let_go(
+    db: sqlite3.Connection, owners: Sequence[tuple[str, str]], keep: Sequence[bytes] = ()
+) -> None:
+    """Remove the blobs that only these have used, but for some that they still use."""
     hashes: set[bytes] = set()
+    but = f" AND hash NOT IN ({', '.join('?' * len(keep))})" if keep else ""
     for session, owner in owners:
         gone = db.execute(
-            "DELETE FROM blob_uses WHERE session_id = ? AND owner = ? RETURNING hash",
-            (session, owner),
+            f"DELETE FROM blob_uses WHERE session_id = ? AND owner = ?{but} RETURNING hash",
+            (session, owner, *keep),
         )
         hashes |= {row[0] for row in gone.fetchall()}
     db.executemany(
@@ -216,7 +181,7 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
         "DELETE FROM messages WHERE session_id = ? RETURNING message_id || ' ' || part",
         (session_id,),
     ).fetchall()
-    _let_go(db, [(session_id, owner) for (owner,) in gone])
+    let_go(db, [(session_id, owner) for (owner,) in gone])
     pruned.messages += len(gone)
     pruned.sessions = db.execute(
         "DELETE FROM sessions WHERE session_id = ?", (session_id,)
@@ -228,16 +193,27 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 
 
 def give_back(db: sqlite3.Connection) -> None:
-    """Give free pages back to the system."""
-    db.execute("PRAGMA incremental_vacuum").fetchall()
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    """Give free pages back to the system, as many as a step may have freed."""
+    db.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # `execute` would end after the first
+    _into_file(db)
 
 
 def vacuum(db: sqlite3.Connection) -> None:
     """Make the file as small as it can be."""
     db.execute("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
+    indexing.note(db, "removed", 0)
     db.execute("VACUUM")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    _into_file(db)
+
+
+def _into_file(db: sqlite3.Connection) -> None:
+    """Move what was written into the file, unless somebody reads: that would hold up all who write."""
+    (patience,) = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute("PRAGMA busy_timeout = 0")
+    try:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 def used_bytes(db: sqlite3.Connection) -> int:
@@ -255,18 +231,13 @@ def size_of(file: Path) -> int:
     return sum(one.stat().st_size for one in files if one.exists())
 
 
-def learn(db: sqlite3.Connection, store: Unpacking, now: float) -> int | None:
-    """Learn a dictionary from what is kept, and take it if it is better. Gives its id then."""
+def learn(db: sqlite3.Connection, store: Unpacking) -> bytes | None:
+    """Learn a dictionary from what is kept. Gives it if it is better than the one that is used."""
     rows = db.execute(
         "SELECT payload FROM calls WHERE size < ? ORDER BY seq DESC LIMIT ?", (SMALL, SAMPLES)
     )
-    samples = [store.packer.plain(payload) for (payload,) in rows.fetchall()]
-    learned = store.packer.learn(samples, BETTER)
-    if learned is None:
-        return None
-    key = store.packer.know(learned)
-    db.execute(
-        "INSERT OR IGNORE INTO dictionaries VALUES (?, ?, ?, 'trained')", (key, learned, now)
-    )
-    store.packer.use(learned)
-    return key
+    samples: list[bytes] = []
+    for (payload,) in rows.fetchall():
+        with suppress(StoreDamaged):
+            samples.append(store.plain(payload))
+    return store.packer.learn(samples, BETTER)

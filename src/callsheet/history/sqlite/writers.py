@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from weakref import WeakSet
 
 try:
     import fcntl
@@ -20,6 +21,9 @@ except ImportError:  # Windows
     fcntl = None
 
 SILENT = 600.0
+
+
+_all: WeakSet[Writers] = WeakSet()
 
 
 class Writers:
@@ -30,6 +34,7 @@ class Writers:
         self._lock: int = -1
         self._pid: int = 0
         self.me: str = ""
+        _all.add(self)
 
     def enter(self, db: sqlite3.Connection) -> None:
         """Note that this process writes. Called within a transaction."""
@@ -37,24 +42,38 @@ class Writers:
             return
         self._pid = os.getpid()
         self.me = f"{self._pid}-{token_hex(6)}"
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        if fcntl is not None:
-            self._lock = os.open(self._file(self.me), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._take_lock()
         now = time.time()
         db.execute("INSERT INTO writers VALUES (?, ?, ?, ?)", (self.me, self._pid, now, now))
 
     def seen(self, db: sqlite3.Connection, now: float) -> None:
         """Note that this process still writes. Called within a transaction."""
+        if self._lock >= 0 and not self._file(self.me).exists():  # somebody has tidied up
+            os.close(self._lock)
+            self._take_lock()
         found = db.execute("UPDATE writers SET seen_at = ? WHERE id = ?", (now, self.me)).rowcount
         if not found:  # another process took us for gone
             db.execute("INSERT INTO writers VALUES (?, ?, ?, ?)", (self.me, self._pid, now, now))
+
+    def _take_lock(self) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        if fcntl is not None:
+            self._lock = os.open(self._file(self.me), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def after_fork(self) -> None:
+        """Let go of the parent's lock, in a child: it tells that the parent lives."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        self.me = ""
 
     def leave(self, db: sqlite3.Connection) -> None:
         """Note that this process writes no more."""
         if not self.me or self._pid != os.getpid():  # a forked child is not the one that wrote
             return
         with suppress(sqlite3.Error):
+            db.execute("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
             db.execute("DELETE FROM writers WHERE id = ?", (self.me,))
         self.let_go()
 
@@ -105,3 +124,12 @@ class Writers:
 
     def _file(self, key: str) -> Path:
         return self._directory / key
+
+
+def _forked() -> None:
+    for writers in list(_all):
+        writers.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,1 @@
+"""What `callsheet history`, `show` and `replay` are made of, beside the cards."""

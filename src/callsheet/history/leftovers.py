@@ -1,0 +1,76 @@
+"""What could not be written before a process ended, set by in a file until the store can be written again.
+
+A store may be gone for longer than the process lives: a server that is down, a disk that is full. Then what
+waits is put into a file of its own in the user's data directory, and the next process that opens the same
+store writes it there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+
+import msgspec
+
+from .places import default_file
+from .rows import Batch
+
+_ENDING = ".left"
+_CLAIMED = ".taken"
+
+
+def directory() -> Path:
+    """Give where they are kept."""
+    return default_file().with_name("leftovers")
+
+
+def set_by(url: str, batch: Batch) -> Path:
+    """Keep a batch for a store. Gives the file; raises `OSError` if it can't be written."""
+    place = directory()
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = place / f"{_name(url)}-{token_hex(8)}{_ENDING}"
+    half = file.with_suffix(".half")
+    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(msgspec.msgpack.encode(batch))
+            out.flush()
+            os.fsync(out.fileno())
+        half.rename(file)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+    return file
+
+
+def take(url: str) -> Iterator[tuple[Path, Batch]]:
+    """Give what was set by for a store, each to one process only. Call `done` or `put_back` for each."""
+    with suppress(OSError, RuntimeError):
+        for file in sorted(directory().glob(f"{_name(url)}-*{_ENDING}")):
+            claimed = file.with_suffix(_CLAIMED)
+            try:
+                file.rename(claimed)
+                batch = msgspec.msgpack.decode(claimed.read_bytes(), type=Batch)
+            except (OSError, msgspec.DecodeError):  # another was quicker, or it is no longer whole
+                continue
+            yield claimed, batch
+
+
+def put_back(claimed: Path) -> None:
+    """Leave it for another time."""
+    with suppress(OSError):
+        claimed.rename(claimed.with_suffix(_ENDING))
+
+
+def done(claimed: Path) -> None:
+    """Remove what was written."""
+    with suppress(OSError):
+        claimed.unlink()
+
+
+def _name(url: str) -> str:
+    return blake2b(url.encode(), digest_size=8).hexdigest()

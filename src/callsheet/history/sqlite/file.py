@@ -1,0 +1,163 @@
+"""The file: opening it, making or migrating it, setting it aside if it is damaged, and what can go wrong."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from callsheet.history.errors import HistoryError, NotKept, StoreDamaged, StoreUnavailable
+
+from . import schema
+
+_T = TypeVar("_T")
+
+BUSY = 2.0
+"""Seconds that a transaction waits for another process."""
+
+FileId = tuple[int, int]
+"""What tells a file from another one in its place."""
+
+
+def id_of(file: Path) -> FileId | None:
+    """Give the id of a file, if it is there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def open_to_write(file: Path, damaged: FileId | None, news: list[str]) -> sqlite3.Connection:
+    """Open or make a file. One that is damaged is set aside, unless another process has done so.
+
+    `damaged` is a file that is known to be.
+    """
+    before = id_of(file)
+    try:
+        if before is not None and before == damaged:
+            raise StoreDamaged(f"{file} is damaged.")  # noqa: TRY301
+        return _made(file)
+    except StoreDamaged as exc:
+        if before is not None and before == id_of(file):
+            aside = guarded(file, lambda: _set_aside(file))
+            news.append(f"{exc} It was set aside as {aside}, and a new one was begun.")
+    return _made(file)
+
+
+def open_to_read(file: Path) -> sqlite3.Connection:
+    """Open a file to look at it. One that is of an earlier version is migrated, if that may be done."""
+    if not file.exists():
+        raise NotKept(f"There is no history at {file} yet.")
+
+    def opened() -> sqlite3.Connection:
+        try:
+            return _connect(file, "?mode=rw", migrate=True)
+        except sqlite3.OperationalError as exc:
+            if _code(exc) not in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+                raise
+        # Not ours to write: look at it as it is.
+        return _connect(file, "?mode=ro&immutable=1", migrate=False)
+
+    return guarded(file, opened)
+
+
+def guarded(file: Path, work: Callable[[], _T]) -> _T:
+    """Do something with a file, and say in our own words what goes wrong."""
+    try:
+        return work()
+    except sqlite3.Error as exc:
+        raise _told(exc, file) from exc
+    except OSError as exc:
+        raise StoreUnavailable(f"{file}: {exc.strerror or exc}.") from exc
+
+
+def transact(db: sqlite3.Connection, work: Callable[[], Any]) -> Any:
+    """Do something in one transaction."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        done = work()
+        db.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+    return done
+
+
+def _made(file: Path) -> sqlite3.Connection:
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not file.exists():
+            file.touch(mode=0o600)
+    except OSError as exc:
+        raise StoreUnavailable(f"{file} can't be made: {exc.strerror or exc}.") from None
+    return guarded(file, lambda: _connect(file, "", migrate=True))
+
+
+def _connect(file: Path, how: str, *, migrate: bool) -> sqlite3.Connection:
+    uri = "file://" + quote(os.fsencode(file)) + how
+    db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY, check_same_thread=False)
+    try:
+        if migrate:
+            _prepare(db, file)
+            db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -16000")
+        db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection, file: Path) -> None:
+    """Make the tables. If several processes begin a file at once, SQLite does not wait for all of that."""
+    until = time.monotonic() + BUSY
+    while True:
+        try:
+            schema.prepare(db, file)
+        except sqlite3.OperationalError as exc:
+            if _code(exc) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _set_aside(file: Path) -> Path:
+    """Move a damaged file away, with what belongs to it. Nothing of it is lost."""
+    name = f"{file.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside, count = file.with_name(name), 1
+    while aside.exists():
+        count += 1
+        aside = file.with_name(f"{name}-{count}")
+    for suffix in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            file.with_name(file.name + suffix).rename(f"{aside}{suffix}")
+    return aside
+
+
+def _code(exc: sqlite3.Error) -> int:
+    """Give SQLite's own number for what went wrong."""
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
+
+
+def _told(exc: sqlite3.Error, file: Path) -> HistoryError:
+    """Say what went wrong, and whether it may pass."""
+    text, code = str(exc), _code(exc)
+    if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+        return HistoryError(f"{file} can't keep this: {text}.")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such table" in text:
+        return StoreDamaged(f"{file} is damaged or no history ({text}).")
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreUnavailable(f"{file} is locked by another process ({text}).")
+    if code == sqlite3.SQLITE_FULL:
+        return StoreUnavailable(f"The disk of {file} is full ({text}).")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return StoreUnavailable(f"{file} can't be written ({text}).")
+    return StoreUnavailable(f"{file}: {text}.")

@@ -1,0 +1,69 @@
+"""What could not be written before a process ended is written by the next one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from callsheet.history import History, Query, leftovers
+
+HELLO = [{"type": "text", "text": "hello"}]
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def locked(file: Path) -> sqlite3.Connection:
+    lock = sqlite3.connect(file, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    return lock
+
+
+async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Path):
+    file, said = tmp_path / "h.sqlite", list[str]()
+    url = f"sqlite:///{file}"
+    async with History(url, tell=said.append) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        assert await history.flush()
+        lock = locked(file)
+        history.session("sess_1", position=1).say("user", "msg_1", HELLO)
+        assert not await history.flush()
+    lock.close()
+    assert "wait in" in said[-1]
+    async with History(url, tell=said.append) as history:
+        kept = await history.ask(lambda store: store.timeline("sess_1"))
+        assert [entry.message_id for entry in kept] == ["msg_0", "msg_1"]  # type: ignore[union-attr]
+    assert list(leftovers.directory().iterdir()) == []
+
+
+async def test_each_store_gets_its_own(tmp_path: Path):
+    one, other = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("one", "other"))
+    async with History(one, tell=lambda _: None) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        await history.flush()
+        lock = locked(tmp_path / "one.sqlite")
+        history.session("sess_1", position=1).say("user", "msg_1", HELLO)
+        await history.flush()
+    async with History(other) as history:
+        assert await history.ask(lambda store: store.timeline("sess_1")) == []
+    assert len(list(leftovers.directory().iterdir())) == 1
+    lock.close()
+
+
+async def test_what_is_not_whole_is_left_alone(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    file = leftovers.set_by(url, leftovers.Batch())
+    file.write_bytes(b"\x93nonsense")
+    async with History(url) as history:
+        assert await history.ask(lambda store: store.heads(Query())) == []
+    assert [one.read_bytes() for one in file.parent.iterdir()] == [b"\x93nonsense"]
+
+
+async def test_it_is_for_its_owner_alone(tmp_path: Path):
+    file = leftovers.set_by("sqlite:///x", leftovers.Batch())
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
