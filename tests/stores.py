@@ -22,9 +22,12 @@ NOW = 1_800_000_000.0
 
 
 @contextmanager
-def store_in(folder: Path, *, write: bool = True) -> Iterator[SqliteStore]:
+def store_in(folder: Path, *, write: bool = True, quick: bool = False) -> Iterator[SqliteStore]:
+    """Open a store. With `quick`, nobody waits for the disk: for tests that make many."""
     store = SqliteStore(folder / "history.sqlite")
     run(store.open(write=write))
+    if quick:
+        store.db.execute("PRAGMA synchronous = OFF")
     try:
         yield store
     finally:

@@ -118,7 +118,7 @@ def assert_same(one: list[bytes], other: list[bytes], version: int) -> None:
 
 
 @each_peer
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(life=some.lives())
 def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) -> None:
     ledger, lines = live(life, peer)
@@ -127,7 +127,7 @@ def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) ->
 
 
 @each_peer
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(shown=some.terminal_lives(), exit_first=st.booleans())
 def test_any_live_output_is_told_again_as_it_was_seen(
     peer: Peer, shown: list[Event], exit_first: bool
