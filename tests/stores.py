@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hypothesis import settings
+
 from callsheet import ToolCallReport
 from callsheet.history import HistoryError
 from callsheet.history.log import WaitingCall, WaitingMessage
@@ -19,6 +21,11 @@ from callsheet.report.record import CallRecord
 
 FULL = os.environ.get("CALLSHEET_FULL") == "1"
 NOW = 1_800_000_000.0
+
+
+def examples(count: int) -> settings:
+    """Give how many examples a property is tried with: more with CALLSHEET_EXAMPLES."""
+    return settings(max_examples=max(1, count * settings().max_examples // 150))
 
 
 @contextmanager

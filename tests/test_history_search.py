@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.history import Query, Retention
@@ -18,7 +18,7 @@ from callsheet.report.content import DiffContent, FileChange, TerminalContent
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.record import CallRecord, TerminalRecord
 
-from .stores import NOW, call, check_whole, count, keep, report, run, store_in
+from .stores import NOW, call, check_whole, count, examples, keep, report, run, store_in
 
 CALLS = [
     call("title", title="Reading the Straße of the red fox"),
@@ -84,13 +84,13 @@ def test_a_question_without_words_finds_nothing(store: SqliteStore) -> None:
         assert run(store.heads(Query(search=asked))) == []
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_any_text_can_be_asked_for(store: SqliteStore, asked: str) -> None:
     run(store.heads(Query(search=asked)))
 
 
-@settings(max_examples=12)
+@examples(12)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12))
 def test_a_call_is_found_by_every_word_of_its_title(
     tmp_path_factory: pytest.TempPathFactory, title: str
