@@ -93,7 +93,7 @@ class History:
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
-        self._lock: threading.Lock = threading.Lock()
+        self.lock: threading.RLock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
@@ -141,7 +141,7 @@ class History:
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
-        with self._lock:
+        with self.lock:
             if self._is_closed:
                 self._put_count += 1
                 self.health.lost += 1
@@ -172,7 +172,7 @@ class History:
     def _flushed(self) -> Future[bool]:
         """Give what will tell whether everything is durable."""
         done: Future[bool] = Future()
-        with self._lock:
+        with self.lock:
             is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
             if is_durable or failing or self._is_closed:
                 done.set_result(is_durable)
@@ -229,7 +229,7 @@ class History:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Give the loop of the thread, which is started when it is first needed."""
-        with self._lock:
+        with self.lock:
             if self._loop is None:
                 ready = threading.Event()
                 self._thread = threading.Thread(
@@ -275,7 +275,7 @@ class History:
         await self._end()
 
     async def _end(self) -> None:
-        with self._lock:
+        with self.lock:
             self._is_closed = True
         self._take()
         left = len(self._shelf)
@@ -315,20 +315,20 @@ class History:
         self._hurry.clear()
 
     def _has_news(self) -> bool:
-        with self._lock:
+        with self.lock:
             return bool(self._given)
 
     async def _write_waiting(self) -> str | None:
         """Pack and write what waits. Gives what is wrong with the store, if anything is."""
         self._take()
-        with self._lock:
+        with self.lock:
             sessions, self._sessions = self._sessions, {}
         try:
             await self._opened()
             while self._shelf or sessions:
                 await self._write_some(sessions)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
-            with self._lock:
+            with self.lock:
                 self._sessions = {**sessions, **self._sessions}
             await self._failed(exc)
             return str(exc)
@@ -337,7 +337,7 @@ class History:
 
     def _take(self) -> None:
         """Pack what was given."""
-        with self._lock:
+        with self.lock:
             given, self._given = self._given, {}
             self._taken, self._is_awake = self._put_count, False
         self._shelf.put(given, self._store.packer, self._refused)
@@ -403,7 +403,7 @@ class History:
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
-        with self._lock:
+        with self.lock:
             self._durable = max(self._durable, self._taken)
         self._answer_flushes()
         if problem is not None:
@@ -448,7 +448,7 @@ class History:
             self._tell(text)
 
     def _answer_flushes(self) -> None:
-        with self._lock:
+        with self.lock:
             failing = self.health.problem is not None or self._is_closing
             waiting, self._flushes, durable = self._flushes, [], self._durable
             self._flushes = [one for one in waiting if not failing and one[0] > durable]
@@ -477,7 +477,7 @@ class History:
     def after_fork(self) -> None:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
         _parents.append(self._store)
-        self._lock, self._flushes = threading.Lock(), []
+        self.lock, self._flushes = threading.RLock(), []
         self._thread = self._loop = self._news = self._hurry = None
         self._opening = asyncio.Lock()
         self._given, self._sessions, self._shelf = {}, {}, Shelf()

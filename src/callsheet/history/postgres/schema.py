@@ -107,9 +107,18 @@ TABLES = (
 )  # fmt: skip
 
 
+# Asked of the tables themselves: what a connection remembers of names may be older than its lock.
+_IS_THERE = """
+SELECT EXISTS (
+    SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'callsheet' AND c.relname = 'facts'
+)
+"""
+
+
 async def version(db: Any) -> int | None:
     """Give how many steps a database has gone through; None if there is no history in it."""
-    if await db.fetchval("SELECT to_regclass('callsheet.facts') IS NULL"):
+    if not await db.fetchval(_IS_THERE):
         return None
     found = await db.fetchval("SELECT value FROM callsheet.facts WHERE name = 'version'")
     if found is not None and found > VERSION:

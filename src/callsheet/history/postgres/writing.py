@@ -105,13 +105,13 @@ async def write(db: Any, batch: Batch, me: str, with_blobs: Container[tuple[str,
         await db.execute(_CALLS, *_columns(calls, lambda row: _of_call(row, me)))
     for messages in _rounds(batch.messages, lambda row: (row.session_id, row.message_id, row.part)):
         await db.execute(_MESSAGES, *_columns(messages, _of_message))
-    owners: list[Owner] = [
-        (row.session_id, row.call_id, row.payload, row.blobs)
-        for row in batch.calls
-        if row.blobs or (row.session_id, row.call_id) in with_blobs
+    did: list[Owner] = [
+        (row.session_id, row.call_id, row.payload, row.blobs) for row in batch.calls
     ]
-    owners += [(row.session_id, row.owner, None, row.blobs) for row in batch.messages if row.blobs]
-    await _use(db, owners)
+    said: list[Owner] = [(row.session_id, row.owner, None, row.blobs) for row in batch.messages]
+    await _use(db, did + said)
+    before = [one for one in did if (one[0], one[1]) in with_blobs]
+    await _use_no_more(db, before + [one for one in said if one[3]])
 
 
 def _of_session(row: SessionRow) -> tuple[Any, ...]:
@@ -178,22 +178,25 @@ async def keep_blobs(db: Any, blobs: Iterable[BlobRow]) -> None:
 
 
 async def _use(db: Any, owners: Sequence[Owner]) -> None:
-    """Note which blobs rows refer to, and that they refer to no others."""
-    if not owners:
-        return
-    uses = _columns(
-        sorted(
-            {(plain(one[0]), plain(one[1]), blob) for one in owners for blob in one[3]},
-        ),
-        lambda use: use,
-    ) or [[], [], []]
-    await db.execute(
-        "INSERT INTO callsheet.blob_uses SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) "
-        "ON CONFLICT DO NOTHING",
-        *uses,
-    )
-    users = _columns(owners, lambda one: (plain(one[0]), plain(one[1]), one[2]))
-    await db.execute(_USE_NO_MORE, *users, *uses)
+    """Note which blobs rows refer to."""
+    if uses := _uses(owners):
+        await db.execute(
+            "INSERT INTO callsheet.blob_uses SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) "
+            "ON CONFLICT DO NOTHING",
+            *uses,
+        )
+
+
+async def _use_no_more(db: Any, owners: Sequence[Owner]) -> None:
+    """Note that rows refer to no others than these."""
+    if owners:
+        users = _columns(owners, lambda one: (plain(one[0]), plain(one[1]), one[2]))
+        await db.execute(_USE_NO_MORE, *users, *(_uses(owners) or ([], [], [])))
+
+
+def _uses(owners: Sequence[Owner]) -> list[list[Any]]:
+    found = {(plain(one[0]), plain(one[1]), blob) for one in owners for blob in one[3]}
+    return _columns(sorted(found), lambda use: use)
 
 
 async def abandon(
@@ -215,5 +218,7 @@ async def abandon(
         packed.payload,
     )
     blobs = [blob.hash for blob in packed.blobs]
-    await _use(db, [(head.session_id, head.call_id, packed.payload, blobs)])
+    owners = [(head.session_id, head.call_id, packed.payload, blobs)]
+    await _use(db, owners)
+    await _use_no_more(db, owners)
     return found
