@@ -159,6 +159,9 @@ async def test_a_session_is_named_once_and_found_by_its_directory(history: Histo
     assert {one.session_id for one in sessions} == {"s0", "s1", "s2"}
     assert all(one.title.startswith("the title xx") for one in sessions)
     assert all(len(one.title) == 80 for one in sessions)
+    for number, cwd in enumerate(("/work", odd)):
+        (one,) = await history.ask(lambda store, cwd=cwd: store.sessions(cwd=cwd))
+        assert one.session_id == f"s{number}"
     assert all(one.info == {"locale": "de"} for one in sessions)
 
 

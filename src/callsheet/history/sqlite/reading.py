@@ -160,7 +160,7 @@ def sessions(
     terms, values = ["1"], list[Any]()
     if cwd is not None:
         terms.append("s.cwd = ?")
-        values.append(cwd)
+        values.append(cwd.encode(errors="replace").decode())  # as it was written: see `log`
     if before is not None:
         terms.append("(s.updated_at, s.session_id) < (?, ?)")
         values += before
