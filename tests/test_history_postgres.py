@@ -177,6 +177,32 @@ async def test_a_call_that_is_closed_because_its_process_was_cut_off_gets_its_tr
         await other.close()
 
 
+async def test_a_server_that_falls_silent_is_not_waited_for(
+    url: str, postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connection.COMMAND <= 10
+    monkeypatch.setattr(connection, "COMMAND", 1.0)
+    async with opened(url) as store, opened(url) as other:
+        await store.write(batch([call(1, status="in_progress")]))
+        busy = (
+            f"SELECT pid FROM pg_stat_activity WHERE datname = '{database}' ORDER BY backend_start"
+        )
+        pid = postgres.do(busy)[0][0]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await store.write(batch([call(2)]))
+            await store.write(batch([call(2), call(3, status="in_progress")]))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        # The connection that was given up has had the lock until now.
+        while postgres.do(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"):
+            await asyncio.sleep(0.02)
+        await store.write(batch([call(4)]))
+        assert await other.recover() == 0
+        assert await ids(other, status="open") == ["call_s1_3", "call_s1_1"]
+
+
 async def test_a_server_that_goes_and_comes_back_loses_nothing(postgres: Server) -> None:
     """A server of its own, so that no other test is cut off."""
     server = Server(postgres.programs)
