@@ -263,3 +263,24 @@ def test_settings_of_the_project_hold_for_a_call_in_it(tmp_path: Path) -> None:
     assert (tmp_path / "own" / "h.sqlite").exists()
     listed = call("history", cwd=tmp_path, CALLSHEET_HISTORY="")
     assert listed.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://evil.example/db", "/elsewhere/h.db", "../h.db", "~/h.db"]
+)
+def test_a_project_can_not_send_the_history_elsewhere(tmp_path: Path, url: str):
+    project = tmp_path / "project"
+    project.mkdir()
+    toml(project / "pyproject.toml", f'[tool.callsheet.history]\nurl = "{url}"\n')
+    with pytest.raises(BadSettings, match="a project can name a file inside of it, or off"):
+        history_settings(environ={}, cwd=project)
+    named = {"CALLSHEET_CONFIG": str(project / "pyproject.toml")}
+    history_settings(environ=named, cwd=project)  # whoever names it trusts it
+    assert history_settings("off", environ={}, cwd=project)[0] is None
+
+
+def test_a_projects_limits_are_not_for_the_users_history(tmp_path: Path):
+    toml(tmp_path / "pyproject.toml", "[tool.callsheet.history]\nmax_calls = 0\n")
+    assert history_settings(environ={"HOME": str(tmp_path)}, cwd=tmp_path)[1] == KEEP
+    toml(tmp_path / "pyproject.toml", '[tool.callsheet.history]\nurl = "h.db"\nmax_calls = 7\n')
+    assert history_settings(environ={}, cwd=tmp_path)[1].max_calls == 7

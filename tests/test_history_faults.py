@@ -73,6 +73,7 @@ class Kept:
 async def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kept]:
     monkeypatch.setattr(opening, "BUSY", 0.05)
     monkeypatch.setattr(writing, "RETRY_MOST", 0.3)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     kept = Kept(tmp_path / "h" / "history.sqlite")
     yield kept
     await kept.close()
@@ -486,5 +487,23 @@ async def test_what_could_not_be_written_by_the_end_is_said(kept: Kept) -> None:
     kept.put(2)
     await kept.close()
     assert len(kept.told) == 2
-    assert "9 entries could not be written" in kept.told[1]
-    assert kept.history.health.lost == 9
+    assert "9 entries wait in" in kept.told[1]
+    kept.file.parent.unlink()
+    after = Kept(kept.file)
+    after.put(0)
+    assert await after.history.ask(lambda store: store.last_position("s")) == 8
+    await after.close()
+    assert after.told == ["9 calls that could not be written earlier are kept now."]
+    assert kept.ids() == kept.put_ids
+
+
+async def test_what_can_not_even_be_set_by_is_said_to_be_lost(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.file.parent.write_text("no directory")
+    monkeypatch.setenv("XDG_DATA_HOME", str(kept.file.parent))
+    kept.put(7)
+    await kept.fails()
+    await kept.close()
+    assert "7 entries could not be written" in kept.told[1]
+    assert kept.history.health.lost == 7

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.report.record import CallRecord
 from callsheet.report.values import EMPTY, JsonObject
@@ -144,7 +145,8 @@ class SessionLog:
             updated_at=now,
         )
         self._next: int = position
-        self._open: dict[str, tuple[int, float]] = {}
+        # Of each open call: its place, when it began, and the terminals that it was announced with.
+        self._open: dict[str, tuple[int, float, tuple[str, ...]]] = {}
         self._plan: tuple[str, int, float] | None = None
         self._saying: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
@@ -181,8 +183,11 @@ class SessionLog:
         key = report.tool_call_id
         place = self._open.get(key)
         if place is None:
-            place = self._place(), now
+            first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
+            place = self._place(), now, first
             self._open[key] = place
+        elif record.terminals:
+            record = _with_late(record, place[2])
         if report.status.is_final:
             del self._open[key]
         row = self._row
@@ -245,6 +250,14 @@ class SessionLog:
         self._row.updated_at = now
         key = (self.session_id, f"{message.message_id} {message.part}")
         self._history.put(key, message, self._row)
+
+
+def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
+    """Give a record that knows which of its terminals were there from the beginning."""
+    if all(one.terminal_id in first for one in record.terminals):
+        return record
+    terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
+    return CallRecord(record.report, tuple(terminals))
 
 
 def _plain(text: str) -> str:

@@ -250,7 +250,7 @@ def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
 
 def _told(terminal: TerminalRecord) -> JsonObject:
     told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
-    for name in ("command", "cwd", "newlines", "meta", "extra"):
+    for name in ("command", "cwd", "newlines", "meta", "extra", "late"):
         value = getattr(terminal, name)
         if value or value == "":
             told[name] = value
@@ -279,6 +279,7 @@ def _kept(told: JsonObject) -> TerminalRecord:
         tail,
         told.get("meta", EMPTY),
         told.get("extra", EMPTY),
+        told.get("late", False),
     )
 
 

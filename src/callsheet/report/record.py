@@ -34,6 +34,8 @@ class TerminalRecord(Struct, frozen=True):
     tail: bytes = b""
     meta: JsonObject = EMPTY
     extra: JsonObject = EMPTY
+    late: bool = False
+    """Whether the call was announced without it: some clients were shown it as text then."""
 
     @classmethod
     def of(cls, state: TerminalState, keep: int = KEEP_WHOLE) -> TerminalRecord:

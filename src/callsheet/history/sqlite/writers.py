@@ -73,6 +73,7 @@ class Writers:
         if not self.me or self._pid != os.getpid():  # a forked child is not the one that wrote
             return
         with suppress(sqlite3.Error):
+            db.execute("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
             db.execute("DELETE FROM writers WHERE id = ?", (self.me,))
         self.let_go()
 
