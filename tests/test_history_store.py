@@ -44,7 +44,7 @@ def test_a_call_that_was_kept_comes_back_whole(tmp_path: Path) -> None:
 def test_the_same_batch_again_changes_nothing(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         items = [
-            call("c1", text="y" * 5000),
+            call("c1", text="y" * 9000),
             call("c2", status="pending"),
             message("m", "z" * 5000),
         ]
@@ -101,8 +101,8 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_texts_of_states_that_are_over_are_let_go(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         for turn in range(6):
-            keep(store, call("c1", status="in_progress", text=f"{turn}" * 5000))
-            keep(store, message("m", f"{turn}" * 6000))
+            keep(store, call("c1", status="in_progress", text=f"{turn}" * 9000))
+            keep(store, message("m", f"{turn}" * 10000))
         assert count(store, "blobs") == 2
         keep(store, call("c1", text="short"))
         assert count(store, "blobs") == 1

@@ -180,7 +180,7 @@ def test_what_was_said_goes_too_where_only_that_takes_the_space(tmp_path: Path) 
 
 def test_a_shared_text_stays_while_somebody_uses_it(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
-        text = "shared " * 1000
+        text = "shared " * 2000
         keep(
             store,
             call("c1", session="a", at=NOW, text=text),

@@ -17,7 +17,7 @@ MUCH_BYTES = 8 << 20
 Key = tuple[str, str]
 
 
-class _Item(Struct):
+class _Item(Struct, gc=False):
     row: CallRow | MessageRow
     blobs: list[BlobRow]
     size: int
@@ -44,7 +44,9 @@ class Shelf:
             except Exception as exc:  # noqa: BLE001 - whatever it is, the others are kept
                 refuse(exc)
                 continue
-            size = len(row.payload) + sum(len(blob.data) for blob in blobs) + 500
+            size = len(row.payload) + 500
+            if blobs:
+                size += sum([len(blob.data) for blob in blobs])
             old = self._items.get(key)
             self.size += size - (old.size if old else 0)
             self._items[key] = _Item(row, blobs, size)

@@ -21,7 +21,7 @@ KEEP_LIVE = 1 << 12
 """Bytes of it that are kept while the call runs, so that a crash does not take all of it."""
 
 
-class TerminalRecord(Struct, frozen=True):
+class TerminalRecord(Struct, frozen=True, gc=False):
     """A terminal as it was: its facts, and the beginning and the end of its output."""
 
     terminal_id: str
@@ -58,7 +58,7 @@ class TerminalRecord(Struct, frozen=True):
         return TerminalState.restored(self)
 
 
-class CallRecord(Struct, frozen=True):
+class CallRecord(Struct, frozen=True, gc=False):
     """A call, and the terminals of the agent that it shows."""
 
     report: ToolCallReport
