@@ -112,7 +112,11 @@ async def test_the_tables_are_made_once_by_eight_who_come_at_once(
     assert postgres.do("SELECT count(*) FROM callsheet.writers", database)[0][0] == 0
 
 
+<<<<<<< HEAD
 TEXT = "shared " + random.Random(3).randbytes(5000).hex()
+=======
+TEXT = "shared " + random.Random(3).randbytes(10_000).hex()
+>>>>>>> pg
 
 
 @asynccontextmanager
@@ -310,7 +314,7 @@ async def test_a_server_that_is_killed_has_all_that_it_acknowledged(postgres: Se
         server.do("CREATE DATABASE h")
         async with opened(server.url("h")) as store:
             for number in range(20):
-                await store.write(batch([call(number, "x" * 9000)]))
+                await store.write(batch([call(number, "x" * 20_000)]))
             server.stop(signal.SIGQUIT)
             with pytest.raises(StoreUnavailable):
                 await store.write(batch([call(20)]))
