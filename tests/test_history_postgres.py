@@ -112,11 +112,7 @@ async def test_the_tables_are_made_once_by_eight_who_come_at_once(
     assert postgres.do("SELECT count(*) FROM callsheet.writers", database)[0][0] == 0
 
 
-<<<<<<< HEAD
-TEXT = "shared " + random.Random(3).randbytes(5000).hex()
-=======
 TEXT = "shared " + random.Random(3).randbytes(10_000).hex()
->>>>>>> pg
 
 
 @asynccontextmanager
