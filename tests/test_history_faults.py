@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from callsheet.history import History, HistoryError, Query
-from callsheet.history import history as writing
+from callsheet.history import scribe as writing
 from callsheet.history.sqlite import file as opening
 from callsheet.history.sqlite.store import SqliteStore
 from callsheet.report.record import CallRecord
