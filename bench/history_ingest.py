@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from callsheet.history.shelf import MUCH
 from callsheet.history.log import WaitingCall
 from callsheet.history.packing import as_json_bytes
 from callsheet.history.rows import Batch, Query, SessionRow
+from callsheet.history.shelf import MUCH
 from callsheet.history.sqlite import schema
 from callsheet.history.sqlite.store import SqliteStore
 
