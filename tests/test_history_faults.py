@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.history import History, HistoryError, Query
-from callsheet.history import scribe as writing
+from callsheet.history import History, HistoryError, Query, scribe
+from callsheet.history import history as writing
 from callsheet.history.sqlite import file as opening
 from callsheet.history.sqlite.store import SqliteStore
 from callsheet.report.record import CallRecord
@@ -276,7 +276,7 @@ async def test_a_lock_of_another_process_is_waited_out(kept: Kept) -> None:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == b"held\n"
-        monkey = kept.history._store.db  # type: ignore[attr-defined]
+        monkey = kept.history._scribe.store.db  # type: ignore[attr-defined]
         monkey.execute("PRAGMA busy_timeout = 50")
         kept.put(50)
         await kept.fails()
@@ -429,7 +429,7 @@ async def test_a_history_of_a_later_version_is_said_once_and_nothing_waits_for_i
         kept.put(20, size=3000)
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
-        while len(kept.history._shelf):
+        while len(kept.history._scribe._shelf):
             await asyncio.sleep(0.01)
     assert len(kept.told) == 1
     assert "Nothing is kept" in kept.told[0]
@@ -459,12 +459,12 @@ async def test_another_programs_database_is_not_written_to(kept: Kept) -> None:
 async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(scribe, "MOST_WAITING", 200_000)
     kept.file.parent.write_text("no directory")
     for _ in range(10):
         kept.put(50, size=4000)
         await kept.fails()
-    shelf = kept.history._shelf
+    shelf = kept.history._scribe._shelf
     async with asyncio.timeout(PATIENCE):
         while kept.history._given or shelf.size > 200_000:
             await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ import pytest
 
 from callsheet import Session, ToolCallContent
 from callsheet.history import History, Query, StoreUnavailable
-from callsheet.history import scribe as writing
+from callsheet.history import history as writing
 from callsheet.history.log import LONG
 from callsheet.report.record import CallRecord
 

@@ -1,18 +1,20 @@
-"""The history of one process: what sessions say and do is put here, and a thread writes it, in order.
+"""The history of one process: a thread that writes what sessions say and do, in batches and in order.
 
 Whoever reports is never held up: an item is put into a dict, where a later state of the same call takes the
-place of an earlier one. The thread packs what waits and writes it in one transaction (see `scribe`). `flush`
-returns when everything that was put before is durable.
+place of an earlier one. The thread packs what waits and writes it in one transaction. `flush` returns when
+everything that was put before is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Self, TypeVar
 from weakref import WeakSet
 
@@ -20,21 +22,35 @@ from callsheet.report.values import EMPTY, JsonObject
 
 from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
-from .places import store_at
+from .places import without_password
 from .rows import KEEP, Retention, SessionRow
-from .scribe import HistoryHealth, Scribe, to_stderr
-from .shelf import Shelf
+from .scribe import HistoryHealth, Scribe
 from .store import Store
 
 _T = TypeVar("_T")
 
+LINGER = 0.05
+"""Seconds in which more is waited for, before something is written."""
+
+RETRY, RETRY_MOST = 0.25, 15.0
+IDLE = 2.0
+"""Seconds without news after which there is time to index and to tidy up."""
+
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
 
-__all__ = ["KEEP", "History", "HistoryHealth", "to_stderr"]
+
+_all: WeakSet[History] = WeakSet()
 
 
-class History(Scribe):
+def to_stderr(text: str) -> None:
+    """Say something to whoever started the program."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"callsheet: history: {text}\n")
+        sys.stderr.flush()
+
+
+class History:
     """Keeps what sessions say and do in a store.
 
     `tell` hears of what people should know; `forget_spills` gets the spill files of calls that were removed.
@@ -48,8 +64,30 @@ class History(Scribe):
         tell: Callable[[str], None] = to_stderr,
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
-        super().__init__(url, keep=keep, tell=tell, forget_spills=forget_spills)
+        self.url: str = without_password(url)
+        self.lock: threading.RLock = threading.RLock()
+        self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
+        self._scribe: Scribe = self._make()
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news: asyncio.Event | None = None
+        self._hurry: asyncio.Event | None = None
+        # What waits, as it was given. Counts tell what of it was taken, and what is durable.
+        self._given: dict[tuple[str, str], Waiting] = {}
+        self._sessions: dict[str, SessionRow] = {}
+        self._put_count: int = 0
+        self._taken: int = 0
+        self._durable: int = 0
+        self._flushes: list[tuple[int, Future[bool]]] = []
+        self._is_awake: bool = False
+        self._is_closing: bool = False
+        self._is_closed: bool = False
         _all.add(self)
+
+    @property
+    def health(self) -> HistoryHealth:
+        """How well it goes."""
+        return self._scribe.health
 
     def session(
         self,
@@ -124,8 +162,8 @@ class History(Scribe):
         loop = self._started()
 
         async def answer() -> _T:
-            await self._opened()
-            return await question(self._store)
+            await self._scribe.open()
+            return await question(self._scribe.store)
 
         there = asyncio.run_coroutine_threadsafe(answer(), loop)
         try:
@@ -159,22 +197,131 @@ class History(Scribe):
         self._wake(hurry=True)
         return thread
 
+    # The thread
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        """Give the loop of the thread, which is started when it is first needed."""
+        with self.lock:
+            if self._loop is None:
+                ready = threading.Event()
+                self._thread = threading.Thread(
+                    target=lambda: asyncio.run(self._work(ready)),
+                    name="callsheet-history",
+                    daemon=True,
+                )
+                self._thread.start()
+                ready.wait()
+            assert self._loop is not None
+            return self._loop
+
+    def _wake(self, *, hurry: bool = False) -> None:
+        loop = self._started()
+
+        def wake() -> None:
+            assert self._news is not None
+            assert self._hurry is not None
+            self._news.set()
+            if hurry:
+                self._hurry.set()
+
+        with suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(wake)
+
+    async def _work(self, ready: threading.Event) -> None:
+        self._news, self._hurry = asyncio.Event(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        ready.set()
+        pause = RETRY
+        while True:
+            if not self._scribe.is_behind:
+                await self._next_news()
+            is_written = await self._write_waiting()
+            if self._is_closing and not (is_written and self._given):
+                break
+            if is_written:
+                pause = RETRY
+            else:
+                await self._pause(pause)
+                pause = min(2 * pause, RETRY_MOST)
+        await self._end()
+
+    async def _end(self) -> None:
+        with self.lock:
+            self._is_closed = True
+        self._take()
+        await self._scribe.end(self._sessions)
+        self._answer_flushes()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
+        assert self._hurry is not None
+        until = time.monotonic() + seconds
+        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
+            self._take()
+        self._hurry.clear()
+
+    async def _next_news(self) -> None:
+        """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
+        assert self._news is not None
+        assert self._hurry is not None
+        while not (self._news.is_set() or self._is_closing):
+            try:
+                await asyncio.wait_for(self._news.wait(), IDLE)
+            except TimeoutError:
+                while not self._news.is_set() and await self._scribe.tidy():
+                    await asyncio.sleep(0)  # news may come in
+                await self._news.wait()
+        if not self._hurry.is_set() and not self._is_closing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), LINGER)
+        self._news.clear()
+        self._hurry.clear()
+
+    async def _write_waiting(self) -> bool:
+        """Pack and write what waits. Gives whether it is durable."""
+        self._take()
+        with self.lock:
+            sessions, self._sessions = self._sessions, {}
+        is_written = await self._scribe.write(sessions)
+        with self.lock:
+            if is_written:
+                self._durable = max(self._durable, self._taken)
+            else:
+                self._sessions = {**sessions, **self._sessions}
+        self._answer_flushes()
+        return is_written
+
+    def _take(self) -> None:
+        """Pack what was given."""
+        with self.lock:
+            given, self._given = self._given, {}
+            self._taken, self._is_awake = self._put_count, False
+        self._scribe.take(given)
+
+    def _answer_flushes(self) -> None:
+        with self.lock:
+            failing = self.health.problem is not None or self._is_closing
+            waiting, durable = self._flushes, self._durable
+            self._flushes = [one for one in waiting if not failing and one[0] > durable]
+        for mark, done in waiting:
+            if (failing or mark <= durable) and done.set_running_or_notify_cancel():
+                done.set_result(mark <= durable)
+
     def after_fork(self) -> None:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
-        _parents.append(self._store)
+        _parents.append(self._scribe)
         self.lock, self._flushes = threading.RLock(), []
         self._thread = self._loop = self._news = self._hurry = None
-        self._opening = asyncio.Lock()
-        self._given, self._sessions, self._shelf = {}, {}, Shelf()
-        self._store = store_at(self._full_url)
+        self._given, self._sessions = {}, {}
+        self._scribe = self._make()
         self._durable = self._taken = self._put_count
-        self._is_awake = self._is_closing = self._is_closed = self._is_open = False
-        self.health = HistoryHealth()
+        self._is_awake = self._is_closing = self._is_closed = False
 
 
-_all: WeakSet[History] = WeakSet()
-_parents: list[Store] = []
-"""Stores of a parent, which a child must not close."""
+_parents: list[Scribe] = []
+"""Those of a parent, whose stores a child must not close."""
 
 
 def _forked() -> None:

@@ -1,18 +1,16 @@
-"""The thread of a history: it packs and writes what waits, and tidies up when there is time.
+"""Writes to one store, whatever becomes of it: opens it, packs, writes in batches, tidies up.
 
 A store that can't be written is no reason to stop. It is said once; what is to be written waits, packed, and
 the store is tried again and again. What waits is bounded: if it becomes too much, the oldest goes, and that
-is said, too.
+is said, too. All of this happens in the thread of a `History`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
+import random
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 
 from msgspec import Struct
@@ -21,21 +19,19 @@ from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import Waiting
 from .places import store_at, without_password
-from .rows import KEEP, Retention, SessionRow
-from .shelf import Shelf
+from .rows import Retention, SessionRow
+from .shelf import Key, Shelf
 from .store import Store
-
-LINGER = 0.05
-"""Seconds in which more is waited for, before something is written."""
 
 MOST_WAITING = 64 << 20
 """Bytes that may wait for a store that can't be written."""
 
-RETRY, RETRY_MOST = 0.25, 15.0
-IDLE = 2.0
-"""Seconds without news after which there is time to index and to tidy up."""
-
 TIDY_EVERY = 3600.0
+SELDOM = 50
+"""Of so many processes that never had time to tidy up, one does at its end."""
+
+_OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
+"""Errors that say nothing of what was to be written."""
 
 
 class HistoryHealth(Struct):
@@ -46,186 +42,62 @@ class HistoryHealth(Struct):
     problem: str | None = None
 
 
-_OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
-"""Errors that say nothing of what was to be written."""
-
-
-def to_stderr(text: str) -> None:
-    """Say something to whoever started the program."""
-    with suppress(OSError, ValueError):
-        sys.stderr.write(f"callsheet: history: {text}\n")
-        sys.stderr.flush()
-
-
 class Scribe:
-    """Writes what `History` is given, in a thread of its own."""
+    """Writes to one store. `tell` hears of what people should know."""
 
     def __init__(
         self,
         url: str,
-        *,
-        keep: Retention = KEEP,
-        tell: Callable[[str], None] = to_stderr,
-        forget_spills: Callable[[list[str]], object] | None = None,
+        keep: Retention,
+        tell: Callable[[str], None],
+        forget_spills: Callable[[list[str]], object] | None,
     ) -> None:
-        self.url: str = without_password(url)
-        self._full_url: str = url
         self.health: HistoryHealth = HistoryHealth()
-        self._store: Store = store_at(url)
+        self.store: Store = store_at(url)
+        self._url: str = url
+        self._shown: str = without_password(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
-        self.lock: threading.RLock = threading.RLock()
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._news: asyncio.Event | None = None
-        self._hurry: asyncio.Event | None = None
-        # What waits: as it was given, and packed. Counts tell what of it is durable.
-        self._given: dict[tuple[str, str], Waiting] = {}
-        self._sessions: dict[str, SessionRow] = {}
         self._shelf: Shelf = Shelf()
-        self._put_count: int = 0
-        self._taken: int = 0
-        self._durable: int = 0
-        self._flushes: list[tuple[int, Future[bool]]] = []
-        self._is_awake: bool = False
-        self._is_closing: bool = False
-        self._is_closed: bool = False
-        self._is_open: bool = False
         self._opening: asyncio.Lock = asyncio.Lock()
+        self._is_open: bool = False
         self._is_hopeless: bool = False
         self._said_lost: bool = False
         self._said_refused: bool = False
         self._tidied: float | None = None
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        """Give the loop of the thread, which is started when it is first needed."""
-        with self.lock:
-            if self._loop is None:
-                ready = threading.Event()
-                self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._work(ready)),
-                    name="callsheet-history",
-                    daemon=True,
-                )
-                self._thread.start()
-                ready.wait()
-            assert self._loop is not None
-            return self._loop
+    @property
+    def is_behind(self) -> bool:
+        """Whether something waits for a store that can't be written now."""
+        return bool(self._shelf) and self.health.problem is not None
 
-    def _wake(self, *, hurry: bool = False) -> None:
-        loop = self._started()
+    # Taking and writing
 
-        def wake() -> None:
-            assert self._news is not None
-            assert self._hurry is not None
-            self._news.set()
-            if hurry:
-                self._hurry.set()
-
-        with suppress(RuntimeError):  # it has ended
-            loop.call_soon_threadsafe(wake)
-
-    async def _work(self, ready: threading.Event) -> None:
-        self._news, self._hurry = asyncio.Event(), asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        ready.set()
-        pause = RETRY
-        while True:
-            if not (self._shelf and self.health.problem):
-                await self._next_news()
-            problem = await self._write_waiting()
-            if self._is_closing and (problem or not self._has_news()):
-                break
-            if problem:
-                self._answer_flushes()
-                await self._pause(pause)
-                pause = min(2 * pause, RETRY_MOST)
-            else:
-                pause = RETRY
-        await self._end()
-
-    async def _end(self) -> None:
-        with self.lock:
-            self._is_closed = True
-        self._take()
-        left = len(self._shelf)
-        if left and not self._is_hopeless:
-            self._set_by(left)
-        self._shelf.drop(-1)
-        self._answer_flushes()
-        with suppress(Exception):
-            await self._store.close()
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
-        assert self._hurry is not None
-        until = time.monotonic() + seconds
-        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
-            self._take()
+    def take(self, given: dict[Key, Waiting]) -> None:
+        """Pack what was given. What waits too long is let go."""
+        self._shelf.put(given, self.store.packer, self._refused)
+        if self.health.problem is not None:
             self._drop(0 if self._is_hopeless else MOST_WAITING)
-        self._hurry.clear()
 
-    async def _next_news(self) -> None:
-        """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
-        assert self._news is not None
-        assert self._hurry is not None
-        while not (self._news.is_set() or self._is_closing):
-            try:
-                await asyncio.wait_for(self._news.wait(), IDLE)
-            except TimeoutError:
-                while not self._news.is_set() and await self._tidy():
-                    await asyncio.sleep(0)  # news may come in
-                await self._news.wait()
-        if not self._hurry.is_set() and not self._is_closing:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), LINGER)
-        self._news.clear()
-        self._hurry.clear()
-
-    def _has_news(self) -> bool:
-        with self.lock:
-            return bool(self._given)
-
-    async def _write_waiting(self) -> str | None:
-        """Pack and write what waits. Gives what is wrong with the store, if anything is."""
-        self._take()
-        with self.lock:
-            sessions, self._sessions = self._sessions, {}
+    async def write(self, sessions: dict[str, SessionRow]) -> bool:
+        """Write what waits, and these sessions. Gives whether it is written. What is not, stays."""
         try:
-            await self._opened()
+            await self.open()
             while self._shelf or sessions:
                 await self._write_some(sessions)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
-            with self.lock:
-                self._sessions = {**sessions, **self._sessions}
             await self._failed(exc)
-            return str(exc)
+            return False
         self._succeeded()
-        return None
-
-    def _take(self) -> None:
-        """Pack what was given."""
-        with self.lock:
-            given, self._given = self._given, {}
-            self._taken, self._is_awake = self._put_count, False
-        self._shelf.put(given, self._store.packer, self._refused)
-
-    def _refused(self, exc: Exception) -> None:
-        """Note that something can't be kept, whatever the store does."""
-        self.health.lost += 1
-        if not self._said_refused:
-            self._said_refused = True
-            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
+        return True
 
     async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
         """Write as much as is written at once. What can't be written is found, and let go."""
         batch, keys = self._shelf.batch(sessions.values())
         try:
-            await self._store.write(batch)
-        except (HistoryError, ValueError, TypeError) as exc:
+            await self.store.write(batch)
+        except (HistoryError, ValueError, TypeError, OverflowError) as exc:
             if type(exc) in _OF_THE_STORE:
                 raise
             if len(keys) > 1:
@@ -240,49 +112,62 @@ class Scribe:
         sessions.clear()
         self.health.written += len(keys)
 
-    async def _opened(self) -> None:
+    async def open(self) -> None:
+        """Open the store, if it is not open."""
         async with self._opening:
             if self._is_open:
                 return
             if self._is_hopeless:
                 raise StoreUnavailable(self.health.problem or "The history can't be used.")
-            for news in await self._store.open():
+            for news in await self.store.open():
                 self._say(news)
             self._is_open = True
             await self._take_leftovers()
 
     async def _take_leftovers(self) -> None:
         """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._full_url):
+        for file, batch in leftovers.take(self._url):
             try:
-                await self._store.write(batch)
-            except _OF_THE_STORE:
-                leftovers.put_back(file)
-                raise
-            except Exception as exc:  # noqa: BLE001 - whatever it is, it would be again
+                await self.store.write(batch)
+            except (HistoryError, ValueError, TypeError, OverflowError) as exc:
+                if type(exc) in _OF_THE_STORE:
+                    leftovers.put_back(file)
+                    raise
                 self._say(f"What waited in {file} can't be kept: {type(exc).__name__}: {exc}")
                 continue
+            except BaseException:
+                leftovers.put_back(file)
+                raise
             leftovers.done(file)
             self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
 
-    def _set_by(self, left: int) -> None:
-        """Put what could not be written into a file, for the next process."""
+    async def end(self, sessions: dict[str, SessionRow]) -> None:
+        """Let go of the store. What could not be written is put into a file, for the next process."""
+        left = len(self._shelf)
+        if left and not self._is_hopeless:
+            self._set_by(left, sessions)
+        self._shelf.drop(-1)
+        if self._tidied is None and random.randrange(SELDOM) == 0:
+            await self.tidy()
+        with suppress(Exception):
+            await self.store.close()
+
+    def _set_by(self, left: int, sessions: dict[str, SessionRow]) -> None:
         try:
-            file = leftovers.set_by(self._full_url, self._shelf.all(self._sessions.values()))
+            file = leftovers.set_by(self._url, self._shelf.all(sessions.values()))
         except (OSError, RuntimeError) as exc:
             self.health.lost += left
-            self._say(f"{left} entries could not be written to {self.url}, and are lost: {exc}.")
+            self._say(f"{left} entries could not be written to {self._shown}, and are lost: {exc}.")
         else:
             self._say(f"{left} entries wait in {file}, and are written the next time.")
 
+    # How it goes
+
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
-        with self.lock:
-            self._durable = max(self._durable, self._taken)
-        self._answer_flushes()
         if problem is not None:
             lost = f"; {self.health.lost} entries were lost" if self._said_lost else ""
-            self._say(f"{self.url} is written again, with all that has waited{lost}.")
+            self._say(f"{self._shown} is written again, with all that has waited{lost}.")
             self._said_lost = False
 
     async def _failed(self, exc: Exception) -> None:
@@ -290,22 +175,22 @@ class Scribe:
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
-        hopeless = self._is_hopeless or isinstance(exc, (BadUrl, StoreTooNew, NotKept))
-        if first and hopeless:
-            self._say(f"{exc} Nothing is kept.")
-        elif first:
-            self._say(
-                f"{exc} The work goes on; what is to be kept waits, and is written when it can be."
-            )
-        if hopeless:
-            self._is_hopeless = True
-            self._drop(0)
-        else:
-            if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-                with suppress(Exception):
-                    await self._store.close()
-                self._is_open = False
-            self._drop(MOST_WAITING)
+        self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
+        goes_on = "The work goes on; what is to be kept waits, and is written when it can be."
+        if first:
+            self._say(f"{exc} {'Nothing is kept.' if self._is_hopeless else goes_on}")
+        if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
+            with suppress(Exception):
+                await self.store.close()
+            self._is_open = False
+        self._drop(0 if self._is_hopeless else MOST_WAITING)
+
+    def _refused(self, exc: Exception) -> None:
+        """Note that something can't be kept, whatever the store does."""
+        self.health.lost += 1
+        if not self._said_refused:
+            self._said_refused = True
+            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
 
     def _drop(self, limit: int) -> None:
         """Let go of the oldest, until what waits is small enough."""
@@ -313,32 +198,24 @@ class Scribe:
         self.health.lost += lost
         if lost and not self._said_lost and not self._is_hopeless:
             self._said_lost = True
-            self._say(
-                f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
-            )
+            much = f"More than {limit >> 20} MB wait for {self._shown}"
+            self._say(f"{much}: the oldest calls are let go.")
 
     def _say(self, text: str) -> None:
         with suppress(Exception):  # whoever is told must not keep us from writing
             self._tell(text)
 
-    def _answer_flushes(self) -> None:
-        with self.lock:
-            failing = self.health.problem is not None or self._is_closing
-            waiting, self._flushes, durable = self._flushes, [], self._durable
-            self._flushes = [one for one in waiting if not failing and one[0] > durable]
-        for mark, done in waiting:
-            if (failing or mark <= durable) and done.set_running_or_notify_cancel():
-                done.set_result(mark <= durable)
+    # Tidying up
 
-    async def _tidy(self) -> bool:
+    async def tidy(self) -> bool:
         """Do a little of what can be done when there is time. Gives whether there is more."""
         if not self._is_open:
             return False
         try:
-            if await self._store.index():
+            if await self.store.index():
                 return True
             if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
-                pruned = await self._store.prune(self._keep, now=time.time())
+                pruned = await self.store.prune(self._keep, now=time.time())
                 if pruned.spills and self._forget_spills is not None:
                     self._forget_spills(list(pruned.spills))
                 if pruned.calls or pruned.messages:
