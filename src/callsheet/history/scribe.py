@@ -97,7 +97,7 @@ class Scribe:
         batch, keys = self._shelf.batch(sessions.values())
         try:
             await self.store.write(batch)
-        except (HistoryError, ValueError, TypeError) as exc:
+        except (HistoryError, ValueError, TypeError, OverflowError) as exc:
             if type(exc) in _OF_THE_STORE:
                 raise
             if len(keys) > 1:
@@ -129,6 +129,12 @@ class Scribe:
         for file, batch in leftovers.take(self._url):
             try:
                 await self.store.write(batch)
+            except (HistoryError, ValueError, TypeError, OverflowError) as exc:
+                if type(exc) in _OF_THE_STORE:
+                    leftovers.put_back(file)
+                    raise
+                self._say(f"What waited in {file} can't be kept: {type(exc).__name__}: {exc}")
+                continue
             except BaseException:
                 leftovers.put_back(file)
                 raise
