@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -79,6 +80,16 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path):
     async with History(url, tell=said.append) as history:  # nor is it said again
         assert len(await history.ask(lambda store: store.timeline("sess_1"))) == 1
     assert len(said) == 1
+
+
+async def test_what_a_process_took_and_did_not_write_is_taken_again(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    leftovers.set_by(url, leftovers.Batch())
+    ((taken, _),) = leftovers.take(url)
+    assert list(leftovers.take(url)) == []
+    long_ago = taken.stat().st_mtime - leftovers.GONE - 1
+    os.utime(taken, (long_ago, long_ago))
+    assert [file for file, _ in leftovers.take(url)] == [taken]
 
 
 async def test_it_is_for_its_owner_alone(tmp_path: Path):
