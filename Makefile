@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test slow check format bench fuzz schemas locales diagrams clean
+.PHONY: help run test slow check format bench fuzz storm schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 
 fuzz: $(VENV)/.dev ## send an agent 100,000 mutated messages; the same again: make fuzz SEED=…
 	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
+
+storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
+	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/test_history_kills.py
 
 schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
 	$(BIN)/python scripts/refresh_schemas.py

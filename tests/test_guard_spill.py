@@ -146,6 +146,21 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "spill-notes.txt").exists()
 
 
+def test_only_spills_of_its_own_are_forgotten(store: SpillStore, tmp_path: Path) -> None:
+    ours, kept = store.keep(spill(10)), store.keep(spill(10))
+    assert ours is not None
+    assert kept is not None
+    other = tmp_path / Path(ours).name
+    note = store.directory / "note.txt"
+    for file in (other, note):
+        file.write_text("of somebody else")
+    around = str(store.directory / ".." / store.directory.name / Path(kept).name)
+    asked = [ours, str(other), str(note), around, "", "relative.txt", ours]
+    assert store.forget(asked) == 1
+    assert not Path(ours).exists()
+    assert all(file.exists() for file in (other, note, Path(kept)))
+
+
 def test_the_directory_by_default_is_the_users_cache(tmp_path: Path) -> None:
     assert default_directory({"XDG_CACHE_HOME": "/x"}) == Path("/x/callsheet/spill")
     assert default_directory({"XDG_CACHE_HOME": "relative"}).is_absolute()

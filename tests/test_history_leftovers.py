@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from callsheet.history import History, Query, leftovers
+from callsheet.history.rows import MessageRow
 
 HELLO = [{"type": "text", "text": "hello"}]
 
@@ -34,7 +36,7 @@ async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Pa
         history.session("sess_1", position=1).say("user", "msg_1", HELLO)
         assert not await history.flush()
     lock.close()
-    assert "waits in" in said[-1]
+    assert "wait in" in said[-1]
     async with History(url, tell=said.append) as history:
         kept = await history.ask(lambda store: store.timeline("sess_1"))
         assert [entry.message_id for entry in kept] == ["msg_0", "msg_1"]  # type: ignore[union-attr]
@@ -62,6 +64,32 @@ async def test_what_is_not_whole_is_left_alone(tmp_path: Path):
     async with History(url) as history:
         assert await history.ask(lambda store: store.heads(Query())) == []
     assert [one.read_bytes() for one in file.parent.iterdir()] == [b"\x93nonsense"]
+
+
+async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path):
+    url, said = f"sqlite:///{tmp_path}/h.sqlite", list[str]()
+    row = MessageRow(
+        session_id="s", message_id="m", part=0, position=2**63, kind="user", at=0.0, size=0, payload=b""
+    )  # fmt: skip
+    leftovers.set_by(url, leftovers.Batch(messages=[row]))
+    async with History(url, tell=said.append) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        assert await history.flush()
+    assert len(said) == 1
+    assert "can't be kept" in said[0]
+    async with History(url, tell=said.append) as history:  # nor is it said again
+        assert len(await history.ask(lambda store: store.timeline("sess_1"))) == 1
+    assert len(said) == 1
+
+
+async def test_what_a_process_took_and_did_not_write_is_taken_again(tmp_path: Path):
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    leftovers.set_by(url, leftovers.Batch())
+    ((taken, _),) = leftovers.take(url)
+    assert list(leftovers.take(url)) == []
+    long_ago = taken.stat().st_mtime - leftovers.GONE - 1
+    os.utime(taken, (long_ago, long_ago))
+    assert [file for file, _ in leftovers.take(url)] == [taken]
 
 
 async def test_it_is_for_its_owner_alone(tmp_path: Path):

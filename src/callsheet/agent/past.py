@@ -98,7 +98,10 @@ class Past:
     async def sessions(
         self, cwd: str | None, cursor: str | None
     ) -> tuple[list[StoredSession], str | None]:
-        """Give a page of sessions, the one that was used last first, and where the next page begins."""
+        """Give a page of sessions, the one that was used last first, and where the next page begins.
+
+        What somebody ran by `callsheet call` is no conversation.
+        """
         before = None if cursor is None else _read_cursor(cursor)
         if self._make is None:
             return [], None
@@ -106,7 +109,8 @@ class Past:
             lambda store: store.sessions(cwd=cwd, before=before, limit=PAGE)
         )
         last = found[-1] if len(found) == PAGE else None
-        return found, last and _cursor(last.updated_at, last.session_id)
+        conversations = [one for one in found if one.info.get("source") != "call"]
+        return conversations, last and _cursor(last.updated_at, last.session_id)
 
     async def forget(self, session_id: str) -> bool:
         """Remove all that is kept of a session. Gives whether there was anything."""

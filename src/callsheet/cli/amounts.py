@@ -61,7 +61,7 @@ def moment_of(text: str, now: float) -> float:
     try:
         if word.lower() in ("today", "yesterday"):
             return (today - timedelta(days=word.lower() == "yesterday")).timestamp()
-        if _DAY.fullmatch(word) or "T" in word or " " in word:
+        if _DAY.match(word):
             return datetime.fromisoformat(word).timestamp()
         return now - age_of(word)
     except (ValueError, OverflowError, OSError):

@@ -78,8 +78,10 @@ def command(
 
     from callsheet.tools.errors import ToolError
 
+    from .calls.keeping import check_flag
     from .calls.running import Format, Plan, check, run
 
+    check_flag(history)
     try:
         check(tool, arguments)
     except ToolError as exc:

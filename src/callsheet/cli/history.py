@@ -81,7 +81,7 @@ def sessions(ctx: click.Context, **given: Any) -> int:
     return show_sessions(given["url"], limit, as_json=given["format_"] == "json")
 
 
-@command.command("stats")
+@command.command("stats", short_help="Count calls, failures, durations and bytes.")
 @filters
 @_json_option
 @history_option
@@ -126,7 +126,7 @@ def export(ctx: click.Context, **given: Any) -> int:
     )
 
 
-@command.command("prune")
+@command.command("prune", short_help="Remove the oldest calls.")
 @click.option("--older-than", callback=age, metavar="AGE", help="Remove calls of such an age: 30d.")
 @click.option("--keep-calls", type=click.IntRange(min=0), metavar="N", help="Keep the newest N.")
 @click.option("--max-size", callback=size, metavar="SIZE", help="Keep what takes that much: 500MB.")
@@ -152,7 +152,7 @@ def prune(ctx: click.Context, **given: Any) -> int:
     return prune_it(given)
 
 
-@command.command("vacuum")
+@command.command("vacuum", short_help="Make the store as small as it can be.")
 @history_option
 @click.pass_context
 def vacuum(ctx: click.Context, **given: Any) -> int:
@@ -164,7 +164,7 @@ def vacuum(ctx: click.Context, **given: Any) -> int:
     return vacuum_it(given["url"])
 
 
-@command.command("forget")
+@command.command("forget", short_help="Remove a session.")
 @click.argument("session", metavar="SESSION")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @history_option

@@ -2,7 +2,8 @@
 
 The file is the one that `CALLSHEET_CONFIG` names; else the nearest `pyproject.toml` that has a
 `[tool.callsheet]`; else `callsheet.toml` in the user's directory for settings. In a file of ours, the tables
-stand without `tool.callsheet` before them, or with it.
+stand without `tool.callsheet` before them, or with it. A project's file comes from whoever wrote the project:
+it can keep a history of its own, inside of the project, and has no say over the user's.
 """
 
 from __future__ import annotations
@@ -63,9 +64,14 @@ def history_settings(
 
     found = settings_table(environ, cwd)
     file, table = found if found is not None else (Path(), HistoryTable())
+    is_projects = file.name == "pyproject.toml" and not environ.get(VARIABLE)
     said = flag if flag is not None else environ.get(URL_VARIABLE) or None
     if said is None and table.url is not None:
         said = _beside(table.url, file)
+        if is_projects:
+            _hold_inside(said, file)
+    elif is_projects:  # its limits are for its own store: they must not empty the user's
+        table = HistoryTable()
     return chosen_url(said, environ), _retention(table, file)
 
 
@@ -145,6 +151,22 @@ def _beside(url: str, file: Path) -> str:
     if "://" in path or not path or path.startswith(("/", "~")):
         return url
     return f"{begin}{file.parent / path}"
+
+
+def _hold_inside(url: str, file: Path) -> None:
+    """Refuse a project's wish to have what people do here anywhere else than in the project itself.
+
+    Whoever opens a directory that they were sent does not mean to send its author their history.
+    """
+    from callsheet.history.places import OFF, file_of, is_postgres
+
+    if url.strip().lower() in OFF:
+        return
+    if is_postgres(url) or not Path(os.path.normpath(file_of(url))).is_relative_to(file.parent):
+        raise BadSettings(
+            f"{file}: [tool.callsheet.history] url: a project can name a file inside of it, or off; "
+            f"say elsewhere by {URL_VARIABLE}, or in your own settings ({user_file() or 'callsheet.toml'})"
+        )
 
 
 def _retention(table: HistoryTable, file: Path) -> Retention:

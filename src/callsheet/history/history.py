@@ -3,32 +3,28 @@
 Whoever reports is never held up: an item is put into a dict, where a later state of the same call takes the
 place of an earlier one. The thread packs what waits and writes it in one transaction. `flush` returns when
 everything that was put before is durable.
-
-A store that can't be written is no reason to stop. It is said once; what is to be written waits, packed, and
-the store is tried again and again. What waits is bounded: if it becomes too much, the oldest goes, and that
-is said, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Self, TypeVar
-
-from msgspec import Struct
+from weakref import WeakSet
 
 from callsheet.report.values import EMPTY, JsonObject
 
-from . import leftovers
-from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
+from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
-from .places import store_at, without_password
-from .rows import KEEP, Batch, BlobRow, CallRow, MessageRow, Retention, SessionRow
+from .places import without_password
+from .rows import KEEP, Retention, SessionRow
+from .scribe import HistoryHealth, Scribe
 from .store import Store
 
 _T = TypeVar("_T")
@@ -36,34 +32,15 @@ _T = TypeVar("_T")
 LINGER = 0.05
 """Seconds in which more is waited for, before something is written."""
 
-MUCH = 1000
-"""Rows that are written at once, and bytes of them."""
-MUCH_BYTES = 8 << 20
-
-MOST_WAITING = 64 << 20
-"""Bytes that may wait for a store that can't be written."""
-
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0
 """Seconds without news after which there is time to index and to tidy up."""
 
-TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
 
 
-class HistoryHealth(Struct):
-    """How well it goes. `problem` is what keeps the store from being written now."""
-
-    written: int = 0
-    lost: int = 0
-    problem: str | None = None
-
-
-class _Item(Struct):
-    row: CallRow | MessageRow
-    blobs: list[BlobRow]
-    size: int
+_all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
@@ -88,31 +65,29 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._url: str = url
-        self.health: HistoryHealth = HistoryHealth()
-        self._store: Store = store_at(url)
-        self._keep: Retention = keep
-        self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
-        self._lock: threading.Lock = threading.Lock()
+        self.lock: threading.RLock = threading.RLock()
+        self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
+        self._scribe: Scribe = self._make()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
-        # What waits: as it was given, and packed. Counts tell what of it is durable.
+        # What waits, as it was given. Counts tell what of it was taken, and what is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
-        self._packed: dict[tuple[str, str], _Item] = {}
-        self._packed_bytes: int = 0
         self._put_count: int = 0
+        self._taken: int = 0
         self._durable: int = 0
         self._flushes: list[tuple[int, Future[bool]]] = []
         self._is_awake: bool = False
         self._is_closing: bool = False
-        self._is_open: bool = False
-        self._is_hopeless: bool = False
-        self._said_lost: bool = False
-        self._tidied: float | None = None
+        self._is_closed: bool = False
+        _all.add(self)
+
+    @property
+    def health(self) -> HistoryHealth:
+        """How well it goes."""
+        return self._scribe.health
 
     def session(
         self,
@@ -138,7 +113,11 @@ class History:
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
-        with self._lock:
+        with self.lock:
+            if self._is_closed:
+                self._put_count += 1
+                self.health.lost += 1
+                return
             self._given[key] = item
             self._sessions[session.session_id] = session
             self._put_count += 1
@@ -165,24 +144,34 @@ class History:
     def _flushed(self) -> Future[bool]:
         """Give what will tell whether everything is durable."""
         done: Future[bool] = Future()
-        with self._lock:
-            if self._durable >= self._put_count or self.health.problem is not None:
-                done.set_result(self._durable >= self._put_count)
-                return done
-            self._flushes.append((self._put_count, done))
-        self._wake(hurry=True)
+        with self.lock:
+            is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
+            if is_durable or failing or self._is_closed:
+                done.set_result(is_durable)
+            else:
+                self._flushes.append((self._put_count, done))
+        if not is_durable:
+            self._wake(hurry=True)
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
         """Ask the store something, in its thread. What was put before is written first, if it can be."""
         await self.flush()
+        if self._is_closed:
+            raise StoreUnavailable("The history is closed.")
         loop = self._started()
 
         async def answer() -> _T:
-            await self._opened()
-            return await question(self._store)
+            await self._scribe.open()
+            return await question(self._scribe.store)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(answer(), loop))
+        there = asyncio.run_coroutine_threadsafe(answer(), loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            if self._is_closing and there.cancelled():
+                raise StoreUnavailable("The history was closed meanwhile.") from None
+            raise
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
@@ -212,7 +201,7 @@ class History:
 
     def _started(self) -> asyncio.AbstractEventLoop:
         """Give the loop of the thread, which is started when it is first needed."""
-        with self._lock:
+        with self.lock:
             if self._loop is None:
                 ready = threading.Event()
                 self._thread = threading.Thread(
@@ -244,22 +233,34 @@ class History:
         ready.set()
         pause = RETRY
         while True:
-            if not (self._packed and self.health.problem):
+            if not self._scribe.is_behind:
                 await self._next_news()
-            problem = await self._write_waiting()
-            if self._is_closing and (problem or not self._has_news()):
+            is_written = await self._write_waiting()
+            if self._is_closing and not (is_written and self._given):
                 break
-            if problem:
-                self._answer_flushes()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
-                self._hurry.clear()
-                pause = min(2 * pause, RETRY_MOST)
-            else:
+            if is_written:
                 pause = RETRY
+            else:
+                await self._pause(pause)
+                pause = min(2 * pause, RETRY_MOST)
+        await self._end()
+
+    async def _end(self) -> None:
+        with self.lock:
+            self._is_closed = True
+        self._take()
+        await self._scribe.end(self._sessions)
         self._answer_flushes()
-        self._set_by()
-        await self._store.close()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
+        assert self._hurry is not None
+        until = time.monotonic() + seconds
+        while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
+            self._take()
+        self._hurry.clear()
 
     async def _next_news(self) -> None:
         """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
@@ -269,7 +270,7 @@ class History:
             try:
                 await asyncio.wait_for(self._news.wait(), IDLE)
             except TimeoutError:
-                while not self._news.is_set() and await self._tidy():
+                while not self._news.is_set() and await self._scribe.tidy():
                     await asyncio.sleep(0)  # news may come in
                 await self._news.wait()
         if not self._hurry.is_set() and not self._is_closing:
@@ -278,161 +279,55 @@ class History:
         self._news.clear()
         self._hurry.clear()
 
-    def _has_news(self) -> bool:
-        with self._lock:
-            return bool(self._given)
-
-    async def _write_waiting(self) -> str | None:
-        """Pack and write what waits. Gives what is wrong with the store, if anything is."""
-        with self._lock:
-            given, self._given = self._given, {}
+    async def _write_waiting(self) -> bool:
+        """Pack and write what waits. Gives whether it is durable."""
+        self._take()
+        with self.lock:
             sessions, self._sessions = self._sessions, {}
-            count, self._is_awake = self._put_count, False
-        self._pack(given)
-        try:
-            await self._opened()
-            while self._packed or sessions:
-                await self._write_some(sessions)
-                sessions = {}
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
-            with self._lock:
-                self._sessions = {**sessions, **self._sessions}
-            await self._failed(exc)
-            return str(exc)
-        self._succeeded(count)
-        return None
-
-    def _pack(self, given: dict[tuple[str, str], Waiting]) -> None:
-        packer = self._store.packer
-        for key, item in given.items():
-            row, blobs = item.pack(packer)
-            size = len(row.payload) + sum(len(blob.data) for blob in blobs) + 500
-            old = self._packed.get(key)
-            self._packed_bytes += size - (old.size if old else 0)
-            self._packed[key] = _Item(row, blobs, size)
-
-    async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
-        """Write as much as is written at once."""
-        keys, size = list[tuple[str, str]](), 0
-        for key, item in self._packed.items():
-            keys.append(key)
-            size += item.size
-            if len(keys) >= MUCH or size >= MUCH_BYTES:
-                break
-        await self._store.write(self._batch([self._packed[key] for key in keys], sessions))
-        for key in keys:
-            self._packed_bytes -= self._packed.pop(key).size
-        self.health.written += len(keys)
-
-    @staticmethod
-    def _batch(items: Iterable[_Item], sessions: dict[str, SessionRow]) -> Batch:
-        batch = Batch(sessions=list(sessions.values()))
-        for item in items:
-            if isinstance(item.row, CallRow):
-                batch.calls.append(item.row)
+        is_written = await self._scribe.write(sessions)
+        with self.lock:
+            if is_written:
+                self._durable = max(self._durable, self._taken)
             else:
-                batch.messages.append(item.row)
-            batch.blobs += item.blobs
-        return batch
-
-    async def _opened(self) -> None:
-        if not self._is_open:
-            if self._is_hopeless:
-                raise StoreUnavailable(self.health.problem or "The history can't be used.")
-            for news in await self._store.open():
-                self._tell(news)
-            self._is_open = True
-            await self._take_leftovers()
-
-    async def _take_leftovers(self) -> None:
-        """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._url):
-            try:
-                await self._store.write(batch)
-            except BaseException:
-                leftovers.put_back(file)
-                raise
-            leftovers.done(file)
-            self._tell(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
-
-    def _set_by(self) -> None:
-        """Put what could not be written into a file, for the next process."""
-        if not self._packed or self._is_hopeless:
-            return
-        batch = self._batch(self._packed.values(), self._sessions)
-        try:
-            file = leftovers.set_by(self._url, batch)
-        except (OSError, RuntimeError) as exc:
-            self._tell(f"{len(self._packed)} entries are lost: {exc}.")
-        else:
-            self._tell(f"What could not be written waits in {file} for the next time.")
-
-    def _succeeded(self, count: int) -> None:
-        problem, self.health.problem = self.health.problem, None
-        with self._lock:
-            self._durable = max(self._durable, count)
+                self._sessions = {**sessions, **self._sessions}
         self._answer_flushes()
-        if problem is not None:
-            lost = f" {self.health.lost} entries were lost." if self.health.lost else ""
-            self._tell(f"{self.url} is written again, with all that has waited.{lost}")
-            self._said_lost = False
+        return is_written
 
-    async def _failed(self, exc: Exception) -> None:
-        """Say once what is wrong, and hold what waits within its bounds."""
-        if not isinstance(exc, HistoryError):
-            exc = HistoryError(f"{type(exc).__name__}: {exc}")
-        first, self.health.problem = self.health.problem is None, str(exc)
-        hopeless = isinstance(exc, (BadUrl, StoreTooNew, NotKept))
-        if first and hopeless:
-            self._tell(f"{exc} Nothing is kept.")
-        elif first:
-            self._tell(
-                f"{exc} The work goes on; what is to be kept waits, and is written when it can be."
-            )
-        if hopeless:
-            self._is_hopeless = True
-            self._drop(0)
-        else:
-            if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-                await self._store.close()
-                self._is_open = False
-            self._drop(MOST_WAITING)
-
-    def _drop(self, limit: int) -> None:
-        """Let go of the oldest, until what waits is small enough."""
-        while self._packed and self._packed_bytes > limit:
-            key = next(iter(self._packed))
-            self._packed_bytes -= self._packed.pop(key).size
-            self.health.lost += 1
-            if not self._said_lost and not self._is_hopeless:
-                self._said_lost = True
-                self._tell(
-                    f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
-                )
+    def _take(self) -> None:
+        """Pack what was given."""
+        with self.lock:
+            given, self._given = self._given, {}
+            self._taken, self._is_awake = self._put_count, False
+        self._scribe.take(given)
 
     def _answer_flushes(self) -> None:
-        with self._lock:
+        with self.lock:
             failing = self.health.problem is not None or self._is_closing
-            waiting, self._flushes, durable = self._flushes, [], self._durable
+            waiting, durable = self._flushes, self._durable
             self._flushes = [one for one in waiting if not failing and one[0] > durable]
         for mark, done in waiting:
             if (failing or mark <= durable) and done.set_running_or_notify_cancel():
                 done.set_result(mark <= durable)
 
-    async def _tidy(self) -> bool:
-        """Do a little of what can be done when there is time. Gives whether there is more."""
-        if not self._is_open:
-            return False
-        try:
-            if await self._store.index():
-                return True
-            if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
-                pruned = await self._store.prune(self._keep, now=time.time())
-                if pruned.spills and self._forget_spills is not None:
-                    self._forget_spills(list(pruned.spills))
-                if pruned.calls or pruned.messages:
-                    return True
-                self._tidied = time.monotonic()
-        except HistoryError:  # whatever it is, the next write will say so
-            return False
-        return False
+    def after_fork(self) -> None:
+        """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
+        _parents.append(self._scribe)
+        self.lock, self._flushes = threading.RLock(), []
+        self._thread = self._loop = self._news = self._hurry = None
+        self._given, self._sessions = {}, {}
+        self._scribe = self._make()
+        self._durable = self._taken = self._put_count
+        self._is_awake = self._is_closing = self._is_closed = False
+
+
+_parents: list[Scribe] = []
+"""Those of a parent, whose stores a child must not close."""
+
+
+def _forked() -> None:
+    for history in list(_all):
+        history.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -8,6 +8,7 @@ store writes it there.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
@@ -21,6 +22,8 @@ from .rows import Batch
 
 _ENDING = ".left"
 _CLAIMED = ".taken"
+GONE = 600.0
+"""Seconds after which a process that has taken one counts as gone."""
 
 
 def directory() -> Path:
@@ -50,14 +53,24 @@ def set_by(url: str, batch: Batch) -> Path:
 def take(url: str) -> Iterator[tuple[Path, Batch]]:
     """Give what was set by for a store, each to one process only. Call `done` or `put_back` for each."""
     with suppress(OSError, RuntimeError):
-        for file in sorted(directory().glob(f"{_name(url)}-*{_ENDING}")):
+        for file in sorted(directory().glob(f"{_name(url)}-*")):
             claimed = file.with_suffix(_CLAIMED)
             try:
+                if not _is_free(file):
+                    continue
                 file.rename(claimed)
+                os.utime(claimed)
                 batch = msgspec.msgpack.decode(claimed.read_bytes(), type=Batch)
             except (OSError, msgspec.DecodeError):  # another was quicker, or it is no longer whole
                 continue
             yield claimed, batch
+
+
+def _is_free(file: Path) -> bool:
+    """Whether nobody is at it. Who took it and has not been done for so long is gone."""
+    if file.suffix == _CLAIMED:
+        return time.time() - file.stat().st_mtime > GONE
+    return file.suffix == _ENDING
 
 
 def put_back(claimed: Path) -> None:

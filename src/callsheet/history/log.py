@@ -2,6 +2,8 @@
 
 A log is a sink of the session: it takes records of calls, and the messages that the agent adds. It gives each
 its place in the session's timeline; the rest is done by `History`, in a thread of its own.
+
+Calls come from any thread, in the midst of a change: so as little as possible is done here.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.report.record import CallRecord
 from callsheet.report.values import EMPTY, JsonObject
@@ -27,6 +31,8 @@ and again.
 """
 
 TITLE = 80
+KNOWN = 1000
+"""Messages of which it is known how many parts they have."""
 
 
 class Waiting(Protocol):
@@ -40,6 +46,9 @@ class Waiting(Protocol):
 class Taker(Protocol):
     """Whoever writes it all down."""
 
+    lock: RLock
+    """Held while something gets its place and is put. Re-entrant: a finaliser may report within a report."""
+
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
         ...
@@ -49,7 +58,7 @@ class Taker(Protocol):
         ...
 
 
-class WaitingCall(Struct, frozen=True):
+class WaitingCall(Struct, frozen=True, gc=False):
     """A call, and its place."""
 
     session_id: str
@@ -75,7 +84,7 @@ class WaitingCall(Struct, frozen=True):
             reason=reason if isinstance(reason, str) else None,
             at=self.at,
             updated_at=self.updated_at,
-            duration_ms=took if isinstance(took, (int, float)) else None,
+            duration_ms=float(took) if isinstance(took, (int, float)) else None,
             is_open=not report.status.is_final,
             size=packed.size,
             payload=packed.payload,
@@ -84,7 +93,7 @@ class WaitingCall(Struct, frozen=True):
         return row, packed.blobs
 
 
-class WaitingMessage(Struct, frozen=True):
+class WaitingMessage(Struct, frozen=True, gc=False):
     """A part of a message, and its place."""
 
     session_id: str
@@ -113,7 +122,7 @@ class WaitingMessage(Struct, frozen=True):
 
 
 class SessionLog:
-    """A sink that keeps what a session says and does. Its methods belong to the session's event loop.
+    """A sink that keeps what a session says and does.
 
     What it is given must have passed the session's guard: it is kept as it is.
     """
@@ -136,13 +145,15 @@ class SessionLog:
         self._row: SessionRow = SessionRow(
             session_id=session_id,
             cwd=_plain(cwd),
-            title=title,
+            title=_plain(title),
             info=json.dumps(info),
             created_at=now,
             updated_at=now,
         )
         self._next: int = position
-        self._open: dict[str, tuple[int, float]] = {}
+        # Of each open call: its place, when it began, and the terminals that it was announced with.
+        self._open: dict[str, tuple[int, float, tuple[str, ...]]] = {}
+        self._plan: tuple[str, int, float] | None = None
         self._saying: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
 
@@ -160,10 +171,9 @@ class SessionLog:
 
     def send(self, items: deque[Any]) -> None:
         """Take records of calls."""
-        now = time.time()
-        while items:
-            self._take(items[0], now)
-            items.popleft()
+        with self._history.lock:
+            while items:
+                self._take(items.popleft(), time.time())
 
     def send_now(self, items: deque[Any], until: float) -> None:
         """Take records of calls, and see to it that they are kept; for the end of a process."""
@@ -174,18 +184,20 @@ class SessionLog:
         """Nothing was opened: the history goes on without this session."""
 
     def _take(self, record: CallRecord, now: float) -> None:
-        report = record.report
-        key = report.tool_call_id
+        report, row = record.report, self._row
+        key, session_id = report.tool_call_id, row.session_id
         place = self._open.get(key)
         if place is None:
-            place = self._place(), now
+            first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
+            place = self._place(), now, first
             self._open[key] = place
+        elif record.terminals:
+            record = _with_late(record, place[2])
         if report.status.is_final:
             del self._open[key]
-        row = self._row
         row.updated_at = now
-        item = WaitingCall(row.session_id, place[0], place[1], now, record)
-        self._history.put((row.session_id, key), item, row)
+        item = WaitingCall(session_id, place[0], place[1], now, record)
+        self._history.put((session_id, key), item, row)
 
     def _place(self) -> int:
         self._saying = None  # what is said after a call is shown after it
@@ -197,6 +209,10 @@ class SessionLog:
 
     def say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
         """Keep a message, or a further piece of it. `kind` is `user`, `agent` or `thought`."""
+        with self._history.lock:
+            self._say(kind, message_id, blocks)
+
+    def _say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
         last, now = self._saying, time.time()
         if (
             last is not None
@@ -213,8 +229,10 @@ class SessionLog:
                 _joined(last.blocks, blocks),
             )
         else:
-            part = self._parts.get(message_id, 0)
+            part = self._parts.pop(message_id, 0)
             self._parts[message_id] = part + 1
+            if len(self._parts) > KNOWN:  # nobody goes on with what was said so long ago
+                del self._parts[next(iter(self._parts))]
             message = WaitingMessage(
                 self.session_id, message_id, part, self._place(), kind, now, tuple(blocks)
             )
@@ -224,16 +242,14 @@ class SessionLog:
     def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
         """Keep a plan. A later one under the same id takes its place."""
         now = time.time()
-        key = (self.session_id, f"{message_id} 0")
-        place = self._open.setdefault(key[1], (self._next, now))
-        if place[0] == self._next:
-            self._place()
-        self._keep(
-            WaitingMessage(
-                self.session_id, message_id, 0, place[0], "plan", place[1], tuple(entries)
-            ),
-            now,
-        )
+        with self._history.lock:
+            if self._plan is None or self._plan[0] != message_id:
+                self._plan = message_id, self._place(), now
+            _, place, at = self._plan
+            self._keep(
+                WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries)),
+                now,
+            )
 
     def name(self, title: str) -> None:
         """Name the session, if it has no name yet."""
@@ -246,8 +262,18 @@ class SessionLog:
         self._history.put(key, message, self._row)
 
 
+def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
+    """Give a record that knows which of its terminals were there from the beginning."""
+    if all(one.terminal_id in first for one in record.terminals):
+        return record
+    terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
+    return CallRecord(record.report, tuple(terminals))
+
+
 def _plain(text: str) -> str:
-    """Give a text for a column: PostgreSQL has no place for NUL. The payload has it as it is."""
+    """Give a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
+    if not text.isascii():
+        text = text.encode(errors="replace").decode()
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 

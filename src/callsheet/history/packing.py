@@ -13,12 +13,15 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import sha256
 from importlib.resources import files
+from operator import is_not
 from typing import Any, cast
 
 import msgspec
 import zstandard
+from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallOpened, ExitStatus
@@ -31,7 +34,7 @@ from . import odd
 from .errors import StoreDamaged
 from .rows import BlobRow
 
-LARGE = 4096
+LARGE = 8192
 """Characters from which a text is kept in a blob."""
 
 SMALL = 1 << 15
@@ -43,7 +46,9 @@ SAMPLES = 4000
 BETTER = 0.95
 """A dictionary is taken if payloads become that much smaller by it."""
 
-LEVEL = 3
+LEVEL = 1
+"""Of zstd. More of it makes payloads a twentieth smaller, and takes a third longer."""
+
 _MOST = 1 << 30
 _MARK = "\0"
 _BLOB = _MARK + "blob:"
@@ -121,15 +126,7 @@ class Packer:
 
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
         """Give a call that was packed; `blob` finds the blobs by their hashes."""
-        body = self.expand(payload, blob)
-        try:
-            (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
-            report = event.report
-            if "odd" in body:
-                report = odd.put_back(report, body["odd"])
-            return CallRecord(report, tuple(_kept(one) for one in body.get("terminals", ())))
-        except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
+        return record_of(self.expand(payload, blob))
 
     # Any JSON
 
@@ -139,8 +136,8 @@ class Packer:
         size, blobs = len(data), list[BlobRow]()
         if size >= LARGE or b"\\u0000" in data:
             texts: dict[bytes, bytes] = {}
-            rest = _take_out(_decode(data), texts)
-            if texts or b"\\u0000" in data:
+            rest = _take_out(body, texts)
+            if rest is not body:
                 data = _encode(rest)
             blobs = [
                 BlobRow(key, len(text), self._plain.compress(text)) for key, text in texts.items()
@@ -208,6 +205,18 @@ def as_json_bytes(record: CallRecord) -> bytes:
     return _encode(_body(record))
 
 
+def record_of(body: JsonObject) -> CallRecord:
+    """Give the call that was told as JSON."""
+    try:
+        (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
+        report = event.report
+        if "odd" in body:
+            report = odd.put_back(report, body["odd"])
+        return CallRecord(report, tuple([_kept(one) for one in body.get("terminals", ())]))
+    except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
+
+
 def _body(record: CallRecord) -> JsonObject:
     report, rest = odd.take_out(record.report)
     body: JsonObject = {"call": v1.announce(report)}
@@ -219,20 +228,36 @@ def _body(record: CallRecord) -> JsonObject:
 
 
 def _take_out(value: Any, texts: dict[bytes, bytes]) -> Any:
-    """Give a value with its large texts replaced by their names."""
-    if type(value) is str:
+    """Give a value with its large texts replaced by their names; the value itself, if it has none."""
+    if isinstance(value, str):
         if len(value) >= LARGE:
             data = value.encode()
-            key = blake2b(data, digest_size=16).digest()
+            key = sha256(data).digest()[:16]
             texts[key] = data
             return _BLOB + key.hex()
         return _TEXT + value if value.startswith(_MARK) else value
-    if type(value) is dict:
+    if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value)
-        return {key: _take_out(one, texts) for key, one in pairs.items()}
-    if type(value) is list:
-        return [_take_out(one, texts) for one in cast("list[Any]", value)]
+        return {**pairs, **rest} if (rest := _changed(pairs, texts)) else pairs
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[Any]", value)
+        rest = [_take_out(one, texts) for one in items]
+        return rest if any(map(is_not, rest, items)) else items
+    if isinstance(value, Struct):  # a message of the wire, as it is made
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return replace(value, **rest) if (rest := _changed(fields, texts)) else value
     return value
+
+
+def _changed(fields: dict[str, Any], texts: dict[bytes, bytes]) -> dict[str, Any]:
+    """Give the fields that have large texts, without them."""
+    changed: dict[str, Any] = {}
+    for name, value in fields.items():
+        if not isinstance(value, str) or len(value) >= LARGE or value.startswith(_MARK):
+            rest = _take_out(value, texts)
+            if rest is not value:
+                changed[name] = rest
+    return changed
 
 
 def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
@@ -250,7 +275,7 @@ def _put_back(value: Any, find: Callable[[bytes], str]) -> Any:
 
 def _told(terminal: TerminalRecord) -> JsonObject:
     told: JsonObject = {"id": terminal.terminal_id, "total": terminal.total}
-    for name in ("command", "cwd", "newlines", "meta", "extra"):
+    for name in ("command", "cwd", "newlines", "meta", "extra", "late"):
         value = getattr(terminal, name)
         if value or value == "":
             told[name] = value
@@ -279,6 +304,7 @@ def _kept(told: JsonObject) -> TerminalRecord:
         tail,
         told.get("meta", EMPTY),
         told.get("extra", EMPTY),
+        told.get("late", False),
     )
 
 

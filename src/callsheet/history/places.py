@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from .errors import BadUrl
 
@@ -23,6 +24,9 @@ _EXPECTED = (
     "expected sqlite:///PATH (three slashes for a relative path, four for an absolute one), "
     "a file's path, postgresql://USER@HOST/DATABASE, or off"
 )
+
+_SECRET = re.compile(r"pass\w*\s*=", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:sqlite\d?|postgres(?:ql)?|https?|file):", re.IGNORECASE)
 
 
 def default_file(environ: Mapping[str, str] = os.environ) -> Path:
@@ -42,7 +46,7 @@ def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ)
     url = flag if flag is not None else environ.get(VARIABLE) or None
     if url is None:
         try:
-            return f"sqlite:///{default_file(environ)}"
+            return "sqlite:///" + str(default_file(environ)).replace("%", "%25")
         except RuntimeError:  # no home directory
             return None
     if url.strip().lower() in OFF:
@@ -54,11 +58,14 @@ def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ)
 def check_url(url: str) -> None:
     """Raise `BadUrl` unless a store can be named like this."""
     if is_postgres(url):
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             _ = parts.port
-        except ValueError as exc:
-            raise BadUrl(f"history {without_password(url)}: {exc}") from None
+        except ValueError:
+            raise BadUrl(
+                f"history {without_password(url)}: the port is no number from 0 to 65535, or a sign of the "
+                f"password is not quoted (as %40 for @); {_EXPECTED}"
+            ) from None
         if not parts.path.strip("/"):
             raise BadUrl(f"history {without_password(url)}: it names no database; {_EXPECTED}")
         return
@@ -74,8 +81,8 @@ def file_of(url: str) -> Path:
     """Give the file that a URL of SQLite names."""
     shown = without_password(url)
     if "://" not in url:
-        if not url.strip() or "\0" in url:
-            raise BadUrl(f"history {url!r}: {_EXPECTED}")
+        if not url.strip() or "\0" in url or _SCHEME.match(url) or _SECRET.search(url):
+            raise BadUrl(f"history {shown!r}: {_EXPECTED}")
         return Path(url).expanduser().absolute()
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite":
@@ -89,19 +96,23 @@ def file_of(url: str) -> Path:
 
 
 def without_password(url: str) -> str:
-    """Give a URL as it may be shown."""
+    """Give a URL as it may be shown.
+
+    A password that was not quoted may hold any sign, so all up to the last `@` may belong to it.
+    """
     if "://" not in url:
-        return url
-    try:
-        parts = urlsplit(url)
-        if parts.password is None and "password=" not in parts.query:
-            return url
-        user = f"{parts.username}:…@" if parts.username else ""
-        host = parts.hostname or ""
-        where = f"{user}{host}" + (f":{parts.port}" if parts.port else "")
-        return urlunsplit((parts.scheme, where, parts.path, "", ""))
-    except ValueError:
-        return url.split("://", 1)[0] + "://…"
+        hides = _SECRET.search(url) or (_SCHEME.match(url) and "@" in url)
+        return "…" if hides else url
+    scheme, _, rest = url.partition("://")
+    who, sign, where = rest.rpartition("@")
+    user, colon, _ = who.partition(":")
+    if colon:
+        who = f"{user}:…"
+    elif _SECRET.search(who):
+        who = "…"
+    place, question, options = where.partition("?")
+    shown = [one for one in options.split("&") if not _SECRET.search(one)]
+    return f"{scheme}://{who}{sign}{place}" + (question + "&".join(shown) if any(shown) else "")
 
 
 def store_at(url: str) -> Store:

@@ -9,6 +9,7 @@ abandoned here: nobody would end it for this client.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -19,7 +20,8 @@ from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update
+from callsheet.wire.jsonrpc import FrameTooLarge
+from callsheet.wire.messages import Update, as_dict, stub
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import view_for
 from callsheet.wire.words import ENGLISH, Words
@@ -32,6 +34,9 @@ LINE = 60 * 1024
 
 PIECE = 16 * 1024
 """Characters of a message that are sent at once."""
+
+_LEAVE_OUT = ("rawOutput", "content", "rawInput", "locations", "_meta")
+"""What a line goes without that would be too large, in this order."""
 
 _CHUNKS = {
     "user": "user_message_chunk",
@@ -62,7 +67,19 @@ class Replay:
         """Give the lines that tell of one entry of the session's timeline."""
         told = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
         for update in told:
-            yield update if isinstance(update, bytes) else self._frames.line(update)
+            yield update if isinstance(update, bytes) else self._line(update)
+
+    def _line(self, update: Update) -> bytes:
+        """Give the line of an update, with as much of it as fits."""
+        try:
+            return self._frames.line(update)
+        except FrameTooLarge:
+            rest = dict(as_dict(update))
+        for key in _LEAVE_OUT:
+            rest.pop(key, None)
+            with suppress(FrameTooLarge):
+                return self._frames.line(rest)
+        return self._frames.line(stub(update))
 
     # Calls
 
@@ -73,14 +90,34 @@ class Replay:
         terminals = {one.terminal_id: one.state() for one in record.terminals}
         report = _without_lost(record.report, terminals)
         view = view_for(self._peer, terminals.get, self._words)
-        updates = view.call(report)
-        lines = [self._frames.line(update) for update in updates]
-        if len(lines) > 1 or len(lines[0]) <= LINE:
-            yield from lines
-            return
-        view = view_for(self._peer, terminals.get, self._words)
-        yield from view.call(_opening(report))
+        late = {one.terminal_id for one in record.terminals if one.late}
+        if not (late and self._announces_terminals):
+            lines = [self._line(update) for update in view.call(report)]
+            if all(len(line) <= LINE for line in lines):
+                yield from lines
+                return
+            view = view_for(self._peer, terminals.get, self._words)
+        yield from view.call(self._opening(report, late), output=False)
         yield from view.call(report)
+
+    @property
+    def _announces_terminals(self) -> bool:
+        """Whether the client learns of terminals from the announcement of their call, and only there."""
+        return self._peer.version == 1 and self._peer.terminals == "meta"
+
+    def _opening(self, report: ToolCallReport, late: Collection[str]) -> ToolCallReport:
+        """Give the first half of what is told of a call: without what came of it."""
+        shown = [
+            item
+            for item in report.content
+            if self._announces_terminals
+            and type(item) is TerminalContent
+            and item.terminal_id not in late
+        ]
+        notes = {key: value for key, value in report.notes.items() if key != "reason"}
+        meta = {**report.meta, NOTES: notes} if notes else report.meta
+        status = ToolCallStatus.IN_PROGRESS if report.is_final else report.status
+        return replace(report, status=status, content=tuple(shown), raw_output=None, meta=meta)
 
     # Messages
 
@@ -114,14 +151,6 @@ def _without_lost(report: ToolCallReport, known: dict[str, TerminalState]) -> To
         if type(item) is not TerminalContent or item.terminal_id in known
     ]
     return report if len(kept) == len(report.content) else replace(report, content=tuple(kept))
-
-
-def _opening(report: ToolCallReport) -> ToolCallReport:
-    """Give the first half of what is told of a call: without what came of it."""
-    notes = {key: value for key, value in report.notes.items() if key != "reason"}
-    meta = {**report.meta, NOTES: notes} if notes else report.meta
-    status = ToolCallStatus.IN_PROGRESS if report.is_final else report.status
-    return replace(report, status=status, content=(), raw_output=None, meta=meta)
 
 
 def _pieces(block: JsonObject) -> Iterator[JsonObject]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from callsheet.report.values import JsonObject
 
 
-class SessionRow(Struct, kw_only=True):
+class SessionRow(Struct, kw_only=True, gc=False):
     """A session. Times are seconds since 1970."""
 
     session_id: str
@@ -28,7 +28,7 @@ class SessionRow(Struct, kw_only=True):
     updated_at: float = 0.0
 
 
-class CallRow(Struct, kw_only=True):
+class CallRow(Struct, kw_only=True, gc=False):
     """A call. `size` is what its payload takes when it is not compressed, its blobs included."""
 
     session_id: str
@@ -48,7 +48,7 @@ class CallRow(Struct, kw_only=True):
     blobs: tuple[bytes, ...] = ()
 
 
-class MessageRow(Struct, kw_only=True):
+class MessageRow(Struct, kw_only=True, gc=False):
     """Something that was said: a user's or an agent's message, a thought, or a plan.
 
     `kind` is `user`, `agent`, `thought` or `plan`. A long message has several parts.
@@ -70,7 +70,7 @@ class MessageRow(Struct, kw_only=True):
         return f"{self.message_id} {self.part}"
 
 
-class BlobRow(Struct):
+class BlobRow(Struct, gc=False):
     """A large text that rows refer to by its hash, kept once however many do."""
 
     hash: bytes

@@ -25,7 +25,11 @@ from .rows import (
 
 
 class Store(Protocol):
-    """One history. Errors are `HistoryError`s: `StoreUnavailable` means that it may work later."""
+    """One history. Errors are `HistoryError`s: `StoreUnavailable` means that it may work later.
+
+    `StoreDamaged` means that it is to be closed and opened anew. A bare `HistoryError`, or a `ValueError` or
+    `TypeError`, means that what was given is at fault, and would be again.
+    """
 
     url: str
     """Where it is, without a password."""

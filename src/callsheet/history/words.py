@@ -1,13 +1,15 @@
 """What is searched for: the words of a call, and those of a question.
 
 Both engines get words that were taken apart here, so that they find the same. A word is a run of letters and
-digits; a sign of a script without spaces is a word of its own, so a part of a sentence is found, too.
+digits; a sign of a script without spaces is a word of its own, so a part of a sentence is found, too. Accents
+make no difference.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any
+from unicodedata import normalize
 
 from callsheet.report.content import DiffContent, TextContent
 from callsheet.report.record import CallRecord
@@ -22,6 +24,7 @@ MOST = 1 << 15
 _WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]|[^\W_]+", re.UNICODE
 )
+_ACCENT = re.compile("[\u0300-\u036f]")
 
 
 def words(text: str) -> list[str]:
@@ -30,7 +33,10 @@ def words(text: str) -> list[str]:
 
 
 def _apart(word: str) -> list[str]:
-    return [word[:64]] if word.isascii() or len(word) == 1 else _WORD.findall(word)
+    if word.isascii():
+        return [word[:64]]
+    plain = normalize("NFC", _ACCENT.sub("", normalize("NFD", word)))
+    return [plain] if len(plain) == 1 else [part[:64] for part in _WORD.findall(plain)]
 
 
 def fields(record: CallRecord) -> tuple[str, str, str, str]:

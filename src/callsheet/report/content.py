@@ -25,7 +25,7 @@ from .locations import check_path
 from .values import JsonObject, check_text, freeze_object, is_list, is_object, own_objects
 
 
-class ToolCallContent(Struct, frozen=True):
+class ToolCallContent(Struct, frozen=True, gc=False):
     """One item of a call's content. Make one with the methods below."""
 
     @staticmethod
@@ -177,7 +177,7 @@ class EmbeddedResource(_Block, frozen=True):
         self._own()
 
 
-class FileChange(Struct, frozen=True, kw_only=True):
+class FileChange(Struct, frozen=True, kw_only=True, gc=False):
     """What happened to one file.
 
     `operation` is add, modify, delete, move or copy (or what a future ACP says). A text file has

@@ -15,7 +15,7 @@ MAX_LINE = 2**32 - 1
 _WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
 
 
-class ToolCallLocation(Struct, frozen=True):
+class ToolCallLocation(Struct, frozen=True, gc=False):
     """A file, and a line in it if one is known. Editors follow along by it."""
 
     path: str

@@ -21,7 +21,7 @@ KEEP_LIVE = 1 << 12
 """Bytes of it that are kept while the call runs, so that a crash does not take all of it."""
 
 
-class TerminalRecord(Struct, frozen=True):
+class TerminalRecord(Struct, frozen=True, gc=False):
     """A terminal as it was: its facts, and the beginning and the end of its output."""
 
     terminal_id: str
@@ -34,6 +34,8 @@ class TerminalRecord(Struct, frozen=True):
     tail: bytes = b""
     meta: JsonObject = EMPTY
     extra: JsonObject = EMPTY
+    late: bool = False
+    """Whether the call was announced without it: some clients were shown it as text then."""
 
     @classmethod
     def of(cls, state: TerminalState, keep: int = KEEP_WHOLE) -> TerminalRecord:
@@ -56,7 +58,7 @@ class TerminalRecord(Struct, frozen=True):
         return TerminalState.restored(self)
 
 
-class CallRecord(Struct, frozen=True):
+class CallRecord(Struct, frozen=True, gc=False):
     """A call, and the terminals of the agent that it shows."""
 
     report: ToolCallReport

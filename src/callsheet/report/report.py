@@ -48,7 +48,7 @@ SETTLED = Owned()
 """Given as `extra` to a new report, this says that a ledger makes it out of settled values."""
 
 
-class ToolCallReport(Struct, frozen=True):
+class ToolCallReport(Struct, frozen=True, gc=False):
     """All that is known of one call, in ACP's terms.
 
     An empty `name`, `title`, `content` or `locations`, and a raw value of None, mean that there is

@@ -39,7 +39,7 @@ _LEAVE_OUT = ("", "rawOutput", "content", "rawInput", "locations", "_meta")
 class Backlog:
     """What waits for one consumer."""
 
-    def __init__(self, desk: Desk, peer: Peer | None, *, whole: bool = False) -> None:
+    def __init__(self, desk: Desk, peer: Peer | None) -> None:
         self.view: View = view_for(peer or Peer(progress="meta"), desk.terminals.get, desk.words)
         # A text shows the beginning and the end of the output; the others want every byte.
         self.wants_all: bool = peer is not None and type(self.view) is not V1TextView
@@ -51,7 +51,6 @@ class Backlog:
         self.taken_count: int = 0
         self._desk: Desk = desk
         self._peer: Peer | None = peer
-        self._whole: bool = whole
         budget = desk.guard.frame
         self._frames: UpdateFrames = (
             UpdateFrames(desk.session_id)
@@ -196,11 +195,8 @@ class Backlog:
         return updates
 
     def _kept(self, report: ToolCallReport) -> list[Any]:
-        """Give a call to whoever takes reports or records. A report has its output as text at its end."""
-        if self._whole:
-            self.lines.append(self._desk.record(report))
-        else:
-            self.lines.append(self.view.shown(report) if report.status.is_final else report)
+        """Give a call to whoever takes reports. It has its output as text at its end."""
+        self.lines.append(self.view.shown(report) if report.status.is_final else report)
         return []
 
     def _small_line(self, update: Update) -> bytes:

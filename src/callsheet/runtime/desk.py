@@ -45,6 +45,7 @@ from .output import LAGGING, Output
 
 if TYPE_CHECKING:
     from .call import Call
+    from .keeper import Keeper
     from .outbox import Outbox
 
 Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
@@ -89,7 +90,7 @@ class Desk:
         self.is_closed: bool = False
         self.is_behind: bool = False
         self.ledger: Ledger = Ledger(session_id, new_call_id)
-        self.outboxes: tuple[Outbox, ...] = ()
+        self.outboxes: tuple[Outbox | Keeper, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.calls: dict[str, Call] = {}
         self._names: dict[str, str] = {}

@@ -72,8 +72,7 @@ class Outbox:
         desk = session.desk
         self.sink: Sink = sink
         self.is_dead: bool = False
-        whole = sink.peer is None and getattr(sink, "takes_records", False)
-        self.backlog: Backlog = Backlog(desk, sink.peer, whole=whole)
+        self.backlog: Backlog = Backlog(desk, sink.peer)
         self._session: Session = session
         self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = desk.thread

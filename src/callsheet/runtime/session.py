@@ -32,6 +32,7 @@ from .faults import Faults
 from .guard import Guard, GuardSettings
 from .health import Health
 from .ids import new_call_id
+from .keeper import Keeper
 from .outbox import Outbox
 from .permission import OnPermission
 from .sinks import CallbackSink, OnUpdate, Sink
@@ -190,7 +191,8 @@ class Session:
 
     def _attach(self, sink: Sink) -> None:
         assert self.loop is not None
-        outbox = Outbox(self, sink, self.loop)
+        keeps = sink.peer is None and getattr(sink, "takes_records", False)
+        outbox = (Keeper if keeps else Outbox)(self, sink, self.loop)
         with self.desk.lock:
             self.desk.outboxes = (*self.desk.outboxes, outbox)
             for call in self.desk.calls.values():
@@ -275,7 +277,9 @@ class Session:
             return report if client is None else client.backlog.view.shown(report)
 
     def _client(self) -> Outbox | None:
-        return next((box for box in self.desk.outboxes if box.sink.peer is not None), None)
+        return next(
+            (box for box in self.desk.outboxes if isinstance(box, Outbox) and box.sink.peer), None
+        )
 
     # Barriers
 
@@ -293,7 +297,7 @@ class Session:
         if client is not None:
             await self._flush((client,))
 
-    async def _flush(self, outboxes: Sequence[Outbox]) -> None:
+    async def _flush(self, outboxes: Sequence[Outbox | Keeper]) -> None:
         loop = self.loop
         if loop is None:
             return
@@ -332,7 +336,7 @@ class Session:
         if batch is not None:
             batch.ended(call)
 
-    def lost(self, outbox: Outbox, why: str) -> None:
+    def lost(self, outbox: Outbox | Keeper, why: str) -> None:
         """Hear that a consumer was given up."""
         self.faults.count(f"a consumer was given up: {why}", dead=1)
         with self.desk.lock:

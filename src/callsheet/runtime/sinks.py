@@ -25,7 +25,8 @@ class Sink(Protocol):
 
     With a `peer`, it gets ACP's `session/update` notifications as lines, in that peer's terms;
     with None, it gets the reports themselves (`ToolCallReport`), or, if it has a `takes_records`
-    that is true, `CallRecord`s: reports with the terminals that they show.
+    that is true, `CallRecord`s: reports with the terminals that they show. Records are handed over by
+    any thread in the midst of a change; such a sink takes them all at once, and never waits.
     """
 
     peer: Peer | None

@@ -17,6 +17,19 @@ PATIENCE = 2.0
 """Seconds that the history gets at most when the call is over."""
 
 
+def check_flag(flag: str | None) -> None:
+    """Refuse a URL that was typed and names no store."""
+    if flag is None or _is_off(flag):
+        return
+    from callsheet.history.errors import BadUrl
+    from callsheet.history.places import chosen_url
+
+    try:
+        chosen_url(flag)
+    except BadUrl as exc:
+        raise click.BadParameter(str(exc), param_hint="'--history'") from None
+
+
 class Keeping:
     """The history of one call, or none. `sinks` are what the session is given for it."""
 

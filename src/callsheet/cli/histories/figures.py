@@ -15,7 +15,7 @@ from .finding import calls_text
 from .listing import HOW, with_session
 from .machines import json_text
 from .opening import Nothing, run
-from .screen import is_terminal, write
+from .screen import has_colours, write
 from .words import local_time, took_text, utc_time
 
 
@@ -30,7 +30,7 @@ def show_stats(url: str | None, query: Query, session: str | None, *, as_json: b
         if not found.calls:
             click.echo(f"callsheet: there is no such call in {store.url}. {HOW}", err=True)
             return 0
-        colours = is_terminal()
+        colours = has_colours()
         for line in (*_overview(found, store.url), "", *_tools(found.tools)):
             click.echo(line, color=colours)
         return 0
@@ -109,16 +109,21 @@ def _saved(stats: Stats) -> str:
 
 
 def _tools(tools: list[ToolStats]) -> Iterator[str]:
-    wide = max(4, *(len(visible(tool.name)) for tool in tools))
+    names = {tool.name: _short(visible(tool.name) or "(none)") for tool in tools}
+    wide = max(4, *map(len, names.values()))
     heading = f"{'TOOL':{wide}}  {'CALLS':>7}  {'FAILED':>7}  {'P50':>7}  {'P95':>7}  {'JSON':>7}"
     yield click.style(heading, dim=True)
     for tool in tools:
         failed = f"{tool.failed:,}".rjust(7) if tool.failed else " " * 7
         yield (
-            f"{click.style(visible(tool.name).ljust(wide), fg='cyan')}  {tool.calls:>7,}  "
+            f"{click.style(names[tool.name].ljust(wide), fg='cyan')}  {tool.calls:>7,}  "
             f"{click.style(failed, fg='red')}  {_took(tool.p50):>7}  {_took(tool.p95):>7}  "
             f"{bytes_text(tool.size):>7}"
         )
+
+
+def _short(name: str, most: int = 32) -> str:
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _failed(count: int, of: int) -> str:

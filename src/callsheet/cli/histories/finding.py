@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from callsheet.cli.cards.words import visible
 from callsheet.history import Head, Query, Store, StoredCall, StoredSession
 
+from . import pages
 from .opening import Trouble
 from .words import ago
 
@@ -17,6 +18,7 @@ SHORT = 8
 """Characters of an id that a table shows: its last ones, for ids begin with the time."""
 
 _FEW = 10
+_MANY = 100
 _PAGE = 500
 
 
@@ -31,6 +33,7 @@ async def call_meant(store: Store, text: str, session: str | None) -> StoredCall
         same = len({head.call_id for head in found}) == 1
         hint = "say which with --session" if same else "give more of its id"
         more = f"\n  and {len(found) - _FEW} more" if len(found) > _FEW else ""
+        more = "\n  and many more" if len(found) > _MANY else more
         raise Trouble(f"{visible(text)} may be any of these; {hint}:\n{some}{more}")
     (head,) = found
     calls = await store.calls(Query(session_id=head.session_id, call_id=head.call_id, limit=1))
@@ -45,8 +48,12 @@ async def _heads_meant(store: Store, text: str, session: str | None) -> Sequence
     exact = await store.heads(Query(session_id=session, call_id=text, limit=100))
     if exact or not text:
         return exact
-    heads = await store.heads(Query(session_id=session, id_part=text, limit=100))
-    return [head for head in heads if is_part(text, head.call_id)]
+    found: list[Head] = []
+    async for page in pages.heads(store, Query(session_id=session, id_part=text), None):
+        found += [head for head in page if is_part(text, head.call_id)]
+        if len(found) > _MANY:
+            break
+    return found
 
 
 def is_part(text: str, key: str) -> bool:

@@ -73,6 +73,8 @@ async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
         yield store
     except NotKept as exc:
         raise Nothing(_no_store(url, exc)) from None
+    except ImportError as exc:
+        raise _needs(url, exc) from None
     finally:
         with suppress(HistoryError):
             await store.close()
@@ -82,8 +84,13 @@ def _store(url: str) -> Store:
     try:
         return store_at(url)
     except ImportError as exc:
-        need = f"needs {exc.name or 'a package'}: pip install 'callsheet[postgres]'"
-        raise Trouble(f"history {without_password(url)}: {need}") from None
+        raise _needs(url, exc) from None
+
+
+def _needs(url: str, exc: ImportError) -> Trouble:
+    package = (exc.name or "a package").partition(".")[0]
+    need = f"needs {package}: pip install 'callsheet[postgres]'"
+    return Trouble(f"history {without_password(url)}: {need}")
 
 
 async def _close_abandoned(store: Store) -> None:

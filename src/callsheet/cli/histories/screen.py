@@ -20,6 +20,11 @@ def is_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
+def has_colours() -> bool:
+    """Whether colours are wanted."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
 def write(text: str) -> None:
     """Write a line to stdout. It may wait in the buffer."""
     sys.stdout.write(f"{text}\n")

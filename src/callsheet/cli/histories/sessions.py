@@ -58,10 +58,13 @@ def _table(found: list[StoredSession]) -> None:
     from rich.text import Text
 
     from .screen import Screen
-    from .table import fitted, home
+    from .table import WIDE, fitted, home, shorts
 
     screen, now = Screen(), time.time()
-    key = max(len(one.session_id) for one in found)
+    keys = {one.session_id: visible(one.session_id) for one in found}
+    if screen.width < WIDE:
+        keys = {key: visible(short) for key, short in shorts(list(keys)).items()}
+    key = max(7, *map(len, keys.values()))
     room = max(12, screen.width - key - 10 - 6 - 3 * 2)
     rows = [Text(f"{'USED':10}  {'CALLS':>6}  {'SESSION':{key}}  IN"[: screen.width], "dim")]
     for one in found:
@@ -69,7 +72,7 @@ def _table(found: list[StoredSession]) -> None:
         told = screen.looks.dot.join(filter(None, (visible(one.title), where)))
         row = Text.assemble(
             (f"{ago(one.updated_at, now):10}", "dim"),
-            f"  {one.calls:>6,}  {visible(one.session_id):{key}}  ",
+            f"  {one.calls:>6,}  {keys[one.session_id]:{key}}  ",
             fitted(told, room, screen.looks),
         )
         row.truncate(screen.width)

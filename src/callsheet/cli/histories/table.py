@@ -70,7 +70,7 @@ class Table:
         self._is_grouped: bool = bool(sessions) and several and runs * 3 <= len(sample)
         self._names_sessions: bool = several and not self._is_grouped
         self._group: str | None = None
-        self._tool: int = min(14, max((cell_len(head.name) for head in sample), default=4))
+        self._tool: int = max((cell_len(head.name) for head in sample), default=4)
         self._keys: dict[str, str] = shorts([head.call_id for head in sample])
         self._session_keys: dict[str, str] = shorts([head.session_id for head in sample])
         self._key: int = max((len(key) for key in self._keys.values()), default=SHORT)
@@ -128,12 +128,13 @@ class Table:
         return row
 
     def _widths(self, width: int) -> Widths:
-        session = SHORT if self._names_sessions and width >= WIDE else 0
-        if session:
+        session = 0
+        if self._names_sessions and width >= WIDE:
             session = max(map(len, self._session_keys.values()), default=SHORT)
-        taken = 2 + _WHEN + self._tool + _TOOK + self._key + 4 * len(_GAP)
+        tool = min(self._tool, max(8, width // 7))
+        taken = 2 + _WHEN + tool + _TOOK + self._key + 4 * len(_GAP)
         taken += session + len(_GAP) if session else 0
-        return Widths(self._tool, self._key, session, max(_LEAST, width - taken))
+        return Widths(tool, self._key, session, max(_LEAST, width - taken))
 
     def _mark(self, head: Head, frame: int | None) -> str:
         running = self._looks.spinner[(frame or 0) % len(self._looks.spinner)]

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from callsheet.history.errors import BadUrl, StoreUnavailable
+from callsheet.history.errors import BadUrl, HistoryError, StoreUnavailable
 from callsheet.history.places import without_password
 
 _T = TypeVar("_T")
@@ -74,7 +74,7 @@ class Connection:
             try:
                 return await self._run(work)
             except _Lost as exc:
-                if not was_open:
+                if not was_open or isinstance(exc.__cause__, TimeoutError):
                     raise StoreUnavailable(str(exc)) from exc.__cause__
             try:
                 return await self._run(work)
@@ -112,6 +112,8 @@ class Connection:
         except Exception as exc:
             if not _is_servers(exc):
                 raise
+            if (getattr(exc, "sqlstate", None) or "")[:2] == "22":  # what was given is at fault
+                raise HistoryError(self._told(exc)) from exc
             if _is_lost(exc) or (self._db is not None and self._db.is_closed()):
                 self._give_up()
                 raise _Lost(self._told(exc)) from exc
@@ -158,8 +160,8 @@ class Connection:
         return f"{self.shown}: {self._plain(exc) or type(exc).__name__}."
 
     def _plain(self, exc: Exception) -> str:
-        """Give the first line of what an error says, without the password."""
-        text = (str(exc).splitlines() or [""])[0].rstrip(".")
+        """Give the beginning of what an error says, without the password."""
+        text = (str(exc).splitlines() or [""])[0].rstrip(".")[:300]
         for secret in _secrets(self._url):
             text = text.replace(secret, "…")
         return text
@@ -193,7 +195,9 @@ async def _transaction(db: Any, work: Callable[[Any], Awaitable[_T]], kind: str)
 
 
 def _is_servers(exc: Exception) -> bool:
-    """Whether the server or the way to it is at fault."""
+    """Whether the server says so, or the way to it is at fault. A `ValueError` is about what was given."""
+    if isinstance(exc, ValueError):
+        return False
     return isinstance(exc, (OSError, EOFError)) or type(exc).__module__.startswith("asyncpg")
 
 

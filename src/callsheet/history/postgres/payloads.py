@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
+from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import Packer
 
 
@@ -25,7 +27,10 @@ async def ready(
     """See to it that payloads can be read. Gives what finds their blobs."""
     if not all(packer.knows(payload) for payload in payloads):
         await load_dictionaries(db, packer)  # another process has learned one
-    names = {name for payload in payloads for name in packer.blobs_of(payload)}
+    names: set[bytes] = set()
+    for payload in payloads:
+        with suppress(StoreDamaged):  # whoever reads it will say so
+            names.update(packer.blobs_of(payload))
     blobs: dict[bytes, bytes] = {}
     if names:
         sql = "SELECT hash, data FROM callsheet.blobs WHERE hash = ANY($1::bytea[])"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import Packer
 from callsheet.history.rows import (
     DictionaryInfo,
@@ -17,8 +18,10 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
+from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
 from callsheet.report.status import Reason
+from callsheet.report.values import JsonObject
 
 from .payloads import ready
 from .writing import plain
@@ -141,7 +144,11 @@ async def _whole(db: Any, packer: Packer, rows: Sequence[Any]) -> list[StoredCal
 
 
 def _call(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) -> StoredCall:
-    return StoredCall(_head(row), packer.unpack(row["payload"], blob))
+    head = _head(row)
+    try:
+        return StoredCall(head, packer.unpack(row["payload"], blob))
+    except StoreDamaged as exc:  # one that is damaged is no reason to show nothing of the others
+        return StoredCall(head, unreadable(head, str(exc)))
 
 
 # Sessions
@@ -193,26 +200,44 @@ async def timeline(
     db: Any, packer: Packer, session_id: str, after: int, limit: int
 ) -> list[StoredCall | StoredMessage]:
     """Give what a session has said and done after a position, in order."""
-    place = "WHERE session_id = $1 AND position > $2 ORDER BY position LIMIT $3"
-    values = (plain(session_id), after, limit)
-    did = await db.fetch(f"SELECT {HEAD}, c.payload FROM callsheet.calls c {place}", *values)
-    said = await db.fetch(
-        f"SELECT position, kind, message_id, at, payload FROM callsheet.messages {place}", *values
+    # Two processes that go on with a session give the same positions: a page does not end between such.
+    last = await db.fetchval(
+        "SELECT max(position) FROM (SELECT position FROM ("
+        "(SELECT position FROM callsheet.calls WHERE session_id = $1 AND position > $2 "
+        "ORDER BY position LIMIT $3) UNION ALL "
+        "(SELECT position FROM callsheet.messages WHERE session_id = $1 AND position > $2 "
+        "ORDER BY position LIMIT $3)) AS both_ ORDER BY position LIMIT $3) AS page",
+        plain(session_id),
+        after,
+        limit,
     )
-    # Together, and only then cut: of each there may be as many as fit.
+    if last is None:
+        return []
+    within = "WHERE session_id = $1 AND position > $2 AND position <= $3"
+    values = (plain(session_id), after, last)
+    did = await db.fetch(f"SELECT {HEAD}, c.payload FROM callsheet.calls c {within}", *values)
+    said = await db.fetch(
+        f"SELECT position, at, message_id, part, kind, payload FROM callsheet.messages {within}",
+        *values,
+    )
     both = sorted(
-        [(row["position"], 1, row) for row in did] + [(row["position"], 0, row) for row in said],
-        key=lambda one: one[:2],
-    )[:limit]
-    blob = await ready(db, packer, [row["payload"] for _, _, row in both])
+        [(row["position"], row["at"], 1, row["call_id"], 0, row) for row in did]
+        + [(row["position"], row["at"], 0, row["message_id"], row["part"], row) for row in said],
+        key=lambda one: one[:5],
+    )
+    blob = await ready(db, packer, [one[5]["payload"] for one in both])
     return [
         _call(row, packer, blob) if is_call else _message(row, packer, blob)
-        for _, is_call, row in both
+        for _, _, is_call, _, _, row in both
     ]
 
 
 def _message(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) -> StoredMessage:
-    blocks = packer.expand(row["payload"], blob)["blocks"]
+    blocks: list[JsonObject]
+    try:
+        blocks = packer.expand(row["payload"], blob)["blocks"]
+    except StoreDamaged:
+        blocks = []
     return StoredMessage(row["position"], row["kind"], row["message_id"], row["at"], blocks)
 
 
@@ -234,7 +259,7 @@ async def stats(db: Any, query: Query) -> Stats:
     rows = await db.fetch(
         "SELECT c.name, count(*), count(*) FILTER (WHERE c.status = 'failed'), "
         "count(*) FILTER (WHERE c.status = 'cancelled'), "
-        "count(*) FILTER (WHERE c.status IN ('pending', 'in_progress', 'paused')), "
+        "count(c.writer), "
         "percentile_disc(0.5) WITHIN GROUP (ORDER BY c.duration_ms), "
         "percentile_disc(0.95) WITHIN GROUP (ORDER BY c.duration_ms), "
         "sum(c.size)::int8, sum(octet_length(c.payload))::int8, min(c.at), max(c.at) "

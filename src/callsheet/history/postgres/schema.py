@@ -79,13 +79,15 @@ STEPS = (
         hash bytea PRIMARY KEY, size bigint NOT NULL, data bytea NOT NULL
     ) PARTITION BY HASH (hash);
     ALTER TABLE callsheet.blobs ALTER data SET STORAGE EXTERNAL;
+    -- The blobs that a row has used and uses no more: perhaps nobody does.
+    CREATE TABLE callsheet.leftovers (hash bytea PRIMARY KEY) PARTITION BY HASH (hash);
     """
     + f"""
     DO $$
     DECLARE name text; part int;
     BEGIN
         FOREACH name IN ARRAY ARRAY['sessions', 'calls', 'messages', 'blob_uses', 'calls_text',
-                                    'unindexed', 'blobs'] LOOP
+                                    'unindexed', 'blobs', 'leftovers'] LOOP
             FOR part IN 0..{PARTITIONS - 1} LOOP
                 EXECUTE format(
                     'CREATE TABLE callsheet.%I PARTITION OF callsheet.%I '
@@ -101,13 +103,22 @@ VERSION = len(STEPS)
 
 TABLES = (
     "facts", "dictionaries", "writers", "sessions", "calls", "messages", "blob_uses", "calls_text",
-    "unindexed", "blobs",
+    "unindexed", "blobs", "leftovers",
 )  # fmt: skip
+
+
+# Asked of the tables themselves: what a connection remembers of names may be older than its lock.
+_IS_THERE = """
+SELECT EXISTS (
+    SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'callsheet' AND c.relname = 'facts'
+)
+"""
 
 
 async def version(db: Any) -> int | None:
     """Give how many steps a database has gone through; None if there is no history in it."""
-    if await db.fetchval("SELECT to_regclass('callsheet.facts') IS NULL"):
+    if not await db.fetchval(_IS_THERE):
         return None
     found = await db.fetchval("SELECT value FROM callsheet.facts WHERE name = 'version'")
     if found is not None and found > VERSION:

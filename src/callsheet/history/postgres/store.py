@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from callsheet.history.errors import NotKept, StoreUnavailable
-from callsheet.history.packing import Packer, shipped_dictionary
+from callsheet.history.packing import Packer
 from callsheet.history.places import without_password
 from callsheet.history.rows import (
     Batch,
@@ -50,6 +50,7 @@ class PostgresStore:
         self._is_open: bool = False
         self._writes: bool = False
         self._has_removed: bool = False
+        self._with_blobs: set[tuple[str, str]] = set()
 
     # Opening and closing
 
@@ -75,8 +76,9 @@ class PostgresStore:
             await transaction(db, schema.prepare)
         if self._writes:
             await self._writers.enter(db, time.time())
-            data = shipped_dictionary()
-            await tidying.keep_dictionary(db, self.packer.know(data), data, time.time(), "shipped")
+            # Also those of another database: what waits to be written may have been made with them.
+            for data in self.packer.known:
+                await tidying.keep_dictionary(db, self.packer, data)
         await load_dictionaries(db, self.packer)
 
     async def close(self) -> None:
@@ -93,10 +95,16 @@ class PostgresStore:
         """Write all of a batch, or nothing."""
 
         async def work(db: Any) -> None:
-            await writing.write(db, batch, self._writers.me)
+            await writing.write(db, batch, self._writers.me, self._with_blobs)
             await self._writers.seen(db, time.time())
 
         await self._transact(work)
+        for row in batch.calls:
+            key = (row.session_id, row.call_id)
+            if row.is_open and row.blobs:
+                self._with_blobs.add(key)
+            elif not row.is_open:
+                self._with_blobs.discard(key)
 
     async def recover(self) -> int:
         """Close the calls of processes that are gone."""
@@ -163,6 +171,7 @@ class PostgresStore:
 
     async def stats(self, query: Query) -> Stats:
         """Count calls, failures, durations and bytes."""
+        await self._index_all(query)
         return await self._transact(lambda db: reading.stats(db, query), _SAME)
 
     # Tidying up
@@ -203,9 +212,15 @@ class PostgresStore:
     async def vacuum(self) -> Vacuumed:
         """Make the tables as small as they can be, and learn a better dictionary if there is one."""
         before = await self._bytes()
-        learned = await self._transact(lambda db: tidying.learn(db, self.packer, time.time()))
+        learned = await self._run(lambda db: tidying.learn(db, self.packer))
+        if learned is not None:  # it is kept before anything is made with it
+            await self._run(lambda db: tidying.keep_dictionary(db, self.packer, learned))
+            self.packer.use(learned)
+        await self._transact(tidying.clear_leftovers)
         await self._run(tidying.vacuum)
-        return Vacuumed(before, await self._bytes(), learned)
+        return Vacuumed(
+            before, await self._bytes(), None if learned is None else self.packer.dictionary
+        )
 
     async def _bytes(self) -> int:
         return await self._run(lambda db: db.fetchval(reading.BYTES))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
-from callsheet.history.packing import BETTER, SAMPLES, SMALL, Packer
+from callsheet.history.errors import StoreDamaged
+from callsheet.history.packing import BETTER, SAMPLES, SMALL, Packer, shipped_dictionary
 from callsheet.history.rows import Pruned, Retention
 from callsheet.history.spills import spills_of
 from callsheet.history.words import VERSION, fields
-from callsheet.report.record import CallRecord
 
 from .connection import LONG
 from .payloads import load_dictionaries, ready
@@ -60,14 +62,19 @@ async def index(db: Any, packer: Packer, limit: int, *, wait: bool) -> int:
     await db.executemany(
         "INSERT INTO callsheet.calls_text VALUES ($1, $2, array_to_tsvector($3::text[]), $4) "
         "ON CONFLICT (session_id, call_id) DO UPDATE SET words = excluded.words, texts = excluded.texts",
-        [(row[0], row[1], *_words(packer.unpack(row["payload"], blob))) for row in rows],
+        [(row[0], row[1], *_words(packer, row["payload"], blob)) for row in rows],
     )
     return len(taken)
 
 
-def _words(record: CallRecord) -> tuple[list[str], str]:
+def _words(
+    packer: Packer, payload: bytes, blob: Callable[[bytes], bytes | None]
+) -> tuple[list[str], str]:
     """Give the words of a call, and its fields, in each of which a phrase can be found."""
-    found = fields(record)
+    try:
+        found = fields(packer.unpack(payload, blob))
+    except StoreDamaged:
+        return [], ""
     words = {word for one in found for word in one.split(" ") if word}
     return sorted(words), "\n".join(f" {one} " for one in found)
 
@@ -97,24 +104,42 @@ async def prune(db: Any, packer: Packer, keep: Retention, now: float, most: int)
     """Remove some of what is not to be kept: the oldest first, and nothing that runs."""
     if not await db.fetchval("SELECT pg_try_advisory_xact_lock($1)", PRUNE_LOCK):
         return Pruned()  # another process does
+    await clear_leftovers(db)
     async for rows in _too_much(db, keep, now, most):
         if rows:
             return await _remove(db, packer, rows)
     pruned = Pruned()
-    if keep.max_age is not None:  # what was said in sessions without calls
-        gone = await db.fetch(
-            "DELETE FROM callsheet.messages m WHERE at < $1 AND NOT EXISTS "
-            "(SELECT 1 FROM callsheet.calls c WHERE c.session_id = m.session_id) "
-            "RETURNING session_id, message_id || ' ' || part",
-            now - keep.max_age,
-        )
-        await _let_go(db, [tuple(row) for row in gone])
-        pruned.messages = len(gone)
-        unused = await db.fetch(
-            "SELECT session_id FROM callsheet.sessions WHERE updated_at < $1", now - keep.max_age
-        )
-        pruned.sessions = await _drop_empty(db, [key for (key,) in unused])
+    # What was said in sessions without calls
+    if keep.max_age is not None:
+        pruned.messages = await _remove_said(db, now - keep.max_age, most)
+        pruned.sessions = await _drop_unused(db, now - keep.max_age)
+    if keep.max_bytes is not None and not pruned.messages and await _is_over(db, keep.max_bytes):
+        pruned.messages = await _remove_said(db, now, most)
+        pruned.sessions += await _drop_unused(db, now)
     return pruned
+
+
+async def _remove_said(db: Any, before: float, most: int) -> int:
+    """Remove the oldest messages of sessions that have no calls. Gives how many it were."""
+    gone = await db.fetch(
+        "WITH g AS MATERIALIZED (SELECT m.session_id, m.message_id, m.part FROM callsheet.messages m "
+        "WHERE m.at < $1 AND NOT EXISTS "
+        "(SELECT 1 FROM callsheet.calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT $2) "
+        "DELETE FROM callsheet.messages m USING g WHERE m.session_id = g.session_id "
+        "AND m.message_id = g.message_id AND m.part = g.part "
+        "RETURNING m.session_id, m.message_id || ' ' || m.part",
+        before,
+        most,
+    )
+    await _let_go(db, [tuple(row) for row in gone])
+    return len(gone)
+
+
+async def _drop_unused(db: Any, since: float) -> int:
+    unused = await db.fetch(
+        "SELECT session_id FROM callsheet.sessions WHERE updated_at < $1", since
+    )
+    return await _drop_empty(db, [key for (key,) in unused])
 
 
 async def _too_much(db: Any, keep: Retention, now: float, most: int) -> AsyncIterator[list[Any]]:
@@ -136,22 +161,31 @@ async def _too_much(db: Any, keep: Retention, now: float, most: int) -> AsyncIte
 
 
 async def _surplus(db: Any, limit: int, most: int) -> int:
-    """Give how many calls are to go, as far as can be told, for so many bytes to be in use.
-
-    Tables do not become smaller by what is removed, so what is in use is counted.
-    """
-    if await db.fetchval(BYTES) <= limit:
-        return 0
-    count, used = 0, 0
-    for table, column in (("calls", "payload"), ("messages", "payload"), ("blobs", "data")):
-        rows, size = await db.fetchrow(
-            f"SELECT count(*), coalesce(sum(octet_length({column})), 0)::int8 FROM callsheet.{table}"
-        )
-        used += size + ROW * rows
-        count = rows if table == "calls" else count
+    """Give how many calls are to go, as far as can be told, for so many bytes to be in use."""
+    count, used = await _used(db, limit)
     if used <= limit or not count:
         return 0
     return min(most, max(1, int(count * (used - limit) / used)))
+
+
+async def _is_over(db: Any, limit: int) -> bool:
+    return (await _used(db, limit))[1] > limit
+
+
+async def _used(db: Any, limit: int) -> tuple[int, int]:
+    """Give how many calls there are, and how many bytes are in use; nothing, if it can't be too much.
+
+    Tables do not become smaller by what is removed, so what is in use is counted.
+    """
+    count, used = 0, 0
+    if await db.fetchval(BYTES) > limit:
+        for table, column in (("messages", "payload"), ("blobs", "data"), ("calls", "payload")):
+            count, size = await db.fetchrow(
+                f"SELECT count(*), coalesce(sum(octet_length({column})), 0)::int8 "
+                f"FROM callsheet.{table}"
+            )
+            used += size + ROW * count
+    return count, used
 
 
 async def _oldest(db: Any, condition: str, values: list[Any], count: int) -> list[Any]:
@@ -170,9 +204,7 @@ async def _remove(db: Any, packer: Packer, rows: Sequence[Any]) -> Pruned:
     if not rows:
         return Pruned()
     pruned = Pruned(calls=len(rows), bytes=sum(len(row["payload"]) for row in rows))
-    pruned.spills = [
-        path for record in await _records(db, packer, rows) for path in spills_of(record.report)
-    ]
+    pruned.spills = await _spills(db, packer, [row["payload"] for row in rows])
     keys = _keys(rows)
     for table in ("calls", "calls_text", "unindexed"):
         await db.execute(f"DELETE FROM callsheet.{table} c USING {_GIVEN} {_WHERE}", *keys)
@@ -192,10 +224,13 @@ async def _remove(db: Any, packer: Packer, rows: Sequence[Any]) -> Pruned:
     return pruned
 
 
-async def _records(db: Any, packer: Packer, rows: Sequence[Any]) -> list[CallRecord]:
-    payloads = [row["payload"] for row in rows]
+async def _spills(db: Any, packer: Packer, payloads: Sequence[bytes]) -> list[str]:
     blob = await ready(db, packer, payloads)
-    return [packer.unpack(payload, blob) for payload in payloads]
+    found: list[str] = []
+    for payload in payloads:
+        with suppress(StoreDamaged):
+            found += spills_of(packer.unpack(payload, blob).report)
+    return found
 
 
 async def _let_go(db: Any, owners: Sequence[tuple[str, str]]) -> None:
@@ -206,7 +241,16 @@ async def _let_go(db: Any, owners: Sequence[tuple[str, str]]) -> None:
         [session for session, _ in owners],
         [owner for _, owner in owners],
     )
-    hashes = sorted({key for (key,) in gone})
+    await _remove_unused(db, sorted({key for (key,) in gone}))
+
+
+async def clear_leftovers(db: Any) -> None:
+    """Remove blobs that rows have used for a while, if nobody uses them now."""
+    left = await db.fetch("DELETE FROM callsheet.leftovers RETURNING hash")
+    await _remove_unused(db, sorted(key for (key,) in left))
+
+
+async def _remove_unused(db: Any, hashes: Sequence[bytes]) -> None:
     if not hashes:
         return
     # Whoever is about to use one of them holds it: only after waiting for them can we see all uses.
@@ -291,29 +335,28 @@ def _all() -> str:
     return ", ".join(f"callsheet.{table}" for table in TABLES)
 
 
-async def learn(db: Any, packer: Packer, now: float) -> int | None:
-    """Learn a dictionary from what is kept, and take it if it is better. Gives its id then."""
+async def learn(db: Any, packer: Packer) -> bytes | None:
+    """Learn a dictionary from what is kept. Gives it if it is better."""
     await load_dictionaries(db, packer)
     rows = await db.fetch(
         "SELECT payload FROM callsheet.calls WHERE size < $1 ORDER BY at DESC LIMIT $2",
         SMALL,
         SAMPLES,
     )
-    learned = packer.learn([packer.plain(payload) for (payload,) in rows], BETTER)
-    if learned is None:
-        return None
-    key = packer.know(learned)
-    await keep_dictionary(db, key, learned, now, "trained")
-    packer.use(learned)
-    return key
+    samples: list[bytes] = []
+    for (payload,) in rows:
+        with suppress(StoreDamaged):
+            samples.append(packer.plain(payload))
+    return packer.learn(samples, BETTER)
 
 
-async def keep_dictionary(db: Any, key: int, data: bytes, now: float, source: str) -> None:
+async def keep_dictionary(db: Any, packer: Packer, data: bytes) -> None:
     """Keep a dictionary, if it is not kept yet."""
+    source = "shipped" if data == shipped_dictionary() else "trained"
     await db.execute(
         "INSERT INTO callsheet.dictionaries VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
-        key,
+        packer.know(data),
         data,
-        now,
+        time.time(),
         source,
     )

@@ -7,7 +7,7 @@ Whoever removes blobs locks them first and looks then whether they are used. So 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from callsheet.history.abandoned import abandoned
@@ -15,6 +15,9 @@ from callsheet.history.packing import Packer
 from callsheet.history.rows import Batch, BlobRow, CallRow, MessageRow, SessionRow, StoredCall
 
 _T = TypeVar("_T")
+
+Owner = tuple[str, str, bytes | None, Sequence[bytes]]
+"""Who uses blobs: a session, an id in it, a call's payload, and the blobs."""
 
 _SESSIONS = """
 INSERT INTO callsheet.sessions AS s
@@ -55,6 +58,23 @@ SELECT * FROM unnest(
 ON CONFLICT (session_id, message_id, part) DO UPDATE SET size = excluded.size, payload = excluded.payload
 """
 
+# Only of a row that was taken as it is.
+_USE_NO_MORE = """
+WITH gone AS (
+    DELETE FROM callsheet.blob_uses u
+    USING unnest($1::text[], $2::text[], $3::bytea[]) AS g (session_id, owner, payload)
+    WHERE u.session_id = g.session_id AND u.owner = g.owner AND (g.payload IS NULL OR EXISTS (
+        SELECT 1 FROM callsheet.calls c
+        WHERE c.session_id = g.session_id AND c.call_id = g.owner AND c.payload = g.payload
+    )) AND NOT EXISTS (
+        SELECT 1 FROM unnest($4::text[], $5::text[], $6::bytea[]) AS k (session_id, owner, hash)
+        WHERE k.session_id = u.session_id AND k.owner = u.owner AND k.hash = u.hash
+    )
+    RETURNING u.hash
+)
+INSERT INTO callsheet.leftovers SELECT DISTINCT hash FROM gone ON CONFLICT DO NOTHING
+"""
+
 _ABANDONED = """
 WITH closed AS (
     UPDATE callsheet.calls SET
@@ -73,8 +93,11 @@ def plain(text: str) -> str:
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
-async def write(db: Any, batch: Batch, me: str) -> None:
-    """Write all of a batch. Called within a transaction."""
+async def write(db: Any, batch: Batch, me: str, with_blobs: Container[tuple[str, str]]) -> None:
+    """Write all of a batch. Called within a transaction.
+
+    `with_blobs` are the open calls that had blobs before.
+    """
     for sessions in _rounds(batch.sessions, lambda row: row.session_id):
         await db.execute(_SESSIONS, *_columns(sessions, _of_session))
     await keep_blobs(db, batch.blobs)
@@ -82,13 +105,13 @@ async def write(db: Any, batch: Batch, me: str) -> None:
         await db.execute(_CALLS, *_columns(calls, lambda row: _of_call(row, me)))
     for messages in _rounds(batch.messages, lambda row: (row.session_id, row.message_id, row.part)):
         await db.execute(_MESSAGES, *_columns(messages, _of_message))
-    await _use(
-        db,
-        [
-            *((row.session_id, row.call_id, row.blobs) for row in batch.calls),
-            *((row.session_id, row.owner, row.blobs) for row in batch.messages),
-        ],
-    )
+    did: list[Owner] = [
+        (row.session_id, row.call_id, row.payload, row.blobs) for row in batch.calls
+    ]
+    said: list[Owner] = [(row.session_id, row.owner, None, row.blobs) for row in batch.messages]
+    await _use(db, did + said)
+    before = [one for one in did if (one[0], one[1]) in with_blobs]
+    await _use_no_more(db, before + [one for one in said if one[3]])
 
 
 def _of_session(row: SessionRow) -> tuple[Any, ...]:
@@ -154,17 +177,26 @@ async def keep_blobs(db: Any, blobs: Iterable[BlobRow]) -> None:
             )
 
 
-async def _use(db: Any, owners: Iterable[tuple[str, str, Sequence[bytes]]]) -> None:
+async def _use(db: Any, owners: Sequence[Owner]) -> None:
     """Note which blobs rows refer to."""
-    uses = sorted(
-        {(plain(session), plain(owner), blob) for session, owner, blobs in owners for blob in blobs}
-    )
-    if uses:
+    if uses := _uses(owners):
         await db.execute(
             "INSERT INTO callsheet.blob_uses SELECT * FROM unnest($1::text[], $2::text[], $3::bytea[]) "
             "ON CONFLICT DO NOTHING",
-            *_columns(uses, lambda use: use),
+            *uses,
         )
+
+
+async def _use_no_more(db: Any, owners: Sequence[Owner]) -> None:
+    """Note that rows refer to no others than these."""
+    if owners:
+        users = _columns(owners, lambda one: (plain(one[0]), plain(one[1]), one[2]))
+        await db.execute(_USE_NO_MORE, *users, *(_uses(owners) or ([], [], [])))
+
+
+def _uses(owners: Sequence[Owner]) -> list[list[Any]]:
+    found = {(plain(one[0]), plain(one[1]), blob) for one in owners for blob in one[3]}
+    return _columns(sorted(found), lambda use: use)
 
 
 async def abandon(
@@ -175,8 +207,7 @@ async def abandon(
     record = abandoned(call.record, seen or head.updated_at, locale)
     report, packed = record.report, packer.pack(record)
     await keep_blobs(db, packed.blobs)
-    await _use(db, [(head.session_id, head.call_id, [blob.hash for blob in packed.blobs])])
-    return await db.fetchval(
+    found = await db.fetchval(
         _ABANDONED,
         head.session_id,
         head.call_id,
@@ -186,3 +217,8 @@ async def abandon(
         packed.size,
         packed.payload,
     )
+    blobs = [blob.hash for blob in packed.blobs]
+    owners = [(head.session_id, head.call_id, packed.payload, blobs)]
+    await _use(db, owners)
+    await _use_no_more(db, owners)
+    return found

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from callsheet.history.errors import NotKept, StoreDamaged, StoreUnavailable
+from callsheet.history.errors import HistoryError, NotKept, StoreDamaged, StoreUnavailable
 
 from . import schema
 
@@ -147,9 +147,11 @@ def _code(exc: sqlite3.Error) -> int:
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 
-def _told(exc: sqlite3.Error, file: Path) -> StoreUnavailable | StoreDamaged:
+def _told(exc: sqlite3.Error, file: Path) -> HistoryError:
     """Say what went wrong, and whether it may pass."""
     text, code = str(exc), _code(exc)
+    if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+        return HistoryError(f"{file} can't keep this: {text}.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such table" in text:
         return StoreDamaged(f"{file} is damaged or no history ({text}).")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -20,6 +20,11 @@ _FORGET = (
     "INSERT INTO calls_text (calls_text, rowid, title, command, paths, output) "
     "VALUES ('delete', ?, ?, ?, ?, ?)"
 )
+_MERGE = "INSERT INTO calls_text (calls_text, rank) VALUES ('merge', ?)"
+
+MERGE = 500
+"""Pages of the index that are merged in one step."""
+
 _NEW = "SELECT seq, writer, payload FROM calls WHERE seq > ? ORDER BY seq LIMIT ?"
 _LATER = (
     "SELECT l.seq, l.was, c.payload FROM calls_later l JOIN calls c ON c.seq = l.seq "
@@ -82,7 +87,7 @@ def _index(
         [(seq,) for seq, writer, _ in new if writer is not None],
     )
     if new:
-        _note(db, "indexed_to", new[-1][0])
+        note(db, "indexed_to", new[-1][0])
     return len(new) + len(later)
 
 
@@ -101,6 +106,26 @@ def forget(db: sqlite3.Connection, store: Unpacking, seq: int, payload: bytes) -
     if known and fact(db, "text_version") == VERSION:
         was = later[0] if later and later[0] is not None else payload
         db.execute(_FORGET, (seq, *words_of(store, was)))
+        note(db, "removed", fact(db, "removed") + 1)
+
+
+def is_loose(db: sqlite3.Connection) -> bool:
+    """Whether much of the index is about calls that were removed: it keeps their words, and what goes."""
+    removed = fact(db, "removed")
+    (known,) = db.execute("SELECT count(*) FROM calls_text_docsize").fetchone()
+    return removed > 0 and removed * 10 >= known
+
+
+def compact(db: sqlite3.Connection, store: Unpacking) -> None:
+    """Make the index small again, in steps between which others can write."""
+    size = -MERGE  # which is how the first step says that all is to be merged
+    while True:
+        before = db.total_changes
+        store.transact(lambda size=size: db.execute(_MERGE, (size,)))
+        if db.total_changes - before < 2:  # as SQLite's documents have it
+            break
+        size = MERGE
+    store.transact(lambda: note(db, "removed", 0))
 
 
 def step_back(db: sqlite3.Connection) -> None:
@@ -115,15 +140,16 @@ def _begin_anew(db: sqlite3.Connection) -> None:
     """Empty the index: it was made in another way than it would be now."""
     db.execute("INSERT INTO calls_text (calls_text) VALUES ('delete-all')")
     db.execute("DELETE FROM calls_later")
-    _note(db, "indexed_to", 0)
-    _note(db, "text_version", VERSION)
+    note(db, "indexed_to", 0)
+    note(db, "text_version", VERSION)
 
 
-def fact(db: sqlite3.Connection, name: str) -> int:
+def fact(db: sqlite3.Connection, name: str, default: int = 0) -> int:
     """Give a number that the file has noted."""
     found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-    return found[0] if found else 0
+    return found[0] if found else default
 
 
-def _note(db: sqlite3.Connection, name: str, value: int) -> None:
+def note(db: sqlite3.Connection, name: str, value: int) -> None:
+    """Note a number in the file."""
     db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))

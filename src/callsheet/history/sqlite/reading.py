@@ -111,12 +111,9 @@ def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
     if query.until is not None:
         terms.append("c.at < ?")
         values.append(query.until)
-    if query.before is not None and query.search is None:
+    if query.before is not None:
         terms.append("(c.at, c.session_id, c.call_id) < (?, ?, ?)")
         values += query.before
-    elif query.before is not None:  # in the order in which what was searched for is found
-        terms.append("t.rowid < (SELECT seq FROM calls WHERE session_id = ? AND call_id = ?)")
-        values += query.before[1:]
     return source, " AND ".join(terms), values
 
 
@@ -163,7 +160,7 @@ def sessions(
     terms, values = ["1"], list[Any]()
     if cwd is not None:
         terms.append("s.cwd = ?")
-        values.append(cwd)
+        values.append(cwd.encode(errors="replace").decode())  # as it was written: see `log`
     if before is not None:
         terms.append("(s.updated_at, s.session_id) < (?, ?)")
         values += before

@@ -44,9 +44,9 @@ STEPS = (
         position INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
         size INTEGER NOT NULL, payload BLOB NOT NULL,
         PRIMARY KEY (session_id, message_id, part)
-    ) WITHOUT ROWID;
+    );
     CREATE INDEX messages_by_place ON messages (session_id, position);
-    CREATE TABLE blobs (hash BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE blobs (hash BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB NOT NULL);
     CREATE TABLE blob_uses (
         session_id TEXT NOT NULL, owner TEXT NOT NULL, hash BLOB NOT NULL,
         PRIMARY KEY (session_id, owner, hash)
@@ -110,7 +110,7 @@ def _version(db: sqlite3.Connection, file: Path) -> int:
 
 
 def _statements(script: str) -> list[str]:
-    """Give the statements of a script, one by one: `executescript` would commit before it begins."""
+    """Give the statements of a script, each of which ends a line: `executescript` would commit at once."""
     found: list[str] = []
     rest = ""
     for line in script.splitlines():

@@ -249,6 +249,10 @@ class SqliteStore:
     async def prune(self, keep: Retention, *, now: float, most: int = 500) -> Pruned:
         """Remove some of what is not to be kept."""
         pruned = self.transact(lambda: tidying.prune(self.db, self, keep, now, most))
+        if not (pruned.calls or pruned.messages) and indexing.is_loose(self.db):
+            self._guarded(lambda: indexing.compact(self.db, self))
+            self._guarded(lambda: tidying.give_back(self.db))
+            pruned = self.transact(lambda: tidying.prune(self.db, self, keep, now, most))
         if pruned.calls or pruned.messages:
             self._guarded(lambda: tidying.give_back(self.db))
         return pruned

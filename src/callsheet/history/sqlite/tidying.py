@@ -16,6 +16,15 @@ from callsheet.history.spills import spills_of
 from . import indexing
 from .indexing import Unpacking
 
+PAGES = 25_000
+"""Pages that are given back at once: 100 MB."""
+
+SPARE = 0.9
+"""Of the bytes that there may be, how many are used after something was removed."""
+
+_STAY = "calls_to_stay"
+
+
 # Removing
 
 
@@ -27,11 +36,13 @@ def prune(
         if rows:
             return _remove(db, store, rows)
     pruned = Pruned()
+    indexing.note(db, _STAY, -1)
     # What was said in sessions without calls
     if keep.max_age is not None:
         pruned.messages = _remove_said(db, now - keep.max_age, most)
         pruned.sessions = _drop_empty(db, now - keep.max_age)
-    if keep.max_bytes is not None and not pruned.messages and used_bytes(db) > keep.max_bytes:
+    is_full = keep.max_bytes is not None and used_bytes(db) > keep.max_bytes
+    if is_full and not pruned.messages and not indexing.is_loose(db):
         pruned.messages = _remove_said(db, now, most)
         pruned.sessions += _drop_empty(db, now)
     return pruned
@@ -71,12 +82,20 @@ def _too_much(
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
-    """Give how many calls are to go, as far as can be told, for the file to have so many bytes."""
-    used = used_bytes(db)
+    """Give how many calls are to go, as far as can be told, for the file to have so many bytes.
+
+    The index gives the space of removed calls back only when it is made compact, which takes time. So how
+    many are to stay is decided once, with some room to spare, and not judged anew after every step.
+    """
     (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
-    if used <= limit or not count:
-        return 0
-    return min(most, max(1, int(count * (used - limit) / used)))
+    stay = indexing.fact(db, _STAY, -1)
+    if stay < 0:
+        used = used_bytes(db)
+        if used <= limit:
+            return 0
+        stay = int(count * SPARE * limit / used)
+        indexing.note(db, _STAY, stay)
+    return min(most, count - stay)
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
@@ -174,14 +193,15 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 
 
 def give_back(db: sqlite3.Connection) -> None:
-    """Give free pages back to the system."""
-    db.execute("PRAGMA incremental_vacuum").fetchall()
+    """Give free pages back to the system, as many as a step may have freed."""
+    db.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # `execute` would end after the first
     _into_file(db)
 
 
 def vacuum(db: sqlite3.Connection) -> None:
     """Make the file as small as it can be."""
     db.execute("INSERT INTO calls_text (calls_text) VALUES ('optimize')")
+    indexing.note(db, "removed", 0)
     db.execute("VACUUM")
     _into_file(db)
 

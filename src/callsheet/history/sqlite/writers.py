@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from weakref import WeakSet
 
 try:
     import fcntl
@@ -20,6 +21,9 @@ except ImportError:  # Windows
     fcntl = None
 
 SILENT = 600.0
+
+
+_all: WeakSet[Writers] = WeakSet()
 
 
 class Writers:
@@ -30,6 +34,7 @@ class Writers:
         self._lock: int = -1
         self._pid: int = 0
         self.me: str = ""
+        _all.add(self)
 
     def enter(self, db: sqlite3.Connection) -> None:
         """Note that this process writes. Called within a transaction."""
@@ -68,6 +73,7 @@ class Writers:
         if not self.me or self._pid != os.getpid():  # a forked child is not the one that wrote
             return
         with suppress(sqlite3.Error):
+            db.execute("PRAGMA busy_timeout = 100")  # nobody is to wait for this at the end
             db.execute("DELETE FROM writers WHERE id = ?", (self.me,))
         self.let_go()
 
@@ -118,3 +124,12 @@ class Writers:
 
     def _file(self, key: str) -> Path:
         return self._directory / key
+
+
+def _forked() -> None:
+    for writers in list(_all):
+        writers.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -71,12 +71,12 @@ class Writing:
 
     def written(self, batch: Batch) -> None:
         """Note that a batch is durable."""
+        known = self._with_blobs
         for row in batch.calls:
-            key = (row.session_id, row.call_id)
             if row.is_open and row.blobs:
-                self._with_blobs.add(key)
-            elif not row.is_open:
-                self._with_blobs.discard(key)
+                known.add((row.session_id, row.call_id))
+            elif known and not row.is_open:
+                known.discard((row.session_id, row.call_id))
 
     def _write_calls(self, db: sqlite3.Connection, calls: list[CallRow], writer: str) -> None:
         db.executemany(
@@ -90,9 +90,10 @@ class Writing:
                 for row in calls
             ],
         )  # fmt: skip
-        use(db, [(row.session_id, row.call_id, row.blobs) for row in calls])
+        use(db, [(row.session_id, row.call_id, row.blobs) for row in calls if row.blobs])
+        known = self._with_blobs
         for row in calls:
-            if row.blobs or (row.session_id, row.call_id) in self._with_blobs:
+            if row.blobs or (known and (row.session_id, row.call_id) in known):
                 _use_no_more(db, row)
 
 

@@ -1,0 +1,98 @@
+"""What waits to be written, packed: in order, within bounds, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from .log import Waiting
+from .packing import Packer
+from .rows import Batch, BlobRow, CallRow, MessageRow, SessionRow
+
+MUCH = 1000
+"""Rows that are written at once, and bytes of them."""
+MUCH_BYTES = 8 << 20
+
+Key = tuple[str, str]
+
+
+class _Item(Struct, gc=False):
+    row: CallRow | MessageRow
+    blobs: list[BlobRow]
+    size: int
+
+
+class Shelf:
+    """Holds what waits. A later state of the same thing takes the place of an earlier one."""
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        self._items: dict[Key, _Item] = {}
+        self._most: int = MUCH
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(
+        self, given: dict[Key, Waiting], packer: Packer, refuse: Callable[[Exception], None]
+    ) -> None:
+        """Pack what was given. What can't be packed is told of."""
+        for key, item in given.items():
+            try:
+                row, blobs = item.pack(packer)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are kept
+                refuse(exc)
+                continue
+            size = len(row.payload) + 500
+            if blobs:
+                size += sum([len(blob.data) for blob in blobs])
+            old = self._items.get(key)
+            self.size += size - (old.size if old else 0)
+            self._items[key] = _Item(row, blobs, size)
+
+    def batch(self, sessions: Iterable[SessionRow]) -> tuple[Batch, list[Key]]:
+        """Give as much as is written at once, and the keys of it."""
+        keys, size = list[Key](), 0
+        for key, item in self._items.items():
+            keys.append(key)
+            size += item.size
+            if len(keys) >= self._most or size >= MUCH_BYTES:
+                break
+        return _batch([self._items[key] for key in keys], sessions), keys
+
+    def all(self, sessions: Iterable[SessionRow]) -> Batch:
+        """Give everything that waits."""
+        return _batch(self._items.values(), sessions)
+
+    def wrote(self, keys: Iterable[Key]) -> None:
+        """Let go of what was written."""
+        self._most = MUCH
+        for key in keys:
+            self._pop(key)
+
+    def smaller(self, keys: list[Key]) -> None:
+        """Give less at once from now on: something in it can't be written."""
+        self._most = max(1, len(keys) // 2)
+
+    def drop(self, limit: int) -> int:
+        """Let go of the oldest, until what waits is small enough. Gives how many that were."""
+        count = 0
+        while self._items and self.size > limit:
+            self._pop(next(iter(self._items)))
+            count += 1
+        return count
+
+    def _pop(self, key: Key) -> None:
+        self.size -= self._items.pop(key).size
+
+
+def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
+    batch = Batch(sessions=list(sessions))
+    for item in items:
+        if isinstance(item.row, CallRow):
+            batch.calls.append(item.row)
+        else:
+            batch.messages.append(item.row)
+        batch.blobs += item.blobs
+    return batch

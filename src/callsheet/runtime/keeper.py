@@ -1,0 +1,173 @@
+"""A consumer that keeps calls: it is given records, and no lines.
+
+It is told of a call's beginning and of its end at once, in the midst of the change and by whatever thread
+makes it: to hand a record over costs less than to plan that for later. Of what is between, the latest state
+stands for all, and is handed over at a pace. So the sink must be quick, take everything, and not wait.
+
+`put` and `output` are called under the desk's lock by any thread; all else by the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from callsheet.report.record import CallRecord
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+
+from .clock import Timer
+from .outbox import PACE, TRIES, TookNothing
+from .output import Output
+from .sinks import Sink
+
+if TYPE_CHECKING:
+    from .desk import Desk
+    from .session import Session
+
+_BETWEEN = (ToolCallStatus.IN_PROGRESS, ToolCallStatus.PAUSED)
+_log = logging.getLogger("callsheet")
+
+
+class Keeper:
+    """One consumer that takes records, and what it was not given yet."""
+
+    wants_more: bool = False
+
+    def __init__(self, session: Session, sink: Sink, loop: asyncio.AbstractEventLoop) -> None:
+        self.sink: Sink = sink
+        self.is_dead: bool = False
+        self._session: Session = session
+        self._desk: Desk = session.desk
+        self._loop: asyncio.AbstractEventLoop = loop
+        self._records: deque[CallRecord] = deque()
+        self._changed: dict[str, ToolCallReport] = {}
+        # A terminal is known while somebody holds it: until its call's end was handed over, we do.
+        self._outputs: dict[str, Output] = {}
+        self._is_planned: bool = False
+        self._timer: Timer | None = None
+        self._tries: int = 0
+
+    # Under the desk's lock, from any thread
+
+    def put(self, report: ToolCallReport, moved: bool) -> None:
+        """Let the consumer see this state. `moved` says that the call's status has changed."""
+        if self.is_dead:
+            return
+        if moved and report.status not in _BETWEEN:
+            if self._changed:
+                self._changed.pop(report.tool_call_id, None)
+            self._give(report)
+        else:
+            self._changed[report.tool_call_id] = report
+            if not self._is_planned:
+                self._is_planned = True
+                self._soon(self._plan)
+
+    def output(self, output: Output, _much: bool) -> None:
+        """Hold a call's output: it is in the record of the call's next state."""
+        if not self.is_dead:
+            self._outputs[output.call_id] = output
+
+    def _give(self, report: ToolCallReport) -> None:
+        self._records.append(self._desk.record(report))
+        if self._outputs and report.status.is_final:
+            self._outputs.pop(report.tool_call_id, None)
+        self._send()
+
+    def _send(self) -> None:
+        records = self._records
+        try:
+            self.sink.send(records)
+            if records:
+                raise TookNothing("its send() has left records")  # noqa: TRY301
+            self._tries = 0
+        except Exception as exc:  # noqa: BLE001 - whatever a consumer raises, the tool goes on
+            self._failed(f"a consumer failed: {type(exc).__name__}: {exc}")
+
+    def _failed(self, why: str) -> None:
+        """What was not taken is still here, and goes with the next."""
+        self._session.faults.count(why, failed=1)
+        self._tries += 1
+        if self._tries >= TRIES:
+            self.is_dead = True
+            self._soon(lambda: self._die(why))
+
+    # On the loop's thread
+
+    def _soon(self, what: Any) -> None:
+        with suppress(RuntimeError):  # the loop is closed: what waits is handed over at the end
+            if get_ident() == self._desk.thread:
+                self._loop.call_soon(what)
+            else:
+                self._loop.call_soon_threadsafe(what)
+
+    def _plan(self) -> None:
+        if self._timer is None and not self.is_dead:
+            self._timer = self._desk.clock.call_later(self._loop, PACE, self._paced)
+
+    def _paced(self) -> None:
+        self._timer, self._is_planned = None, False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """Give what waits."""
+        with self._desk.lock:
+            if self.is_dead:
+                return
+            changed, self._changed = self._changed, {}
+            for report in changed.values():
+                self._give(report)
+            if self._records:
+                self._send()
+
+    def drain_hard(self, *, everything: bool = False) -> None:
+        """Nothing comes faster than it is taken."""
+
+    def flush(self) -> None:
+        """Give all that was said so far."""
+        if self._changed or self._records:
+            self._hand_over()
+
+    def send_now(self, until: float) -> None:
+        """Give what waits without an event loop, and let it be kept until a monotonic time."""
+        self._hand_over()
+        finish: Any = getattr(self.sink, "send_now", None)
+        if finish is not None and not self.is_dead:
+            try:
+                finish(self._records, until)
+            except Exception as exc:  # noqa: BLE001 - nothing may disturb the end of a process
+                self._session.faults.count(
+                    f"a consumer failed: {type(exc).__name__}: {exc}", failed=1
+                )
+        self.is_dead = True
+
+    def _die(self, why: str) -> None:
+        said = self._session.faults.clean(why)
+        _log.warning("session %s: a consumer is given up: %s", self._session.session_id, said)
+        waited = self.forget()
+        if waited:
+            self._session.faults.tally(dropped=waited)
+        self._session.lost(self, why)
+
+    def forget(self) -> int:
+        """Give nothing more. Says how much was waiting."""
+        self.is_dead = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waited = len(self._records) + len(self._changed)
+        self._records.clear()
+        self._changed.clear()
+        self._outputs.clear()
+        return waited
+
+    def close(self) -> None:
+        """Let the sink go. What still waits is not given."""
+        self.forget()
+        with suppress(Exception):
+            self.sink.close()

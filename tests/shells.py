@@ -1,0 +1,67 @@
+"""The command line as people start it: as a process, on a terminal of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+CALLSHEET = [sys.executable, "-m", "callsheet"]
+
+
+class Terminal:
+    """A process on a terminal of its own."""
+
+    def __init__(self, args: list[str], cwd: Path, *, columns: int = 80, **env: str) -> None:
+        self.controller, end = pty.openpty()
+        fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        known = {
+            key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")
+        }
+        self.process = subprocess.Popen(
+            [*CALLSHEET, *args],
+            stdin=end,
+            stdout=end,
+            stderr=end,
+            cwd=cwd,
+            env={**known, "TERM": "xterm-256color", **env},
+        )
+        os.close(end)
+        self.text = ""
+
+    def until(self, expected: str, seconds: float = 20) -> None:
+        """Read until something is shown."""
+        stop = time.monotonic() + seconds
+        while expected not in self.text:
+            assert time.monotonic() < stop, self.text
+            if not self._read():
+                raise AssertionError(f"ended without {expected!r}: {self.text}")
+
+    def type(self, text: str) -> None:
+        os.write(self.controller, text.encode())
+
+    def end(self) -> int:
+        """Read the rest, and give the exit code."""
+        while self._read():
+            pass
+        os.close(self.controller)
+        return self.process.wait(timeout=20)
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self.controller, 65536)
+        except OSError:  # Linux says so when the other end is closed
+            return False
+        self.text += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)
+
+
+def without_escapes(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\]8;[^\x1b]*\x1b\\|\r", "", text)
