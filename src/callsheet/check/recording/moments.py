@@ -60,6 +60,8 @@ class Session(Struct):
     """Those that are not over yet, and some that ended last."""
     terminals: dict[str, int] = field(default_factory=dict[str, int])
     """The ids of terminals that were made, and where."""
+    asked_for: dict[str, int] = field(default_factory=dict[str, int])
+    """The calls that nothing had been heard of when permission was asked for them, and where."""
 
 
 class Call(Struct):

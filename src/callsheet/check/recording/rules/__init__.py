@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule
 
-from . import lifecycle
+from . import client_acpx, client_toad, client_zed, lifecycle
 
-RULES: tuple[Rule, ...] = (*lifecycle.RULES,)
+RULES: tuple[Rule, ...] = (
+    *lifecycle.RULES,
+    *client_zed.RULES,
+    *client_toad.RULES,
+    *client_acpx.RULES,
+)
