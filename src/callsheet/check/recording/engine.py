@@ -44,12 +44,11 @@ class Checker:
             yield from self._judge(moment)
 
     def _judge(self, moment: Any) -> Iterator[Finding]:
-        kind: type[Any] = type(moment)
-        for rule in self._rules.get(kind, ()):
+        for rule in self._rules.get(moment.__class__, ()):
             answer = rule.check(moment)
             if answer is not None:
                 yield from _findings(rule, moment, answer)
-        if kind is CallOver and self._on_over is not None:
+        if self._on_over is not None and moment.__class__ is CallOver:
             self._on_over(moment)
 
 

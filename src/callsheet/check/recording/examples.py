@@ -1,7 +1,7 @@
 """Examples of what breaks a rule, as short as they can be told.
 
-An example is lines of JSON. One with a `method`, a `result` or an `error` is a message. Any other is the update
-of a `session/update`, or its beginning: `{"tool_call": "c1", "title": "…"}`.
+An example is lines of JSON. One with a `method`, a `result` or an `error` is a message. Any other is the
+update of a `session/update`, or its beginning: `{"tool_call": "c1", "title": "…"}`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .values import obj
 
 SESSION = "s1"
 _KINDS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
-_BEFORE = (
+_BEFORE: tuple[dict[str, Any], ...] = (
     {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
     {"id": 0, "result": {"protocolVersion": 1, "agentInfo": {"name": "example", "version": "1"}}},
     {"id": 1, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}},
     {"id": 1, "result": {"sessionId": SESSION}},
     {"id": 2, "method": "session/prompt", "params": {"sessionId": SESSION, "prompt": []}},
 )
-_AFTER = ({"id": 2, "result": {"stopReason": "end_turn"}},)
+_AFTER: tuple[dict[str, Any], ...] = ({"id": 2, "result": {"stopReason": "end_turn"}},)
 
 
 def recording_of(example: str) -> bytes:

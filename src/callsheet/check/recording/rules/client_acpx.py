@@ -1,4 +1,4 @@
-"""What acpx would print. It takes text out of raw output by the names of keys, and prints titles as they are."""
+"""What acpx would print. It takes text out of raw output by the names of keys."""
 
 from __future__ import annotations
 

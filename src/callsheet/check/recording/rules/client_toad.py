@@ -1,4 +1,4 @@
-"""What Toad would show people. It ignores locations, raw input and raw output, and reads diffs by their keys."""
+"""What Toad would show people. It ignores locations, raw input and raw output, and reads diffs by key."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ RULES = (
         harm="Toad shows a diff only if the key is there. People don't see what was written.",
         fix=_FIX,
         check=diff_is_not_shown,
-        example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed", "content":'
-        ' [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}',
+        example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed",'
+        ' "content": [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}',
     ),
     _rule(
         "asks-without-diff",
@@ -86,7 +86,8 @@ RULES = (
         check=diff_is_not_asked,
         example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed"}\n'
         '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1", "options": [],'
-        ' "toolCall": {"toolCallId": "c1", "content": [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}}}',
+        ' "toolCall": {"toolCallId": "c1", "content":'
+        ' [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}}}',
     ),
     _rule(
         "empty-card",

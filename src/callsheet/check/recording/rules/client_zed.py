@@ -28,7 +28,9 @@ MANY_LOCATIONS = 20
 
 LONGEST_TITLE = 1000
 _PLAIN_TITLES = ("execute", "edit")
-_MAY_BE_MARKDOWN = re.compile(r"[*_~].*[*_~]|<[a-zA-Z/!?]|\]\(|&#?\w+;|^\s*(?:[#>+*=-]|\d+[.)]\s)").search
+_MAY_BE_MARKDOWN = re.compile(
+    r"[*_~].*[*_~]|<[a-zA-Z/!?]|\]\(|&#?\w+;|^\s*(?:[#>+*=-]|\d+[.)]\s)"
+).search
 _HARMLESS = frozenset(
     {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "code_inline"}
 )
@@ -86,9 +88,7 @@ def rewrites_a_card(told: Told) -> Said | None:
     if told.session.is_replaying or (call is not None and call.status not in FINAL):
         return None
     where = f" of line {call.first}" if call is not None else ""
-    return Said(
-        f"the card{where} is rewritten, and no new one is shown here", "update.toolCallId"
-    )
+    return Said(f"the card{where} is rewritten, and no new one is shown here", "update.toolCallId")
 
 
 # What it says
@@ -159,9 +159,7 @@ def follow_goes_nowhere(told: Told) -> Said | None:
         return Said(f"{quoted(paths[index])} is not absolute, so Zed opens nothing", field)
     cwd = told.session.cwd
     if cwd and not _is_in(paths[index], cwd) and any(_is_in(path, cwd) for path in paths):
-        return Said(
-            f"{quoted(paths[index])} is outside of the project, and stands last", field
-        )
+        return Said(f"{quoted(paths[index])} is outside of the project, and stands last", field)
     return None
 
 
@@ -281,8 +279,8 @@ RULES = (
         moment=Told,
         title="A title is rendered as Markdown in Zed",
         protocol="A title is a text for people. Whether a client renders it is not said.",
-        harm="Zed renders the titles of all kinds but `execute` and `edit`: `__init__.py` reads **init**.py, and"
-        " `<div>` is gone.",
+        harm="Zed renders the titles of all kinds but `execute` and `edit`: `__init__.py` reads **init**.py,"
+        " and `<div>` is gone.",
         fix="Escape * _ [ < and & by a backslash, or put the name between backticks.",
         check=title_is_markdown,
         example='{"tool_call": "c1", "title": "Reading __init__.py", "kind": "read", "status": "completed"}',
@@ -320,7 +318,7 @@ RULES = (
         title="More locations than Zed should open",
         protocol="Locations are the files that a call works with.",
         harm="Zed opens a buffer for each, which costs memory, and follows only to the last.",
-        fix=f"Send the few that matter, at most {MANY_LOCATIONS}. All of them belong into content or raw output.",
+        fix=f"Send the few that matter, at most {MANY_LOCATIONS}. The rest belongs into content.",
         check=too_many_locations,
         example='{"tool_call": "c1", "title": "Finding files", "status": "completed", "locations": ['
         + ", ".join(f'{{"path": "/work/{n}"}}' for n in range(MANY_LOCATIONS + 1))
@@ -344,7 +342,8 @@ RULES = (
         severity="warning",
         moment=CallOver,
         title="Zed shows no live output",
-        protocol="This is no part of ACP. Clients that say `terminal_output` in their capabilities' `_meta` take it.",
+        protocol="This is no part of ACP. Clients take it that say `terminal_output` in `_meta` of their"
+        " capabilities.",
         harm="Zed keeps the output of a terminal that it was not told of, and never shows it.",
         fix="Send `_meta.terminal_info` with the `tool_call`, and a terminal item of that id as its content.",
         check=no_live_output,
