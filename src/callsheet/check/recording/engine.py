@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from .finding import Answer, Finding, Rule, Said
@@ -13,11 +13,21 @@ from .watch import Watch
 
 
 class Checker:
-    """Checks one recording. `clients` are those whose own rules hold, too."""
+    """Checks one recording. `clients` are those whose own rules hold, too.
 
-    def __init__(self, rules: Iterable[Rule] = RULES, *, clients: Iterable[str] = ()) -> None:
+    `on_over` is told of each call that is over, after its findings.
+    """
+
+    def __init__(
+        self,
+        rules: Iterable[Rule] = RULES,
+        *,
+        clients: Iterable[str] = (),
+        on_over: Callable[[CallOver], None] | None = None,
+    ) -> None:
         wanted = set(clients)
         self.watch: Watch = Watch()
+        self._on_over: Callable[[CallOver], None] | None = on_over
         self._rules: dict[type, list[Rule]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):
@@ -34,11 +44,12 @@ class Checker:
             yield from self._judge(moment)
 
     def _judge(self, moment: Any) -> Iterator[Finding]:
-        kind: type[Any] = type(moment)
-        for rule in self._rules.get(kind, ()):
+        for rule in self._rules.get(moment.__class__, ()):
             answer = rule.check(moment)
             if answer is not None:
                 yield from _findings(rule, moment, answer)
+        if self._on_over is not None and moment.__class__ is CallOver:
+            self._on_over(moment)
 
 
 def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:

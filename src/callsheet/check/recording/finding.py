@@ -42,6 +42,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     check: Callable[[Any], Answer]
     clients: tuple[str, ...] = ()
     """The clients that it is about. Such a rule holds only if one of them is asked for."""
+    example: str = ""
+    """Lines that break it, as `examples.py` reads them."""
 
     @property
     def category(self) -> str:

@@ -62,6 +62,8 @@ class Session(Struct):
     """The ids of terminals that were made, and where."""
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Files that are there, surely, and the lines that showed it. See `files.py`."""
+    asked_for: dict[str, int] = field(default_factory=dict[str, int])
+    """The calls that nothing had been heard of when permission was asked for them, and where."""
 
 
 class Call(Struct):

@@ -1,4 +1,4 @@
-"""Values of a recording, as findings may show them: without secrets, on one line, short."""
+"""Texts of a recording as findings may show them: in one line, not long, and without their secrets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from functools import cache
 from callsheet.describe.text import fit
 from callsheet.guard.redact import Redactor
 
-_WIDTH = 60
-_LOOKED_AT = 2000
+LONGEST = 60
+WINDOW = 4096
+"""Characters that are looked at, of a text that is cut to far fewer."""
 
 
-def quoted(value: str) -> str:
-    """Give a text in quotes. Of a very long one, what can't be looked through isn't shown."""
-    return f'"{fit(_redactor().text(value[:_LOOKED_AT])[0], _WIDTH)}"'
+def quoted(value: str, longest: int = LONGEST) -> str:
+    """Give a text to be shown, between quotation marks."""
+    return f"“{shown(value, longest)}”"
+
+
+def shown(value: str, longest: int = LONGEST) -> str:
+    """Give a text to be shown. Secrets are looked for before it is cut: half of one is not known as one."""
+    safe, _ = _redactor().text(value[:WINDOW])
+    return fit(safe, longest)
 
 
 @cache

@@ -161,6 +161,10 @@ class Watch:
         if call is not None:
             call.questions.append(question)
             call.wire_bytes += line.size
+        elif session is not None and key is not None:
+            if len(session.asked_for) >= KEEP_ASKED:
+                del session.asked_for[next(iter(session.asked_for))]
+            session.asked_for[key] = line.number
         self._questions[_key(message.get("id"))] = question
         return Asked(line, self.connection, question)
 
@@ -246,7 +250,7 @@ class Watch:
         is_first = call is None
         if call is None:
             call = self._begin(line, session, key)
-        self._fold(call, kind, update, line)
+        yield from self._fold(call, kind, update, line)
         for terminal in _terminals_of(update):
             self._owners[session.id, terminal] = call
         yield Folded(line, self.connection, session, call, kind, update, is_first)
@@ -263,7 +267,7 @@ class Watch:
             session.turn.calls[key] = call
         return call
 
-    def _fold(self, call: Call, kind: str, update: Json, line: Line) -> None:
+    def _fold(self, call: Call, kind: str, update: Json, line: Line) -> Iterator[Any]:
         call.updates += 1
         call.wire_bytes += line.size
         call.last = line.number
@@ -282,7 +286,7 @@ class Watch:
             call.status = status
             if status in FINAL and call.ended is None:
                 call.ended = line.number
-                self._remember(call)
+                yield from self._remember(call)
 
     def _set(self, call: Call, name: str, value: Any) -> None:
         old = call.fields.get(name)
@@ -294,12 +298,16 @@ class Watch:
         else:
             call.fields[name] = value
 
-    def _remember(self, call: Call) -> None:
-        """Note that a call has ended. Of those that ended long ago, only the id is known."""
+    def _remember(self, call: Call) -> Iterator[Any]:
+        """Note that a call has ended. Those that ended long ago are over; only their ids stay known."""
         ended = self._ended.setdefault(call.session.id, deque())
         ended.append(call.id)
         if len(ended) > KEEP_ENDED:
-            call.session.calls.pop(ended.popleft(), None)
+            old = call.session.calls.pop(ended.popleft(), None)
+            if old is not None:
+                if old.turn is not None:
+                    old.turn.calls.pop(old.id, None)
+                yield from self._over(old, at_the_end=False)
 
     def _over(self, call: Call, *, at_the_end: bool) -> Iterator[Any]:
         if not call.is_judged:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from callsheet.check.recording.finding import Rule
 
 from . import (
+    client_acpx,
+    client_toad,
+    client_zed,
     complete_diffs,
     complete_input,
     complete_outcome,
@@ -20,4 +23,7 @@ RULES: tuple[Rule, ...] = (
     *complete_places.RULES,
     *complete_diffs.RULES,
     *complete_outcome.RULES,
+    *client_zed.RULES,
+    *client_toad.RULES,
+    *client_acpx.RULES,
 )
