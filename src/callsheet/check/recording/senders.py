@@ -40,10 +40,28 @@ def of_answer(message: Json, key: Any, asked: dict[tuple[Way, Any], Any]) -> Way
     ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]
     if len(ways) == 2:
         ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
-    return None if not ways else "agent" if ways[0] == "client" else "client"
+    if "client" not in ways and method_answered(obj(message.get("result"))):
+        return "agent"  # what the client has asked was not recorded
+    if not ways:
+        return None
+    return "agent" if ways[0] == "client" else "client"
 
 
 def _fits(method: str, message: Json) -> bool:
     known: Container[str] = obj(message.get("result"))
     key = _TELLING.get(method)
     return key is None or key in known or "error" in message
+
+
+def of_asker(key: Any, asked: dict[tuple[Way, Any], Any]) -> Way | None:
+    """Give who takes back a request: whoever has made it. None if both have asked under one id."""
+    ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]
+    return ways[0] if len(ways) == 1 else None
+
+
+def method_answered(result: Json) -> str:
+    """Give the method that an agent has answered, of a recording that has only the agent's lines."""
+    for method in ("initialize", "session/new", "session/prompt"):
+        if _TELLING[method] in result:
+            return method
+    return ""

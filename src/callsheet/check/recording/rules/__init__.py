@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule
 
-from . import lifecycle
+from . import asking, endings, lifecycle, order
 
-RULES: tuple[Rule, ...] = (*lifecycle.RULES,)
+RULES: tuple[Rule, ...] = (
+    *lifecycle.RULES,
+    *endings.RULES,
+    *order.RULES,
+    *asking.RULES,
+)
