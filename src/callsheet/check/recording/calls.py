@@ -59,7 +59,8 @@ class Calls:
         before = session.calls.get(key)
         call = Call(key, session, line.number, turn=session.turn, last=line.number)
         call.is_replayed = session.is_replaying
-        call.is_reused = _is_reused(session, before, known=self.used.has(session.id, key))
+        known = self.used.has(session.id, key)
+        call.is_reused = known and _is_reused(session, before, connection)
         if before is not None:
             call.ended_before = before.ended
             self.let_go(before, connection)
@@ -160,6 +161,14 @@ def over(call: Call, connection: Connection, *, at_the_end: bool) -> Iterator[Ca
     yield CallOver(call.last, connection, call, at_the_end)
 
 
+def announces(kind: str, update: Json, connection: Connection) -> bool:
+    """Whether an update reads as the first of a call. v2 has one kind for all."""
+    if kind == "tool_call":
+        return True
+    named = any(name in update for name in ("title", "name", "kind", "rawInput"))
+    return named and kind == "tool_call_update" and connection.is_v2
+
+
 def begins_again(call: Call, kind: str, update: Json, connection: Connection) -> bool:
     """Whether an update is about a new call that has the id of one that is known."""
     session = call.session
@@ -179,11 +188,14 @@ def begins_again(call: Call, kind: str, update: Json, connection: Connection) ->
     )
 
 
-def _is_reused(session: Session, before: Call | None, *, known: bool) -> bool:
-    """Whether an id was another call's. What a replay tells again is the same call."""
-    if not session.is_replaying:
-        return known
-    return before is not None and before.first > (session.asked or 0)
+def _is_reused(session: Session, before: Call | None, connection: Connection) -> bool:
+    """Whether a known id is another call's now. What a replay tells again is the same call."""
+    if session.is_replaying:
+        return before is not None and before.first > (session.asked or 0)
+    if connection.has_both_ways:
+        return True
+    # Of the agent's lines alone, nobody can tell a replay; but in one turn there is none.
+    return before is not None and before.turn is not None and before.turn is session.turn
 
 
 def _is_late(call: Call) -> bool:

@@ -193,6 +193,8 @@ class Question(Struct, eq=False):
     turn: Turn | None = None
     is_known: bool = False
     """Whether its call had been heard of before."""
+    twin: Call | None = None
+    """The call that it is about, if that was announced under another id."""
 
 
 # Moments
@@ -230,7 +232,7 @@ class Told(Struct):
     known_before: bool
     """Whether the id was ever used in the session, also by a call that was let go."""
     elsewhere: str | None = None
-    """The other session in which a call of this id is open, if it is new in this one."""
+    """The other session in which a call of this id is open, if nothing announces it in this one."""
 
 
 class Begun(Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .lines import Line
-from .moments import Json, Outcome, Question, Session
+from .moments import Call, Json, Outcome, Question, Session
 from .values import many, obj, text
 
 
@@ -36,3 +36,25 @@ def _by_kind(kind: str) -> Outcome:
     if kind.startswith("allow"):
         return "allowed"
     return "rejected" if kind.startswith("reject") else None
+
+
+def twin_of(question: Question) -> Call | None:
+    """Give the open call of the turn that is surely the one that a question under another id is about."""
+    told, turn = question.tool_call, question.turn
+    given = told.get("rawInput")
+    if turn is None or not given:
+        return None
+    found = [
+        call
+        for call in turn.calls.values()
+        if call.announced is not None
+        and call.ended is None
+        and not call.questions
+        and call.fields.get("rawInput") == given
+        and _agree(told.get("kind"), call.fields.get("kind"))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _agree(one: object, other: object) -> bool:
+    return text(one) is None or text(other) is None or one == other

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import senders
-from .calls import Calls, begins_again, over
+from .calls import Calls, announces, begins_again, over
 from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
@@ -32,7 +32,7 @@ from .moments import (
     Unreadable,
     Updated,
 )
-from .questions import outcome_of, question_of
+from .questions import outcome_of, question_of, twin_of
 from .terminals import Terminals
 from .turns import Turns
 from .values import name_of, obj, rpc_id, text
@@ -46,7 +46,6 @@ KEEP_SESSIONS = 256
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
-OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 REOPENING = ("session/load", "session/resume")
 _SPOKEN = {
     "tool_call": 1,
@@ -189,6 +188,8 @@ class Watch:
     ) -> Iterator[Any]:
         call = session.calls.get(key)
         question.is_known = call is not None and call.ended is None
+        if call is None and not self._calls.used.has(session.id, key):
+            call = question.twin = twin_of(question)
         if call is None or call.ended is not None:
             call = self._begin(line, session, key)
             call.is_asked_first = True
@@ -240,7 +241,7 @@ class Watch:
         told, failed = obj(message.get("result")), "error" in message
         opens = method in REOPENING
         session = self._session(params.get("sessionId") if opens else told.get("sessionId"))
-        if session is not None and session.is_known and not opens:
+        if session is not None and session.is_known and method not in senders.OPENING:
             return
         if session is not None and not failed:
             session.asked, session.opened = asked or line.number, line.number
@@ -312,10 +313,7 @@ class Watch:
     def _strayed(self, line: Line, session: Session) -> Iterator[Any]:
         if session.is_known or session.updates:
             return
-        opening = None
-        for (asker, _), (method, _, asked) in self._asked.items():
-            if asker == "client" and (method in OPENING or method.startswith("_")):
-                opening = asked
+        opening = senders.opening(self._asked)
         yield Strayed(line, self.connection, session, opening)
 
     def _spoke(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
@@ -337,8 +335,11 @@ class Watch:
             return
         call = session.calls.get(key)
         known = call is not None or self._calls.used.has(session.id, key)
-        elsewhere = None if known or kind == "tool_call" else self._elsewhere(session, key)
+        may_open = known or announces(kind, update, self.connection)
+        elsewhere = None if may_open else self._elsewhere(session, key)
         yield Told(line, self.connection, session, key, call, kind, update, known, elsewhere)
+        if elsewhere is not None:
+            return  # it is another session's
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # it was let go long ago
         if call is None or begins_again(call, kind, update, self.connection):
@@ -391,8 +392,8 @@ class Watch:
             child.opened, child.cwd = line.number, session.cwd
 
     def _let_go_of_one(self) -> None:
-        idle = (session for session in self.sessions.values() if session.turn is None)
-        session = next(idle, None) or next(iter(self.sessions.values()))
+        others = list(self.sessions.values())[:-1]
+        session = next((one for one in others if one.turn is None), others[0])
         for call in list(session.calls.values()):
             self._calls.let_go(call, self.connection)
         del self.sessions[session.id]

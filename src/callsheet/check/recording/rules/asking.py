@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule, Said
-from callsheet.check.recording.moments import Asked, Call, Decided, Question, TurnOver
-from callsheet.check.recording.values import text
+from callsheet.check.recording.moments import Asked, Decided, Question, TurnOver
 
 
 def asked_unannounced(asked: Asked) -> Said | None:
     """Find a question about a call that was never announced."""
     question = asked.question
-    if not _is_unheard_of(asked) or _twin(question) is not None:
+    if question.twin is not None or not _is_unheard_of(asked):
         return None
     return Said(f"no call {question.call_id} was announced", _field(question))
 
@@ -18,10 +17,8 @@ def asked_unannounced(asked: Asked) -> Said | None:
 def asked_under_another_id(asked: Asked) -> Said | None:
     """Find a question about a call that was announced under another id."""
     question = asked.question
-    if not _is_unheard_of(asked):
-        return None
-    twin = _twin(question)
-    if twin is None:
+    twin = question.twin
+    if twin is None or question.session is None or not question.session.is_whole:
         return None
     return Said(
         f"it was announced on line {twin.announced} under the id {twin.id}", _field(question)
@@ -60,29 +57,6 @@ def _is_unheard_of(asked: Asked) -> bool:
     if call is None or session is None or not session.is_whole or question.is_known:
         return False
     return not call.is_reused and call.announced is None
-
-
-def _twin(question: Question) -> Call | None:
-    """Give the open call of the turn that is surely the one that a question is about."""
-    told = question.tool_call
-    given = told.get("rawInput")
-    turn = question.turn
-    if turn is None or not given:
-        return None
-    found = [
-        call
-        for call in turn.calls.values()
-        if call.announced is not None
-        and call.ended is None
-        and not call.questions
-        and call.fields.get("rawInput") == given
-        and _agree(told.get("kind"), call.fields.get("kind"))
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _agree(one: object, other: object) -> bool:
-    return text(one) is None or text(other) is None or one == other
 
 
 def _field(question: Question) -> str:

@@ -28,7 +28,7 @@ def unknown_session(strayed: Strayed) -> Said | None:
 
 def another_session(told: Told) -> Said | None:
     """Find an update of a call that is another session's."""
-    if told.elsewhere is None or (told.connection.is_v2 and _announces(told)):
+    if told.elsewhere is None:
         return None
     return Said(f"the call is one of session {told.elsewhere}", "params.sessionId")
 
@@ -74,10 +74,6 @@ def overlapping_prompts(over: TurnOver) -> Said | None:
 
 def _is_all_recorded(strayed: Strayed) -> bool:
     return strayed.connection.is_whole and strayed.connection.has_both_ways
-
-
-def _announces(told: Told) -> bool:
-    return any(name in told.update for name in ("title", "name", "rawInput", "kind"))
 
 
 def _turn_missed(told: Told) -> Turn | None:
