@@ -41,7 +41,7 @@ def no_title(over: CallOver) -> Said | None:
     call = over.call
     if (text(call.fields.get("title")) or "").strip() or not can_know(over.connection):
         return None
-    if not over.connection.is_whole or call.id in call.session.asked_for:
+    if not over.connection.is_whole or call.is_asked_first:
         return None
     return Said("acpx prints the id where the title should be", "update.title")
 
