@@ -17,7 +17,7 @@ def output_has_no_key(over: CallOver) -> Said | None:
     raw = obj(call.fields.get("rawOutput"))
     if call.ended is None or not raw or not can_know(over.connection):
         return None
-    if many(call.fields.get("content")) or any(_has_text(raw.get(key)) for key in OUTPUT_KEYS):
+    if many(call.fields.get("content")) or not raw.keys().isdisjoint(OUTPUT_KEYS):
         return None
     if not any(_has_text(value) for value in raw.values()):
         return None  # numbers and flags are no output
