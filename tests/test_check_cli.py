@@ -24,6 +24,7 @@ from .checking import RECORDINGS, told
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}
+RUNNING = {**CALL, "status": "in_progress"}
 TWICE = ("--select", "lifecycle/announced-twice")
 
 
@@ -56,9 +57,10 @@ def check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def bad(tmp_path: Path) -> Path:
     """A recording in which ten calls are announced twice, one of them six times."""
-    calls = [{**CALL, "tool_call": f"c{n}", "title": f"Reading {n}.py"} for n in range(10)]
+    calls = [{**RUNNING, "tool_call": f"c{n}", "title": f"Reading {n}.py"} for n in range(10)]
+    ends = [{"tool_call_update": f"c{n}", "status": "completed"} for n in range(10)]
     path = tmp_path / "bad.jsonl"
-    path.write_bytes(told(*calls, *calls, *calls[:1] * 4))
+    path.write_bytes(told(*calls, *calls, *calls[:1] * 4, *ends))
     return path
 
 
@@ -80,7 +82,7 @@ def test_findings_name_the_call_the_line_the_field_the_rule_and_the_fix(
     assert lines[1] == "  Reading 0.py  c0"
     assert re.match(r"    line 16 error lifecycle/announced-twice update.toolCallId: \S", lines[2])
     assert lines[3] == "        … and 4 more in this call, the last on line 29"
-    assert lines[4].startswith("        fix: Use a fresh id")
+    assert lines[4].startswith("        fix: Send `tool_call` once")
     assert lines[5] == "  Reading 1.py  c1"
     assert sum("fix: " in line for line in lines) == 1
     assert "  … and 7 more of lifecycle/announced-twice in 7 other calls" in lines
@@ -157,7 +159,9 @@ def test_a_baseline_is_made_used_and_brought_up_to_date(
     made = check(*args, "--update-baseline")
     assert (made.returncode, made.stderr) == (0, f"callsheet: {known} knows 14 findings now\n")
     assert check(*args).returncode == 0
-    bad.write_bytes(told({**CALL, "tool_call": "new", "title": "ls"}, {**CALL, "tool_call": "new"}))
+    bad.write_bytes(
+        told({**RUNNING, "tool_call": "new", "title": "ls"}, {**CALL, "tool_call": "new"})
+    )
     done = check(*args)
     assert done.returncode == 1
     assert "1 recording, 1 call: 1 error." in done.stdout
@@ -200,7 +204,7 @@ def test_binary_and_empty_files_are_no_crash(check: Check, form: str, tmp_path: 
 def test_a_secret_in_a_title_and_a_bell_are_not_shown(check: Check, tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
     path = tmp_path / "a.jsonl"
-    titled = {**CALL, "title": f"curl {secret} \x07\x1b[31m"}
+    titled = {**RUNNING, "title": f"curl {secret} \x07\x1b[31m"}
     path.write_bytes(told(titled, titled))
     done = check(path, *TWICE)
     assert done.returncode == 1

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from callsheet.check.recording import calls, watch
+from callsheet.check.recording import calls, sessions
 from callsheet.check.recording.lines import Line, line_of
 from callsheet.check.recording.moments import (
     Asked,
@@ -376,7 +376,7 @@ def test_nothing_that_a_message_holds_is_trusted() -> None:
 def test_memory_does_not_grow_with_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)
     monkeypatch.setattr(calls, "KEEP_OPEN", 20)
-    monkeypatch.setattr(watch, "KEEP_SESSIONS", 5)
+    monkeypatch.setattr(sessions, "KEEP", 5)
     watching, over, begun = Watch(), 0, 0
     for line in long_recording(sessions=12, calls=60):
         for moment in watching.feed(line):

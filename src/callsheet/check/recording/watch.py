@@ -1,6 +1,7 @@
 """What a patient reader of a recording knows: who spoke, which sessions, turns and calls there are.
 
-Lines go in, moments come out. Nothing is judged here. `turns.py` knows of turns, `calls.py` of calls.
+Lines go in, moments come out. Nothing is judged here. `sessions.py` knows of sessions, `turns.py` of
+turns, `calls.py` of calls.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from typing import Any
 
 from . import files, senders
 from .calls import Calls, announces, begins_again, over
-from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
     Asked,
@@ -33,15 +33,13 @@ from .moments import (
     Updated,
 )
 from .questions import outcome_of, question_of, twin_of
+from .sessions import Sessions
 from .terminals import Terminals
 from .turns import Turns
 from .values import name_of, obj, rpc_id, text
 
 KEEP_ASKED = 4096
 """Requests that wait for an answer at most. One that nobody answers must not be kept for ever."""
-
-KEEP_SESSIONS = 256
-"""Sessions that are known. Of more, the one that was opened first is let go."""
 
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
@@ -61,14 +59,18 @@ class Watch:
 
     def __init__(self) -> None:
         self.connection: Connection = Connection()
-        self.sessions: dict[str, Session] = {}
         self.line: int = 0
         self._asked: dict[tuple[Way, Any], tuple[str, Json, int]] = {}
         self._questions: dict[Any, Question] = {}
         self._turns: Turns = Turns()
         self._calls: Calls = Calls()
-        self._known_sessions: UsedIds = UsedIds()
+        self._sessions: Sessions = Sessions(self._calls)
         self._terminals: Terminals = Terminals()
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """The sessions that are known, by their ids."""
+        return self._sessions.by_id
 
     @property
     def calls(self) -> int:
@@ -104,7 +106,7 @@ class Watch:
         yield Over(self.line, self.connection, self.line, self.calls)
 
     def _end(self) -> Iterator[Any]:
-        for session in self.sessions.values():
+        for session in self._sessions:
             for call in list(session.calls.values()):
                 yield from over(call, self.connection, at_the_end=True)
 
@@ -140,7 +142,8 @@ class Watch:
     def _greeted(self, params: Json) -> Iterator[Any]:
         if self.connection.is_whole:  # the agent was started again
             yield from self._end()
-            self.sessions, self._questions, self._turns = {}, {}, Turns()
+            self._sessions.forget()
+            self._questions, self._turns = {}, Turns()
             self.connection = Connection(has_both_ways=True)
         connection = self.connection
         connection.is_whole = True
@@ -273,7 +276,7 @@ class Watch:
         turn = self._turns.answered(key, message, self.connection)
         reason = obj(message.get("result")).get("stopReason")
         if turn is None and reason is not None:
-            open_ = [s.turn for s in self.sessions.values() if s.turn and s.turn.is_implied]
+            open_ = [s.turn for s in self._sessions if s.turn and s.turn.is_implied]
             turn = open_[0] if len(open_) == 1 else None
         if turn is not None:
             yield from self._turn_over(line, turn, reason)
@@ -340,7 +343,7 @@ class Watch:
         call = session.calls.get(key)
         known = call is not None or self._calls.used.has(session.id, key)
         may_open = known or announces(kind, update, self.connection)
-        elsewhere = None if may_open else self._elsewhere(session, key)
+        elsewhere = None if may_open else self._sessions.elsewhere(session, key)
         yield Told(line, self.connection, session, key, call, kind, update, known, elsewhere)
         if elsewhere is not None:
             return  # it is another session's
@@ -352,7 +355,7 @@ class Watch:
         is_first = call.updates == 0 and call.announced is None
         self._calls.fold(call, kind, update, line, self.connection)
         self._terminals.shown(call, update)
-        self._note_child(line, session, update)
+        self._sessions.note_child(line, session, update, self.connection)
         yield Folded(line, self.connection, session, call, kind, update, is_first)
         files.note(session, call, line.number)
         yield from self._terminals.in_meta(line, self.connection, session, update)
@@ -366,39 +369,5 @@ class Watch:
             session.turn.is_active = True
         return self._calls.begin(line, session, key, self.connection)
 
-    def _elsewhere(self, session: Session, key: str) -> str | None:
-        for other in self.sessions.values():
-            call = other.calls.get(key)
-            if call is not None and call.ended is None and other is not session:
-                return other.id
-        return None
-
-    # Sessions
-
     def _session(self, given: Any) -> Session | None:
-        key = text(given)
-        if key is None:
-            return None
-        session = self.sessions.get(key)
-        if session is None:
-            session = self.sessions[key] = Session(key)
-            if self._known_sessions.has("", key):
-                session.opened = 0  # it was let go
-            self._known_sessions.add("", key)
-            if len(self.sessions) > KEEP_SESSIONS:
-                self._let_go_of_one()
-        return session
-
-    def _note_child(self, line: Line, session: Session, update: Json) -> None:
-        """Note a session that a call opened for an agent of its own."""
-        told = obj(obj(update.get("_meta")).get("subagent_session_info"))
-        child = self._session(told.get("session_id")) if told else None
-        if child is not None and not child.is_known:
-            child.opened, child.cwd = line.number, session.cwd
-
-    def _let_go_of_one(self) -> None:
-        others = list(self.sessions.values())[:-1]
-        session = next((one for one in others if one.turn is None), others[0])
-        for call in list(session.calls.values()):
-            self._calls.let_go(call, self.connection)
-        del self.sessions[session.id]
+        return self._sessions.of(given, self.connection)
