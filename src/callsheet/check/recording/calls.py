@@ -83,7 +83,7 @@ class Calls:
             _append(call, update.get("content"))
             return
         self.patch(call, update, line, connection)
-        if call.announced is None and (kind == "tool_call" or connection.is_v2):
+        if call.announced is None and _is_announced(call, kind, update, connection):
             self.announce(call, update, line)
 
     def heard(self, call: Call, line: Line) -> None:
@@ -167,6 +167,13 @@ def announces(kind: str, update: Json, connection: Connection) -> bool:
         return True
     named = any(name in update for name in ("title", "name", "kind", "rawInput"))
     return named and kind == "tool_call_update" and connection.is_v2
+
+
+def _is_announced(call: Call, kind: str, update: Json, connection: Connection) -> bool:
+    """Whether an update announces a call. v2's may be of one that began before the recording did."""
+    if connection.is_v2 and call.session.is_whole:
+        return True
+    return announces(kind, update, connection)
 
 
 def begins_again(call: Call, kind: str, update: Json, connection: Connection) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import files, senders
 from .calls import Calls, announces, begins_again, over
+from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
     Asked,
@@ -140,16 +141,22 @@ class Watch:
             self._of_client(line, message, method, params)
 
     def _greeted(self, params: Json) -> Iterator[Any]:
-        if self.connection.is_whole:  # the agent was started again
-            yield from self._end()
-            self._sessions.forget()
-            self._questions, self._turns = {}, Turns()
-            self.connection = Connection(has_both_ways=True)
+        if self.connection.is_whole:
+            yield from self._started_again()
         connection = self.connection
         connection.is_whole = True
         connection.client = name_of(params.get("clientInfo") or params.get("info"))
         offered = params.get("clientCapabilities") or params.get("capabilities")
         connection.capabilities = obj(offered)
+
+    def _started_again(self) -> Iterator[Any]:
+        """End what another process of the agent has begun."""
+        yield from self._end()
+        self._sessions.forget()
+        self._questions, self._turns = {}, Turns()
+        self.connection = Connection(has_both_ways=self.connection.has_both_ways)
+        if not self.connection.has_both_ways:
+            self._calls.used = UsedIds()  # a history may be told now, and nobody can tell
 
     def _of_client(self, line: Line, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
@@ -217,7 +224,7 @@ class Watch:
         if asker == "client":
             method = method or senders.method_answered(told)
         if method == "initialize":
-            self._agreed(told)
+            yield from self._agreed(told)
         elif method == "session/prompt":
             yield from self._prompt_answered(line, key, message)
         elif method == "session/request_permission":
@@ -233,7 +240,9 @@ class Watch:
             if session is not None:
                 self._terminals.ended(session, text(params.get("terminalId")), told)
 
-    def _agreed(self, told: Json) -> None:
+    def _agreed(self, told: Json) -> Iterator[Any]:
+        if self.connection.version is not None:  # the request was not recorded
+            yield from self._started_again()
         version, connection = told.get("protocolVersion"), self.connection
         connection.is_whole = True
         connection.version = version if type(version) is int else None
