@@ -52,9 +52,12 @@ def choose(
 
 
 def explained(word: str, rules: Collection[Rule] = RULES) -> tuple[Rule, ...]:
-    """Give the rules that a word names: an id, a category, or `all`. Raises `UnknownRule`."""
+    """Give the rules that a word names: an id or its end, a category, or `all`. Raises `UnknownRule`."""
     if word == "all":
         return tuple(rules)
+    alone = tuple(rule for rule in rules if rule.id.partition("/")[2] == word)
+    if alone:
+        return alone
     wanted = named([word], rules)
     return tuple(rule for rule in rules if not wanted.isdisjoint({rule.id, rule.category}))
 

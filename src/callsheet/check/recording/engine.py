@@ -7,7 +7,20 @@ from typing import Any, BinaryIO
 
 from .finding import Answer, Finding, Rule, Said
 from .lines import Line, read
-from .moments import Asked, CallOver, Decided, Folded, Heard, TerminalTold, Told, TurnOver, Updated
+from .moments import (
+    Asked,
+    Begun,
+    CallOver,
+    Decided,
+    Folded,
+    Heard,
+    LeftOpen,
+    Strayed,
+    TerminalTold,
+    Told,
+    TurnOver,
+    Updated,
+)
 from .rules import RULES
 from .watch import Watch
 
@@ -78,9 +91,9 @@ def _place(moment: Any) -> tuple[str | None, str | None, int]:
     """Give the session, the call and the line that a moment is about."""
     if isinstance(moment, Told):
         return moment.session.id, moment.call_id, moment.line.number
-    if isinstance(moment, Folded):
+    if isinstance(moment, (Folded, Begun)):
         return moment.session.id, moment.call.id, moment.line.number
-    if isinstance(moment, CallOver):
+    if isinstance(moment, (CallOver, LeftOpen)):
         return moment.call.session.id, moment.call.id, moment.line
     if isinstance(moment, (Asked, Decided)):
         question = moment.question
@@ -88,7 +101,7 @@ def _place(moment: Any) -> tuple[str | None, str | None, int]:
         return session, question.call_id, moment.line.number
     if isinstance(moment, TurnOver):
         return moment.turn.session.id, None, moment.line.number
-    if isinstance(moment, (TerminalTold, Updated)):
+    if isinstance(moment, (TerminalTold, Updated, Strayed)):
         return moment.session.id, None, moment.line.number
     if isinstance(moment, Heard):
         return moment.session, None, moment.line.number

@@ -18,8 +18,10 @@ Outcome: TypeAlias = Literal["allowed", "rejected", "cancelled", "error"] | None
 
 FINAL = ("completed", "failed", "cancelled")
 
+_BACKGROUND = ("run_in_background", "runInBackground", "is_background", "background")
 
-class Connection(Struct):
+
+class Connection(Struct, eq=False):
     """What was agreed on. `version` is None until the agent has answered `initialize`."""
 
     version: int | None = None
@@ -27,14 +29,29 @@ class Connection(Struct):
     client: str = ""
     capabilities: Json = field(default_factory=dict[str, Any])
     """Of the client."""
+    agent_capabilities: Json = field(default_factory=dict[str, Any])
     is_whole: bool = False
     """Whether the recording begins with `initialize`. Of one that does not, less can be known."""
     has_both_ways: bool = False
     """Whether anything of the client was recorded."""
+    spoken: int | None = None
+    """The version that the agent's updates are of, where they tell it."""
+
+    @property
+    def is_v2(self) -> bool:
+        """Whether it is ACP v2 that is spoken: agreed on, or seen where that was not recorded."""
+        version = self.spoken if self.version is None else self.version
+        return version is not None and version >= 2
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether it is surely ACP v1 that is spoken."""
+        version = self.spoken if self.version is None else self.version
+        return version is not None and version < 2
 
 
-class Turn(Struct):
-    """From a prompt to its answer."""
+class Turn(Struct, eq=False):
+    """From a prompt to its answer; in v2, until the session is idle."""
 
     session: Session
     begun: int
@@ -42,10 +59,24 @@ class Turn(Struct):
     ended: int | None = None
     stop_reason: str | None = None
     cancelled: int | None = None
+    cancelled_at: float | None = None
+    """When the client cancelled it, in the recording's seconds."""
+    is_active: bool = False
+    """Whether the agent has begun to work on it, as far as v2 tells."""
+    is_implied: bool = False
+    """Whether its prompt was not recorded."""
+    is_failed: bool = False
+    """Whether it was answered with an error."""
+    overlaps: Turn | None = None
+    """The turn that was not over yet when it was asked for."""
     calls: dict[str, Call] = field(default_factory=dict[str, "Call"])
+    questions: list[Question] = field(default_factory=list["Question"])
+    """Those that wait for an answer."""
+    late: int = 0
+    """Updates that came after its answer, and are not about calls."""
 
 
-class Session(Struct):
+class Session(Struct, eq=False):
     """A session. `asked` and `opened` are the lines of its request and its answer, if they are there."""
 
     id: str
@@ -56,17 +87,30 @@ class Session(Struct):
     cwd: str | None = None
     turn: Turn | None = None
     last_turn: Turn | None = None
+    queue: list[Turn] = field(default_factory=list[Turn])
+    """Turns that were asked for while another was not over."""
+    background: frozenset[str] | None = None
+    """The calls that go on when a turn is over, as v2 lists them. None if the agent does not say."""
+    updates: int = 0
     calls: dict[str, Call] = field(default_factory=dict[str, "Call"])
     """Those that are not over yet, and some that ended last."""
     terminals: dict[str, int] = field(default_factory=dict[str, int])
     """The ids of terminals that were made, and where."""
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Files that are there, surely, and the lines that showed it. See `files.py`."""
-    asked_for: dict[str, int] = field(default_factory=dict[str, int])
-    """The calls that nothing had been heard of when permission was asked for them, and where."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody has opened it, or was about to."""
+        return self.opened is not None or self.asked is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its beginning was recorded: all its calls are known."""
+        return bool(self.opened or self.asked)
 
 
-class Call(Struct):
+class Call(Struct, eq=False):
     """All that is known of a call at a moment. Fields are folded as a client would fold them."""
 
     id: str
@@ -93,6 +137,39 @@ class Call(Struct):
     questions: list[Question] = field(default_factory=list["Question"])
     last: int = 0
     """The line on which it was last heard of."""
+    is_asked_first: bool = False
+    """Whether the first that was heard of it was a question."""
+    is_reused: bool = False
+    """Whether its id was another call's before."""
+    ended_before: int | None = None
+    """The line on which that other call ended, if it is known."""
+    cancelled: int | None = None
+    """The line on which the client cancelled this call alone, and the agent took it."""
+    chunks: int = 0
+    """Items that were appended to its content."""
+    late: int = 0
+    """Updates that came after its end, or after its turn's."""
+    is_left: bool = False
+    """Whether it was told to be open when its turn was over."""
+    ended_at: float | None = None
+    """When it ended, in the recording's seconds."""
+
+    @property
+    def is_background(self) -> bool:
+        """Whether it may go on when its turn is over."""
+        listed = self.session.background
+        if listed is not None and self.id in listed:
+            return True
+        asked = obj(self.fields.get("rawInput"))
+        return any(asked.get(name) is True for name in _BACKGROUND)
+
+    @property
+    def denied(self) -> Question | None:
+        """The question about it that was answered last, if the answer was no."""
+        for question in reversed(self.questions):
+            if question.outcome is not None:
+                return question if question.outcome in ("rejected", "cancelled") else None
+        return None
 
     exit_code: int | None = None
     """That of its command, as a terminal of its own told it."""
@@ -109,7 +186,7 @@ def _name_in(told: Json) -> str:
     return text(meta.get("tool_name")) or text(obj(meta.get("claudeCode")).get("toolName")) or ""
 
 
-class Question(Struct):
+class Question(Struct, eq=False):
     """A request for permission."""
 
     line: int
@@ -122,6 +199,12 @@ class Question(Struct):
     request: Any = None
     answered: int | None = None
     outcome: Outcome = None
+    withdrawn: int | None = None
+    turn: Turn | None = None
+    is_known: bool = False
+    """Whether its call had been heard of before."""
+    twin: Call | None = None
+    """The call that it is about, if that was announced under another id."""
 
 
 # Moments
@@ -158,6 +241,17 @@ class Told(Struct):
     update: Json
     known_before: bool
     """Whether the id was ever used in the session, also by a call that was let go."""
+    elsewhere: str | None = None
+    """The other session in which a call of this id is open, if nothing announces it in this one."""
+
+
+class Begun(Struct):
+    """A call is heard of for the first time, by an update or by a question."""
+
+    line: Line
+    connection: Connection
+    session: Session
+    call: Call
 
 
 class Folded(Struct):
@@ -170,6 +264,17 @@ class Folded(Struct):
     kind: str
     update: Json
     is_first: bool
+    """Whether it is the call's first update, and not a question has announced it, as in v2."""
+
+
+class Strayed(Struct):
+    """The first update or question of a session that nobody has opened."""
+
+    line: Line
+    connection: Connection
+    session: Session
+    opening: int | None
+    """The line of a request for a session that is not answered yet."""
 
 
 class Updated(Struct):
@@ -216,6 +321,15 @@ class TurnOver(Struct):
     turn: Turn
 
 
+class LeftOpen(Struct):
+    """A call is open where it should have ended: its turn is over, or its history was told."""
+
+    line: int
+    connection: Connection
+    call: Call
+    turn: Turn | None
+
+
 class CallOver(Struct):
     """Nothing more is expected of a call: it has ended, and its turn has; or the recording is over.
 
@@ -230,8 +344,14 @@ class CallOver(Struct):
 
     @property
     def is_known(self) -> bool:
-        """Whether all that was told of the call is in the recording, from its beginning."""
-        return self.call.announced is not None or self.connection.is_whole
+        """Whether all that was told of the call is in the recording, from its beginning.
+
+        Of one that was only asked about, nothing was told.
+        """
+        call = self.call
+        if call.is_asked_first and not call.updates:
+            return False
+        return call.announced is not None or self.connection.is_whole
 
     @property
     def is_settled(self) -> bool:

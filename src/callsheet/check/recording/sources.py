@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from msgspec import Struct
 
@@ -29,6 +29,17 @@ class Source(Struct, frozen=True):
     open: Callable[[], AbstractContextManager[BinaryIO]]
 
 
+class _Live:
+    """A stream that gives what has come so far, and does not wait for more: it can be interrupted."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream: BinaryIO = stream
+
+    def read(self, size: int) -> bytes:
+        some = getattr(self._stream, "read1", self._stream.read)
+        return cast("bytes", some(size))
+
+
 def find(paths: list[str], stdin: BinaryIO) -> Iterator[Source | Problem]:
     """Give the recordings that paths name, each once, in order."""
     seen: set[str] = set()
@@ -41,7 +52,8 @@ def find(paths: list[str], stdin: BinaryIO) -> Iterator[Source | Problem]:
 
 def _of(path: str, stdin: BinaryIO) -> Iterator[Source | Problem]:
     if path == STDIN:
-        yield Source(STDIN, 0, lambda: nullcontext(stdin))
+        live = cast("BinaryIO", _Live(stdin))
+        yield Source(STDIN, 0, lambda: nullcontext(live))
         return
     try:
         if not Path(path).is_dir():

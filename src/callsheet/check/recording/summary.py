@@ -22,7 +22,7 @@ OTHERS = "others"
 LEAK = "leak"
 _MOST_OPEN = 50_000
 LARGE = 1000
-"""Bytes that a call has to tell, from which it counts how many it took on the wire: each message costs some."""
+"""Bytes that a call has to tell, from which on it counts what they cost: each message costs some."""
 
 _NAME = re.compile(r"[A-Za-z_][\w:-]{0,60}").fullmatch
 

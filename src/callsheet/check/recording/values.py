@@ -21,3 +21,14 @@ def many(value: Any) -> list[Any]:
 def text(value: Any) -> str | None:
     """Give a text, or None for anything else."""
     return value if type(value) is str else None
+
+
+def rpc_id(value: Any) -> Any:
+    """Give an id of JSON-RPC as a key: 1 and "1" are not the same."""
+    return value if isinstance(value, (str, int, float)) else None
+
+
+def name_of(info: Any) -> str:
+    """Give a program's name and version, as `initialize` tells them."""
+    told = obj(info)
+    return " ".join(filter(None, (text(told.get("name")), text(told.get("version")))))

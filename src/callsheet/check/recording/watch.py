@@ -1,60 +1,57 @@
 """What a patient reader of a recording knows: who spoke, which sessions, turns and calls there are.
 
-Lines go in, moments come out. Nothing is judged here.
+Lines go in, moments come out. Nothing is judged here. `sessions.py` knows of sessions, `turns.py` of
+turns, `calls.py` of calls.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from . import files, senders
-from .ids import UsedIds
+from .calls import Calls, announces, begins_again, over
 from .lines import Line, Way
 from .moments import (
-    FINAL,
     Asked,
+    Begun,
     Call,
-    CallOver,
     Connection,
     Decided,
     Folded,
     Heard,
     Json,
-    Outcome,
+    LeftOpen,
     Over,
     Question,
     Session,
-    TerminalTold,
+    Strayed,
     Told,
     Turn,
     TurnOver,
     Unreadable,
     Updated,
 )
-from .values import many, obj, text
-
-KEEP_ENDED = 256
-"""Calls of a session that have ended and are still known, for what may come late."""
+from .questions import outcome_of, question_of, twin_of
+from .sessions import Sessions
+from .terminals import Terminals
+from .turns import Turns
+from .values import name_of, obj, rpc_id, text
 
 KEEP_ASKED = 4096
 """Requests that wait for an answer at most. One that nobody answers must not be kept for ever."""
 
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
-OPENING = ("session/new", "session/load", "session/resume", "session/fork")
-_FIELDS = (
-    "title",
-    "kind",
-    "status",
-    "content",
-    "locations",
-    "rawInput",
-    "rawOutput",
-    "name",
-    "_meta",
-)
+SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
+REOPENING = ("session/load", "session/resume")
+_SPOKEN = {
+    "tool_call": 1,
+    "tool_call_content_chunk": 2,
+    "state_update": 2,
+    "terminal_update": 2,
+    "terminal_output_chunk": 2,
+}
 
 
 class Watch:
@@ -62,15 +59,23 @@ class Watch:
 
     def __init__(self) -> None:
         self.connection: Connection = Connection()
-        self.sessions: dict[str, Session] = {}
-        self.calls: int = 0
         self.line: int = 0
         self._asked: dict[tuple[Way, Any], tuple[str, Json, int]] = {}
         self._questions: dict[Any, Question] = {}
-        self._turns: dict[Any, Turn] = {}
-        self._used: UsedIds = UsedIds()
-        self._ended: dict[str, deque[str]] = {}
-        self._owners: dict[tuple[str, str], Call] = {}
+        self._turns: Turns = Turns()
+        self._calls: Calls = Calls()
+        self._sessions: Sessions = Sessions(self._calls)
+        self._terminals: Terminals = Terminals()
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """The sessions that are known, by their ids."""
+        return self._sessions.by_id
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self._calls.count
 
     def feed(self, line: Line) -> Iterator[Any]:
         """Take in a line, and give what happens in it."""
@@ -80,10 +85,10 @@ class Watch:
             yield Unreadable(line)
             return
         sender = line.sender or self._sender(message)
-        if sender == "client":
-            self.connection.has_both_ways = True
         params, method = obj(message.get("params")), text(message.get("method"))
         session = text(params.get("sessionId"))
+        if sender == "client":
+            self.connection.has_both_ways = True
         yield Heard(line, message, sender, self.connection, session)
         if method == "session/update":
             yield from self._updated(line, params)
@@ -91,21 +96,30 @@ class Watch:
             yield from self._called(line, message, method, params, sender)
         elif "id" in message:
             yield from self._answered(line, message, sender)
+        if self._calls.due:
+            yield from self._calls.due
+            self._calls.due.clear()
 
     def finish(self) -> Iterator[Any]:
         """Give what is over because the recording is."""
-        for session in self.sessions.values():
-            for call in list(session.calls.values()):
-                yield from self._over(call, at_the_end=True)
+        yield from self._end()
         yield Over(self.line, self.connection, self.line, self.calls)
+
+    def _end(self) -> Iterator[Any]:
+        for session in self._sessions:
+            for call in list(session.calls.values()):
+                yield from over(call, self.connection, at_the_end=True)
 
     # Who spoke
 
     def _sender(self, message: Json) -> Way | None:
-        method = text(message.get("method"))
+        method, key = text(message.get("method")), rpc_id(message.get("id"))
+        if method == "$/cancel_request":
+            key = rpc_id(obj(message.get("params")).get("requestId"))
+            return senders.of_asker(key, self._asked)
         if method is not None:
             return senders.of_method(method)
-        return senders.of_answer(message, _key(message.get("id")), self._asked)
+        return senders.of_answer(message, key, self._asked)
 
     # Requests and notifications
 
@@ -115,58 +129,82 @@ class Watch:
         if "id" in message and sender is not None:
             if len(self._asked) >= KEEP_ASKED:
                 del self._asked[next(iter(self._asked))]
-            self._asked[sender, _key(message["id"])] = method, params, line.number
+            self._asked[sender, rpc_id(message["id"])] = method, params, line.number
         if method == "initialize":
-            self.connection.is_whole = True
-            self.connection.client = _name(params.get("clientInfo") or params.get("info"))
-            offered = params.get("clientCapabilities") or params.get("capabilities")
-            self.connection.capabilities = obj(offered)
-        elif method in OPENING:
-            session = self._session(params.get("sessionId"))
-            if session is not None:
-                session.asked, session.is_replaying = line.number, True
-                session.opened = None
-        elif method == "session/prompt":
-            self._prompted(line, message, params)
-        elif method == "session/cancel":
-            session = self._session(params.get("sessionId"))
-            if session is not None and session.turn is not None and session.turn.cancelled is None:
-                session.turn.cancelled = line.number
+            yield from self._greeted(params)
+        elif method == "$/cancel_request":
+            self._taken_back(line, rpc_id(params.get("requestId")), sender)
         elif method == "session/request_permission":
-            yield self._asking(line, message, params)
+            yield from self._asking(line, message, params)
+        elif sender == "client":
+            self._of_client(line, message, method, params)
 
-    def _prompted(self, line: Line, message: Json, params: Json) -> None:
+    def _greeted(self, params: Json) -> Iterator[Any]:
+        if self.connection.is_whole:  # the agent was started again
+            yield from self._end()
+            self._sessions.forget()
+            self._questions, self._turns = {}, Turns()
+            self.connection = Connection(has_both_ways=True)
+        connection = self.connection
+        connection.is_whole = True
+        connection.client = name_of(params.get("clientInfo") or params.get("info"))
+        offered = params.get("clientCapabilities") or params.get("capabilities")
+        connection.capabilities = obj(offered)
+
+    def _of_client(self, line: Line, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
         if session is None:
             return
-        if session.opened is None and session.asked is None:
+        if method in REOPENING:
+            session.asked, session.is_replaying, session.opened = line.number, True, None
+        elif not session.is_known:
             session.opened = 0  # it was opened before the recording began
-        session.turn = turn = Turn(session, line.number, message.get("id"))
-        self._turns[_key(message.get("id"))] = turn
+        if method == "session/prompt":
+            self._turns.prompted(line, rpc_id(message.get("id")), session, self.connection)
+        elif method == "session/cancel":
+            self._turns.cancelled(line, session)
 
-    def _asking(self, line: Line, message: Json, params: Json) -> Asked:
+    def _taken_back(self, line: Line, key: Any, sender: Way | None) -> None:
+        question = self._questions.get(key)
+        if sender == "client":
+            self._turns.cancelled_request(line, key)
+        elif sender == "agent" and question is not None:
+            question.withdrawn = line.number
+
+    def _asking(self, line: Line, message: Json, params: Json) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
-        tool_call = obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
-        key = text(tool_call.get("toolCallId"))
-        call = session.calls.get(key) if session is not None and key is not None else None
-        question = Question(
-            line.number,
-            session,
-            key,
-            call,
-            params,
-            tool_call,
-            message.get("id"),
-        )
-        if call is not None:
-            call.questions.append(question)
-            call.wire_bytes += line.size
-        elif session is not None and key is not None:
-            if len(session.asked_for) >= KEEP_ASKED:
-                del session.asked_for[next(iter(session.asked_for))]
-            session.asked_for[key] = line.number
-        self._questions[_key(message.get("id"))] = question
-        return Asked(line, self.connection, question)
+        question = question_of(line, message.get("id"), params, session)
+        key = question.call_id
+        if session is not None:
+            yield from self._strayed(line, session)
+            if key is not None:
+                yield from self._asked_about(line, session, key, question)
+            if session.turn is not None and len(session.turn.questions) < KEEP_ASKED:
+                session.turn.questions.append(question)
+        if len(self._questions) >= KEEP_ASKED:
+            del self._questions[next(iter(self._questions))]
+        self._questions[rpc_id(message.get("id"))] = question
+        yield Asked(line, self.connection, question)
+
+    def _asked_about(
+        self, line: Line, session: Session, key: str, question: Question
+    ) -> Iterator[Any]:
+        call = session.calls.get(key)
+        question.is_known = call is not None and call.ended is None
+        if call is None and not self._calls.used.has(session.id, key):
+            call = question.twin = twin_of(question)
+        if call is None or call.ended is not None:
+            call = self._begin(line, session, key)
+            call.is_asked_first = True
+            question.turn = session.turn
+            yield Begun(line, self.connection, session, call)
+        question.call = call
+        call.questions.append(question)
+        self._calls.heard(call, line)
+        if self.connection.is_v2 and question.tool_call:  # v2: it is an update, and may announce
+            self._calls.patch(call, question.tool_call, line, self.connection)
+            if call.announced is None:
+                self._calls.announce(call, question.tool_call, line)
 
     # Answers
 
@@ -174,222 +212,162 @@ class Watch:
         asker: Way | None = None if sender is None else "client" if sender == "agent" else "agent"
         if asker is None:
             return
-        method, params, asked = self._asked.pop((asker, _key(message.get("id"))), ("", {}, 0))
-        told = obj(message.get("result"))
+        key, told = rpc_id(message.get("id")), obj(message.get("result"))
+        method, params, asked = self._asked.pop((asker, key), ("", {}, 0))
+        if asker == "client":
+            method = method or senders.method_answered(told)
         if method == "initialize":
-            version = told.get("protocolVersion")
-            self.connection.version = version if type(version) is int else None
-            self.connection.agent = _name(told.get("agentInfo") or told.get("info"))
-        elif method in OPENING and "error" not in message:
-            session = self._session(told.get("sessionId") or params.get("sessionId"))
-            if session is not None:
-                session.asked, session.opened, session.is_replaying = asked, line.number, False
-                session.cwd = text(params.get("cwd"))
-        elif method == "session/prompt" and self.connection.version != 2:
-            reason = told.get("stopReason")
-            yield from self._turn_over(line, _key(message.get("id")), reason)
+            self._agreed(told)
+        elif method == "session/prompt":
+            yield from self._prompt_answered(line, key, message)
         elif method == "session/request_permission":
             yield from self._decided(line, message)
+        elif asker == "client":
+            yield from self._opened(line, method, params, message, asked)
         elif method == "terminal/create":
             session = self._session(params.get("sessionId"))
-            terminal = text(told.get("terminalId"))
-            if session is not None and terminal is not None:
-                session.terminals[terminal] = line.number
+            if session is not None:
+                self._terminals.created(session, text(told.get("terminalId")), line)
         elif method in ("terminal/wait_for_exit", "terminal/output"):
-            key = text(params.get("sessionId")) or "", text(params.get("terminalId")) or ""
-            _note_exit(self._owners.get(key), obj(told.get("exitStatus")) or told)
+            session = self._session(params.get("sessionId"))
+            if session is not None:
+                self._terminals.ended(session, text(params.get("terminalId")), told)
+
+    def _agreed(self, told: Json) -> None:
+        version, connection = told.get("protocolVersion"), self.connection
+        connection.is_whole = True
+        connection.version = version if type(version) is int else None
+        connection.agent = name_of(told.get("agentInfo") or told.get("info"))
+        connection.agent_capabilities = obj(
+            told.get("agentCapabilities") or told.get("capabilities")
+        )
+
+    def _opened(
+        self, line: Line, method: str, params: Json, message: Json, asked: int
+    ) -> Iterator[Any]:
+        told, failed = obj(message.get("result")), "error" in message
+        opens = method in REOPENING
+        session = self._session(params.get("sessionId") if opens else told.get("sessionId"))
+        if session is not None and session.is_known and method not in senders.OPENING:
+            return
+        if session is not None and not failed:
+            session.asked, session.opened = asked or line.number, line.number
+            session.cwd = text(params.get("cwd")) or session.cwd
+            yield from self._replayed(line, session)
+        elif session is not None:
+            session.is_replaying, session.opened = False, 0
+        elif method == "tool_call/cancel" and not failed:
+            owner = self.sessions.get(text(params.get("sessionId")) or "")
+            call = owner.calls.get(text(params.get("toolCallId")) or "") if owner else None
+            if call is not None:
+                call.cancelled = asked
+
+    def _replayed(self, line: Line, session: Session) -> Iterator[Any]:
+        """Tell of calls that a history left open. In v2 they may be going on."""
+        was, session.is_replaying = session.is_replaying, False
+        if not was or self.connection.is_v2:
+            return
+        for call in session.calls.values():
+            if call.is_replayed and call.ended is None and not call.is_left:
+                call.is_left = True
+                yield LeftOpen(line.number, self.connection, call, None)
+
+    def _prompt_answered(self, line: Line, key: Any, message: Json) -> Iterator[Any]:
+        turn = self._turns.answered(key, message, self.connection)
+        reason = obj(message.get("result")).get("stopReason")
+        if turn is None and reason is not None:
+            open_ = [s.turn for s in self._sessions if s.turn and s.turn.is_implied]
+            turn = open_[0] if len(open_) == 1 else None
+        if turn is not None:
+            yield from self._turn_over(line, turn, reason)
 
     def _decided(self, line: Line, message: Json) -> Iterator[Any]:
-        question = self._questions.pop(_key(message.get("id")), None)
+        question = self._questions.pop(rpc_id(message.get("id")), None)
         if question is not None:
             question.answered = line.number
-            question.outcome = _outcome(message, question)
+            question.outcome = outcome_of(message, question)
+            if question.turn is not None and question in question.turn.questions:
+                question.turn.questions.remove(question)
             yield Decided(line, self.connection, question)
 
-    def _turn_over(self, line: Line, key: Any, reason: Any) -> Iterator[Any]:
-        turn = self._turns.pop(key, None)
-        if turn is None:
-            return
-        turn.ended, turn.stop_reason = line.number, text(reason)
-        session = turn.session
-        session.last_turn = turn
-        if session.turn is turn:
-            session.turn = None
+    def _turn_over(self, line: Line, turn: Turn, reason: Any) -> Iterator[Any]:
+        self._turns.over(line, turn, reason)
         yield TurnOver(line, self.connection, turn)
-        for call in turn.calls.values():
-            if call.ended is not None:
-                yield from self._over(call, at_the_end=False)
+        yield from self._calls.left_open(turn, line.number, self.connection)
 
     # Updates
 
     def _updated(self, line: Line, params: Json) -> Iterator[Any]:
-        session, told = self._session(params.get("sessionId")), obj(params.get("update"))
+        session = self._session(params.get("sessionId"))
+        told = obj(params.get("update"))
         if session is None or not told:
             return
+        yield from self._strayed(line, session)
+        session.updates += 1
         kind = text(told.get("sessionUpdate")) or ""
+        if self.connection.spoken is None:
+            self.connection.spoken = _SPOKEN.get(kind)
         if kind in CALLS:
             yield from self._told(line, session, kind, told)
         elif kind in TERMINALS:
-            yield from self._terminal(line, session, told)
+            terminal = text(told.get("terminalId"))
+            if terminal is not None:
+                yield self._terminals.told(line, self.connection, session, terminal, told)
         else:
-            if kind == "state_update":
-                yield from self._state(line, session, told)
             yield Updated(line, self.connection, session, told)
+            yield from self._spoke(line, session, kind, told)
 
-    def _state(self, line: Line, session: Session, update: Json) -> Iterator[Any]:
-        if update.get("state") == "idle" and session.turn is not None:
-            yield from self._turn_over(line, _key(session.turn.request), update.get("stopReason"))
+    def _strayed(self, line: Line, session: Session) -> Iterator[Any]:
+        if session.is_known or session.updates:
+            return
+        opening = senders.opening(self._asked)
+        yield Strayed(line, self.connection, session, opening)
+
+    def _spoke(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
+        if kind == "state_update":
+            if "background" in update:
+                session.background = self._terminals.background(session, update["background"])
+            turn = self._turns.state(line, session, update)
+            if turn is not None:
+                yield from self._turn_over(line, turn, update.get("stopReason"))
+        elif kind in SPEECH:
+            if session.turn is not None:
+                session.turn.is_active = True
+            elif session.last_turn is not None:
+                session.last_turn.late += 1
 
     def _told(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
         key = text(update.get("toolCallId"))
         if key is None:
             return
         call = session.calls.get(key)
-        known = call is not None or self._used.has(session.id, key)
-        yield Told(line, self.connection, session, key, call, kind, update, known)
-        is_first = call is None
-        if call is None:
+        known = call is not None or self._calls.used.has(session.id, key)
+        may_open = known or announces(kind, update, self.connection)
+        elsewhere = None if may_open else self._sessions.elsewhere(session, key)
+        yield Told(line, self.connection, session, key, call, kind, update, known, elsewhere)
+        if elsewhere is not None:
+            return  # it is another session's
+        if call is None and known and kind != "tool_call" and not session.is_replaying:
+            return  # it was let go long ago
+        if call is None or begins_again(call, kind, update, self.connection):
             call = self._begin(line, session, key)
-        yield from self._fold(call, kind, update, line)
-        for terminal in _terminals_of(update):
-            self._owners[session.id, terminal] = call
+            yield Begun(line, self.connection, session, call)
+        is_first = call.updates == 0 and call.announced is None
+        self._calls.fold(call, kind, update, line, self.connection)
+        self._terminals.shown(call, update)
+        self._sessions.note_child(line, session, update, self.connection)
         yield Folded(line, self.connection, session, call, kind, update, is_first)
         files.note(session, call, line.number)
-        yield from self._meta_terminals(line, session, update)
+        yield from self._terminals.in_meta(line, self.connection, session, update)
 
     def _begin(self, line: Line, session: Session, key: str) -> Call:
-        call = Call(key, session, line.number, turn=session.turn)
-        call.is_replayed = session.is_replaying
-        session.calls[key] = call
-        self._used.add(session.id, key)
-        self.calls += 1
+        seen = self.connection
+        is_recorded = seen.is_whole and seen.has_both_ways
+        if session.turn is None and not session.is_replaying and not is_recorded:
+            session.turn = Turn(session, line.number, is_implied=True)
         if session.turn is not None:
-            session.turn.calls[key] = call
-        return call
-
-    def _fold(self, call: Call, kind: str, update: Json, line: Line) -> Iterator[Any]:
-        call.updates += 1
-        call.wire_bytes += line.size
-        call.last = line.number
-        opens = kind == "tool_call" or (kind == "tool_call_update" and self.connection.version == 2)
-        if opens and call.announced is None:
-            call.announced, call.opening = line.number, update
-        if kind == "tool_call_content_chunk":
-            call.fields["content"] = [*many(call.fields.get("content")), update.get("content")]
-            return
-        for name in _FIELDS:
-            if name in update:
-                self._set(call, name, update[name])
-        status = text(update.get("status"))
-        if status is not None:
-            call.statuses.append((status, line.number))
-            call.status = status
-            if status in FINAL and call.ended is None:
-                call.ended = line.number
-                yield from self._remember(call)
-
-    def _set(self, call: Call, name: str, value: Any) -> None:
-        old = call.fields.get(name)
-        if value is None:
-            if self.connection.version == 2:
-                call.fields.pop(name, None)
-        elif name == "_meta":
-            call.fields[name] = {**obj(old), **obj(value)}
-        else:
-            call.fields[name] = value
-
-    def _remember(self, call: Call) -> Iterator[Any]:
-        """Note that a call has ended. Those that ended long ago are over; only their ids stay known."""
-        ended = self._ended.setdefault(call.session.id, deque())
-        ended.append(call.id)
-        if len(ended) > KEEP_ENDED:
-            old = call.session.calls.pop(ended.popleft(), None)
-            if old is not None:
-                if old.turn is not None:
-                    old.turn.calls.pop(old.id, None)
-                yield from self._over(old, at_the_end=False)
-
-    def _over(self, call: Call, *, at_the_end: bool) -> Iterator[Any]:
-        if not call.is_judged:
-            call.is_judged = True
-            yield CallOver(call.last, self.connection, call, at_the_end)
-
-    # Terminals
-
-    def _terminal(self, line: Line, session: Session, update: Json) -> Iterator[Any]:
-        key = text(update.get("terminalId"))
-        if key is not None:
-            yield self._of_terminal(line, session, key, update)
-
-    def _meta_terminals(self, line: Line, session: Session, update: Json) -> Iterator[Any]:
-        meta = obj(update.get("_meta"))
-        opened = text(obj(meta.get("terminal_info")).get("terminal_id"))
-        if opened is not None:
-            session.terminals.setdefault(opened, line.number)
-        for name in ("terminal_output", "terminal_exit"):
-            told = obj(meta.get(name))
-            key = text(told.get("terminal_id"))
-            if key is not None:
-                yield self._of_terminal(line, session, key, told)
-
-    def _of_terminal(self, line: Line, session: Session, key: str, update: Json) -> TerminalTold:
-        known = key in session.terminals
-        if update.get("sessionUpdate") == "terminal_update":
-            session.terminals.setdefault(key, line.number)
-        call = self._owners.get((session.id, key))
-        if call is not None:
-            if update.get("sessionUpdate") is not None:
-                call.wire_bytes += line.size
-            call.output_bytes += len(text(update.get("data")) or "")
-            _note_exit(call, obj(update.get("exitStatus")) or update)
-        return TerminalTold(line, self.connection, session, key, update, known)
-
-    # Sessions
+            session.turn.is_active = True
+        return self._calls.begin(line, session, key, self.connection)
 
     def _session(self, given: Any) -> Session | None:
-        key = text(given)
-        if key is None:
-            return None
-        session = self.sessions.get(key)
-        if session is None:
-            session = self.sessions[key] = Session(key)
-        return session
-
-
-def _key(value: Any) -> Any:
-    """Give an id of JSON-RPC as a key: 1 and "1" are not the same."""
-    return value if isinstance(value, (str, int, float)) else None
-
-
-def _name(info: Any) -> str:
-    told = obj(info)
-    return " ".join(filter(None, (text(told.get("name")), text(told.get("version")))))
-
-
-def _outcome(message: Json, question: Question) -> Outcome:
-    if "error" in message:
-        return "error"
-    outcome = obj(obj(message.get("result")).get("outcome"))
-    if outcome.get("outcome") != "selected":
-        return "cancelled" if outcome else None
-    for option in many(question.params.get("options")):
-        told = obj(option)
-        if told and told.get("optionId") == outcome.get("optionId"):
-            return "allowed" if str(told.get("kind")).startswith("allow") else "rejected"
-    return None
-
-
-def _note_exit(call: Call | None, told: Json) -> None:
-    code = told.get("exitCode", told.get("exit_code"))
-    if call is not None and type(code) is int:
-        call.exit_code = code
-
-
-def _terminals_of(update: Json) -> Iterator[str]:
-    """Give the ids of the terminals that an update lets a call show."""
-    content = update.get("content")
-    for item in many(content) or [content]:
-        told = obj(item)
-        key = text(told.get("terminalId"))
-        if key is not None and told.get("type") == "terminal":
-            yield key
+        return self._sessions.of(given, self.connection)

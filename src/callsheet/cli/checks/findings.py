@@ -17,6 +17,9 @@ from .page import STYLES, Page
 SHOWN = 3
 """Calls of a recording for which one rule's findings are written out."""
 
+MOST_COUNTED = 100_000
+"""Calls that are counted one by one. Memory must not grow with the recording."""
+
 TOOLS = 8
 LONGEST_TITLE = 70
 
@@ -80,7 +83,8 @@ class TextTeller:
         if number >= SHOWN and not self._all:
             folded = self._folded.setdefault(rule, _Folded())
             folded.findings += 1
-            folded.calls.add(hash(key))
+            if len(folded.calls) < MOST_COUNTED:
+                folded.calls.add(hash(key))
             return
         self._shown[rule] = number + 1
         group = self._groups.setdefault(key, _Group(title))
@@ -161,7 +165,8 @@ class TextTeller:
     def _write_folded(self) -> None:
         for rule, folded in sorted(self._folded.items()):
             self._has_folded = True
-            calls = count(len(folded.calls), "other call")
+            is_all = len(folded.calls) < MOST_COUNTED
+            calls = count(len(folded.calls), "other call") if is_all else "very many calls"
             more = f"… and {folded.findings:,} more of {rule} in {calls}"
             self._page.line((more, "dim"), indent=2, hang=2)
 

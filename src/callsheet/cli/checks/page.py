@@ -40,6 +40,8 @@ class Page:
 
         whole = Text.assemble(*parts)
         rows = list(whole.wrap(self._console, max(10, self.width - indent)))
+        for row in rows:
+            row.rstrip()
         if len(rows) > 1:
             narrow = max(10, self.width - indent - hang)
             rows[1:] = Text(" ").join(rows[1:]).wrap(self._console, narrow)

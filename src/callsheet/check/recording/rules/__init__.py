@@ -5,6 +5,7 @@ from __future__ import annotations
 from callsheet.check.recording.finding import Rule
 
 from . import (
+    asking,
     client_acpx,
     client_toad,
     client_zed,
@@ -13,11 +14,16 @@ from . import (
     complete_outcome,
     complete_places,
     complete_titles,
+    endings,
     lifecycle,
+    order,
 )
 
 RULES: tuple[Rule, ...] = (
     *lifecycle.RULES,
+    *endings.RULES,
+    *order.RULES,
+    *asking.RULES,
     *complete_titles.RULES,
     *complete_input.RULES,
     *complete_places.RULES,

@@ -17,7 +17,7 @@ def output_has_no_key(over: CallOver) -> Said | None:
     raw = obj(call.fields.get("rawOutput"))
     if call.ended is None or not raw or not can_know(over.connection):
         return None
-    if many(call.fields.get("content")) or any(_has_text(raw.get(key)) for key in OUTPUT_KEYS):
+    if many(call.fields.get("content")) or not raw.keys().isdisjoint(OUTPUT_KEYS):
         return None
     if not any(_has_text(value) for value in raw.values()):
         return None  # numbers and flags are no output
@@ -41,7 +41,7 @@ def no_title(over: CallOver) -> Said | None:
     call = over.call
     if (text(call.fields.get("title")) or "").strip() or not can_know(over.connection):
         return None
-    if not over.connection.is_whole or call.id in call.session.asked_for:
+    if not over.connection.is_whole or call.is_asked_first:
         return None
     return Said("acpx prints the id where the title should be", "update.title")
 

@@ -75,7 +75,7 @@ def not_found(told: Told) -> Said | None:
     """Find an update of a call that Zed has no card for."""
     if told.kind != "tool_call_update" or told.known_before or not can_know(told.connection):
         return None
-    if not told.connection.is_whole or told.call_id in told.session.asked_for:
+    if not told.connection.is_whole:
         return None
     return Said("Zed shows a failed card “Tool call not found”, and not what this update says")
 
