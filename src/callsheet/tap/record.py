@@ -6,11 +6,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from .between import Between
 from .child import CannotStart
-from .recording import Form, RecordingWriter, Way
 from .relay import Send
+
+if TYPE_CHECKING:
+    from .recording import Form, Way
 
 
 class Kept:
@@ -40,6 +43,8 @@ def record(command: Sequence[str], output: str, form: Form = "wrapped") -> int:
     except CannotStart as exc:
         _say(str(exc))
         return exc.exit_code
+    from .recording import RecordingWriter  # the agent starts meanwhile
+
     writer = RecordingWriter(path_in(output, command[0]), form, say=_say)
     try:
         return between.serve(Kept("client->agent", writer.keep), Kept("agent->client", writer.keep))

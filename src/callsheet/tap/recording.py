@@ -1,9 +1,9 @@
 """Writes a recording: bytes of two sides in, lines in a file out. Whoever gives bytes never waits.
 
 A line is `{"t": seconds, "dir": "agent->client", "msg": …}` with the message as it came, byte for byte. One
-that is no JSON has `raw` instead (or `base64`, if it is no text); `size` says how long a line was that is cut,
-and `lost` how many bytes are missing because the disk was too slow. As `raw`, lines are written as they came.
-`callsheet.check.recording.lines` reads all of these.
+that is no JSON has `raw` instead (or `base64`, if it is no text); `size` says how long a line was that is
+cut, and `lost` how many bytes are missing because the disk was too slow. As `raw`, lines are written as they
+came. `callsheet.check.recording.lines` reads all of these.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class RecordingWriter:
         with self._lock:
             # The order here is the order in the recording, so the time is taken here, too.
             now = time.monotonic() - self._began
-            if self._size + len(data) > MOST:
+            # Once pieces are lost, the next lines would be, too, unless there is some room again.
+            if self._size + len(data) > (MOST // 2 if way in self._lost else MOST):
                 self._lost[way] = self._lost.get(way, 0) + len(data)
                 return
             if missing := self._lost.pop(way, 0):
@@ -183,6 +184,8 @@ class RecordingWriter:
 def wrapped(when: float, way: Way, line: Line) -> Iterable[bytes]:
     """Give a line that says when and which way a message went. Empty lines are left out."""
     data, size = line
+    if data.endswith(b"\r"):
+        data, size = data[:-1], size - 1
     if not data or data.isspace():
         return ()
     head = _head(when, way)

@@ -1,7 +1,7 @@
 """A small process that ends the agent if we are killed and can't do it ourselves.
 
 It is forked before anything else is done, knows the agent's process group, and waits for the end of a pipe
-that only we hold open. On systems without fork there is none; the agent is told by the end of its input, then.
+that only we hold open. Systems without fork have none; there, the agent is told by the end of its input.
 """
 
 from __future__ import annotations
