@@ -5,6 +5,7 @@ Whatever a file holds, nothing here raises: what can't be read is a line with a 
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal, TypeAlias
 
@@ -23,6 +24,8 @@ PIECE = 1 << 20
 
 _decode = msgspec.json.Decoder().decode
 _WAYS: dict[object, Way] = {"client->agent": "client", "agent->client": "agent"}
+_NO_MESSAGE = frozenset(("raw", "base64", "lost"))
+"""What `callsheet record` writes in the place of `msg` where there was no message."""
 
 
 class Line(Struct):
@@ -60,6 +63,8 @@ def line_of(number: int, data: bytes) -> Line:
         return Line(number, len(data), problem="it is JSON, but no message", raw=data)
     if "msg" in told and "jsonrpc" not in told:
         return _wrapped(number, data, told)
+    if "dir" in told and not _NO_MESSAGE.isdisjoint(told):
+        return _unread(number, told)
     return Line(number, len(data), told, raw=data)
 
 
@@ -72,6 +77,28 @@ def _wrapped(number: int, data: bytes, value: dict[str, Any]) -> Line:
     size = max(2, len(data.rstrip()) - begin - 7) if begin >= 0 else len(data)
     when = float(time) if isinstance(time, (int, float)) else None
     return Line(number, size, message, _WAYS.get(value.get("dir")), when, raw=data)
+
+
+def _unread(number: int, value: dict[str, Any]) -> Line:
+    """Give what was recorded of a line that was no message, as if it stood in the recording itself."""
+    data = _bytes_in(value)
+    size, lost, time = value.get("size"), value.get("lost"), value.get("t")
+    if lost is not None:
+        line = Line(number, 0, problem=f"{lost} bytes are missing: they could not be recorded")
+    elif isinstance(size, int) and size > len(data):
+        line = Line(number, size, problem=f"only the beginning of its {size >> 20} MB was recorded")
+    else:
+        line = line_of(number, data)
+    line.sender = _WAYS.get(value.get("dir"))
+    line.time = float(time) if isinstance(time, (int, float)) else None
+    return line
+
+
+def _bytes_in(value: dict[str, Any]) -> bytes:
+    try:
+        return b64decode(value["base64"]) if "base64" in value else value["raw"].encode()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return b""
 
 
 def _why(data: bytes, exc: Exception) -> str:
