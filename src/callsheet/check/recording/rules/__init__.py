@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule
 
-from . import asking, endings, lifecycle, order
+from . import asking, endings, lifecycle, order, recording, safety, size, traffic
 
 RULES: tuple[Rule, ...] = (
     *lifecycle.RULES,
     *endings.RULES,
     *order.RULES,
     *asking.RULES,
+    *size.RULES,
+    *safety.RULES,
+    *recording.RULES,
+    *traffic.RULES,
 )
