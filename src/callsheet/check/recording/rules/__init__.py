@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule
 
-from . import asking, endings, lifecycle, order, recording, safety, size, traffic
+from . import asking, endings, lifecycle, order, recording, safety, schema, size, traffic
 
 RULES: tuple[Rule, ...] = (
     *lifecycle.RULES,
@@ -13,6 +13,7 @@ RULES: tuple[Rule, ...] = (
     *asking.RULES,
     *size.RULES,
     *safety.RULES,
+    *schema.RULES,
     *recording.RULES,
     *traffic.RULES,
 )
