@@ -75,6 +75,9 @@ RULES = (
         harm="People are asked about a call that has no card: they can't see how it goes on and ends.",
         fix="Announce the call as `pending`, with its input, then ask under the same id.",
         check=asked_unannounced,
+        example='{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1", "title": "rm -r build", "rawInput": {"command": "rm'
+        ' -r build"}}, "options": [{"optionId": "n", "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(
         id="order/asked-under-another-id",
@@ -85,6 +88,11 @@ RULES = (
         harm="Clients can't tie the question to its card: it stands alone, and the card never asks.",
         fix="Use one id for a call: in the announcement, the question and the updates.",
         check=asked_under_another_id,
+        example='{"tool_call": "c1", "title": "rm -r build", "kind": "execute", "rawInput": {"command":'
+        ' "rm -r build"}}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c2", "rawInput": {"command": "rm -r build"}}, "options":'
+        ' [{"optionId": "n", "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(
         id="order/left-unanswered",
@@ -95,6 +103,10 @@ RULES = (
         harm="People are asked about something that is over; whatever they answer has no effect.",
         fix="Wait for each answer before the turn's, or take the question back.",
         check=left_unanswered,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1"}, "options": [{"optionId": "n", "name": "No", "kind":'
+        ' "reject_once"}]}}',
     ),
     Rule(
         id="order/ended-while-asking",
@@ -105,5 +117,11 @@ RULES = (
         harm="What people decide has no effect: it was done without their word, or is over already.",
         fix="Wait for the answer. If the call ends for another reason, send `$/cancel_request`.",
         check=ended_while_asking,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1"}, "options": [{"optionId": "n", "name": "No", "kind":'
+        ' "reject_once"}]}}\n'
+        '{"tool_call_update": "c1", "status": "completed"}\n'
+        '{"id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "n"}}}',
     ),
 )

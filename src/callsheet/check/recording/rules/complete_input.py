@@ -143,6 +143,8 @@ RULES = (
         harm="The card is a skeleton at first: nobody sees what is about to happen.",
         fix="Announce the call when its input is known, and send the input with it.",
         check=empty_at_first,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read"}\n'
+        '{"tool_call_update": "c1", "status": "completed", "rawInput": {"path": "/work/a.py"}}',
     ),
     Rule(
         id="complete/input",
@@ -153,6 +155,9 @@ RULES = (
         harm="Nobody can see, audit or repeat what was done.",
         fix="Send `rawInput`; `{}` for a tool that takes nothing.",
         check=empty_for_ever,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read", "status":'
+        ' "completed", "content": [{"type": "content", "content": {"type": "text", "text":'
+        ' "import this"}}]}',
     ),
     Rule(
         id="complete/input-as-text",
@@ -163,6 +168,8 @@ RULES = (
         harm="Clients look for `command` or `path` in it, and find none.",
         fix="Parse the model's arguments before sending them.",
         check=text_of_json,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "rawInput": "{\\"path\\":'
+        ' \\"/work/a.py\\"}", "status": "completed"}',
     ),
     Rule(
         id="complete/asked-input-as-text",
@@ -173,6 +180,10 @@ RULES = (
         harm="Clients look for `command` or `path` in it, and find none to show to who decides.",
         fix="Parse the model's arguments before sending them.",
         check=asked_as_json,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1", "rawInput": "{\\"path\\": \\"/work/a.py\\"}"}, "options":'
+        ' [{"optionId": "n", "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(
         id="complete/asked-blindly",
@@ -183,6 +194,10 @@ RULES = (
         harm="People approve blind. It is what users of agents complain about most.",
         fix="Send the whole input with the request, and a title that says what would be done.",
         check=asked_blindly,
+        example='{"tool_call": "c1", "title": "bash", "kind": "execute"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1", "title": "bash"}, "options": [{"optionId": "n",'
+        ' "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(
         id="complete/asked-without-input",
@@ -193,5 +208,9 @@ RULES = (
         harm="People see a summary; a client can't show, check or remember the exact command.",
         fix="Send the whole `rawInput` with the request, or with the announcement before it.",
         check=asked_without_input,
+        example='{"tool_call": "c1", "title": "rm -r build", "kind": "execute"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1"}, "options": [{"optionId": "n", "name": "No", "kind":'
+        ' "reject_once"}]}}',
     ),
 )

@@ -106,6 +106,8 @@ RULES = (
         harm="Clients that show only `content` show an empty card.",
         fix="Put the text into `content` as well, as text, diff or terminal.",
         check=only_in_raw_output,
+        example='{"tool_call": "c1", "title": "ls", "kind": "execute", "status": "completed",'
+        ' "rawOutput": {"stdout": "a.py"}}',
     ),
     Rule(
         id="complete/nothing-shown",
@@ -116,6 +118,7 @@ RULES = (
         harm="People can't see what was found, printed or changed, nor if anything was.",
         fix="Send the result as `content`. If there is none, say so, or send an empty `rawOutput`.",
         check=nothing_shown,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}',
     ),
     Rule(
         id="complete/exit-code",
@@ -126,6 +129,8 @@ RULES = (
         harm="People see a green mark where tests failed or nothing ran at all.",
         fix="End the call as `failed` if the command's exit code isn't 0.",
         check=exit_code_hidden,
+        example='{"tool_call": "c1", "title": "make", "kind": "execute", "status": "completed",'
+        ' "rawOutput": {"exit_code": 2, "output": "no rule"}}',
     ),
     Rule(
         id="complete/error-as-success",
@@ -136,6 +141,8 @@ RULES = (
         harm="People see a green mark and believe that it was done.",
         fix="End the call as `failed` if the tool says `isError`, `success: false` or `error`.",
         check=error_hidden,
+        example='{"tool_call": "c1", "title": "Weather", "status": "completed", "rawOutput": {"isError":'
+        ' true, "content": [{"type": "text", "text": "no such city"}]}}',
     ),
     Rule(
         id="complete/failed-without-reason",
@@ -146,5 +153,6 @@ RULES = (
         harm="People see a red mark and can do nothing about it.",
         fix="Send the error's text as `content` with the final update.",
         check=failed_without_reason,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "failed"}',
     ),
 )

@@ -153,6 +153,9 @@ RULES = (
         harm="An editor that follows the agent stays behind until an update comes.",
         fix="Send the locations with the announcement, as soon as the path is known.",
         check=nowhere_at_first,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read",'
+        ' "rawInput": {"path": "a.py"}}\n'
+        '{"tool_call_update": "c1", "status": "completed", "locations": [{"path": "/work/a.py"}]}',
     ),
     Rule(
         id="complete/locations",
@@ -163,6 +166,9 @@ RULES = (
         harm="Following the agent goes nowhere, and the file can't be opened from the card.",
         fix="Send the absolute path of the file, and the line if it is known, in `locations`.",
         check=nowhere_for_ever,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read",'
+        ' "rawInput": {"path": "a.py"}, "status": "completed", "content": [{"type": "content",'
+        ' "content": {"type": "text", "text": "x"}}]}',
     ),
     Rule(
         id="complete/path-not-absolute",
@@ -173,6 +179,8 @@ RULES = (
         harm="An editor opens the wrong file, or none, and shows no diff.",
         fix="Resolve the path against the session's directory before sending it.",
         check=not_absolute,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "locations": [{"path":'
+        ' "src/a.py"}], "status": "completed"}',
     ),
     Rule(
         id="complete/asked-path-not-absolute",
@@ -183,6 +191,10 @@ RULES = (
         harm="People decide about a file that the editor can't show.",
         fix="Resolve the path against the session's directory before sending it.",
         check=not_absolute_when_asked,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1", "locations": [{"path": "src/a.py"}]}, "options":'
+        ' [{"optionId": "n", "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(
         id="complete/path-not-normal",
@@ -193,6 +205,8 @@ RULES = (
         harm="`/a/../b` looks like another file than `/b`: it is opened twice, or taken for one outside.",
         fix="Take `.` and `..` out of a path before sending it.",
         check=not_normal,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "locations": [{"path":'
+        ' "/work/src/../a.py"}], "status": "completed"}',
     ),
     Rule(
         id="complete/line-zero",
@@ -203,5 +217,7 @@ RULES = (
         harm="Clients that go by the protocol open the line before the first, or drop the location.",
         fix="Count lines from 1, or leave the line out.",
         check=line_zero,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "locations": [{"path":'
+        ' "/work/a.py", "line": 0}], "status": "completed"}',
     ),
 )

@@ -120,6 +120,8 @@ RULES = (
         harm='People see "bash" or "read" and don\'t know what is being done until an update comes.',
         fix="Announce the call when its input is known, with a title that names the file or the command.",
         check=bare_at_first,
+        example='{"tool_call": "c1", "title": "bash", "kind": "execute"}\n'
+        '{"tool_call_update": "c1", "title": "make test", "status": "completed"}',
     ),
     Rule(
         id="complete/title",
@@ -130,6 +132,8 @@ RULES = (
         harm="A list of cards that all say the same tells nobody which file was read or what was run.",
         fix="Put what matters of the input into the title: the path, the command, the pattern.",
         check=bare_for_ever,
+        example='{"tool_call": "c1", "title": "bash", "kind": "execute"}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="complete/kind",
@@ -140,6 +144,8 @@ RULES = (
         harm="Edits and commands look like anything else; editors treat them all as `other`.",
         fix="Send the kind with the announcement: read, edit, delete, move, search, execute or fetch.",
         check=kind_missing,
+        example='{"tool_call": "c1", "title": "Reading a.py", "name": "read_file", "kind": "other",'
+        ' "status": "completed"}',
     ),
     Rule(
         id="complete/name",
@@ -150,5 +156,6 @@ RULES = (
         harm="Who filters, counts or audits calls has to guess the tool from a title made for people.",
         fix="Send `name` with the announcement.",
         check=name_missing,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}',
     ),
 )

@@ -116,6 +116,7 @@ RULES = (
         harm="The card spins for ever. People can't tell what was done.",
         fix="End every open call before you answer the prompt, also on errors and at the last step.",
         check=never_ended,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}',
     ),
     Rule(
         id="lifecycle/open-after-cancel",
@@ -126,6 +127,8 @@ RULES = (
         harm="The card spins for ever. People who have cancelled can't tell whether it still runs.",
         fix="End every open call on a cancel: `failed` in v1, `cancelled` in v2.",
         check=open_after_cancel,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"method": "session/cancel", "params": {"sessionId": "s1"}}',
     ),
     Rule(
         id="lifecycle/open-after-denial",
@@ -136,6 +139,11 @@ RULES = (
         harm="The card spins for ever, or keeps asking, although people have said no.",
         fix="When permission is rejected or the question dismissed, end the call with the reason.",
         check=open_after_denial,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1"}, "options": [{"optionId": "n", "name": "No", "kind":'
+        ' "reject_once"}]}}\n'
+        '{"id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "n"}}}',
     ),
     Rule(
         id="lifecycle/open-in-history",
@@ -146,6 +154,11 @@ RULES = (
         harm="The card of a call from days ago spins for ever.",
         fix="Tell the end of each call in the replay. One whose end is not known has failed.",
         check=open_in_history,
+        example='{"id": 2, "result": {"stopReason": "end_turn"}}\n'
+        '{"id": 3, "method": "session/load", "params": {"sessionId": "s1", "cwd": "/work",'
+        ' "mcpServers": []}}\n'
+        '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"id": 3, "result": {}}',
     ),
     Rule(
         id="lifecycle/cut-off",
@@ -166,6 +179,12 @@ RULES = (
         harm="People believe that it was done against their word; or it was.",
         fix="End a denied call as `failed`, and say that it was denied.",
         check=denied_but_completed,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}\n'
+        '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
+        ' "toolCall": {"toolCallId": "c1"}, "options": [{"optionId": "n", "name": "No", "kind":'
+        ' "reject_once"}]}}\n'
+        '{"id": 0, "result": {"outcome": {"outcome": "selected", "optionId": "n"}}}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/cancelled-but-completed",
@@ -176,5 +195,9 @@ RULES = (
         harm="People believe that the work was done, and build on it.",
         fix="End what a cancel has stopped as `failed` or `cancelled`, with what it had done so far.",
         check=cancelled_but_completed,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"method": "session/cancel", "params": {"sessionId": "s1"}}\n'
+        '{"tool_call_update": "c1", "status": "completed"}\n'
+        '{"id": 2, "result": {"stopReason": "cancelled"}}',
     ),
 )

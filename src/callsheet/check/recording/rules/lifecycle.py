@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import FINAL, Begun, Connection, Told
+from callsheet.check.recording.quoting import quoted
 from callsheet.check.recording.values import text
 
 V1 = ("pending", "in_progress", "completed", "failed")
@@ -102,7 +103,7 @@ def unknown_status(told: Told) -> Said | None:
         return None
     if told.call is not None and told.call.status == status:
         return None  # it was told
-    return Said(f"{_shown(status)} is no status of ACP {_version(connection)}", "update.status")
+    return Said(f"{quoted(status, 40)} is no status of ACP {_version(connection)}", "update.status")
 
 
 def _status(told: Told) -> str | None:
@@ -123,10 +124,6 @@ def _tells_anew(told: Told) -> bool:
     return told.connection.is_v2 and ("title" in told.update or "rawInput" in told.update)
 
 
-def _shown(word: str) -> str:
-    return repr(word if len(word) <= 40 else word[:40] + "…")
-
-
 def _version(connection: Connection) -> str:
     return "v2" if connection.is_v2 else "v1" if connection.is_v1 else "v1 or v2"
 
@@ -141,6 +138,9 @@ RULES = (
         harm="Editors set the card back or draw a second one: what was shown is lost, or shown twice.",
         fix="Send `tool_call` once for each call, and `tool_call_update` from then on.",
         check=announced_twice,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/id-reused",
@@ -151,6 +151,8 @@ RULES = (
         harm="Editors write over the earlier card: people see one call where there were two.",
         fix="Make an id of your own for each call, also if the model uses its ids again.",
         check=id_reused,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}\n'
+        '{"tool_call": "c1", "title": "Reading b.py", "kind": "read", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/not-announced",
@@ -161,6 +163,7 @@ RULES = (
         harm="Editors show a failed card, “Tool call not found”, or nothing at all.",
         fix="Send `tool_call` first, before a question about the call, too.",
         check=not_announced,
+        example='{"tool_call_update": "c1", "title": "Reading a.py", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/moved-back",
@@ -171,6 +174,9 @@ RULES = (
         harm="A card that was done spins again, or one that runs seems to wait for people.",
         fix="Send a status only when the call moves on. A second try is a call of its own.",
         check=moved_back,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"tool_call_update": "c1", "status": "pending"}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/never-ran",
@@ -181,6 +187,8 @@ RULES = (
         harm="While it runs, people can't tell whether it works or waits for them.",
         fix="Send `in_progress` when the tool starts, before its result.",
         check=never_ran,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="lifecycle/after-the-end",
@@ -191,6 +199,8 @@ RULES = (
         harm="Cards that people have read and closed change; histories differ from what was seen.",
         fix="Send everything with the final update, or before it, and nothing afterwards.",
         check=changed_after_its_end,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}\n'
+        '{"tool_call_update": "c1", "title": "Read a.py"}',
     ),
     Rule(
         id="lifecycle/unknown-status",
@@ -201,5 +211,7 @@ RULES = (
         harm="Editors show an unknown status as pending, so the call spins for ever.",
         fix="Speak the version that was agreed on: in v1, a cancelled call is `failed`.",
         check=unknown_status,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"tool_call_update": "c1", "status": "cancelled"}',
     ),
 )

@@ -137,6 +137,10 @@ RULES = (
         harm="Clients drop the update, or show a spinner that never ends.",
         fix="Answer `session/new` first, then send commands, modes and everything else.",
         check=before_session,
+        example='{"id": 3, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}}\n'
+        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
+        ' "current_mode_update", "currentModeId": "ask"}}}\n'
+        '{"id": 3, "result": {"sessionId": "s2"}}',
     ),
     Rule(
         id="order/unknown-session",
@@ -147,6 +151,8 @@ RULES = (
         harm="Clients drop the update: people never see what was done.",
         fix="Send each update under the id of the session that the client has opened.",
         check=unknown_session,
+        example='{"method": "session/update", "params": {"sessionId": "s9", "update": {"sessionUpdate":'
+        ' "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}}}',
     ),
     Rule(
         id="order/another-session",
@@ -157,6 +163,11 @@ RULES = (
         harm="Its card never ends, and in the other session a failed card appears.",
         fix="Keep the session's id with the call, and send it with each update.",
         check=another_session,
+        example='{"id": 3, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}}\n'
+        '{"id": 3, "result": {"sessionId": "s2"}}\n'
+        '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
+        ' "tool_call_update", "toolCallId": "c1", "status": "completed"}}}',
     ),
     Rule(
         id="order/late-call",
@@ -167,6 +178,9 @@ RULES = (
         harm="Clients have closed the turn: the update is lost, or shown below the next prompt.",
         fix="Wait for the turn's calls and their last updates before you answer the prompt.",
         check=late_call,
+        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
+        '{"id": 2, "result": {"stopReason": "end_turn"}}\n'
+        '{"tool_call_update": "c1", "status": "completed"}',
     ),
     Rule(
         id="order/late-content",
@@ -177,6 +191,8 @@ RULES = (
         harm="Clients have closed the turn: words are lost, or shown below the next prompt.",
         fix="Send what is buffered before you answer the prompt.",
         check=late_content,
+        example='{"id": 2, "result": {"stopReason": "end_turn"}}\n'
+        '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Done."}}',
     ),
     Rule(
         id="order/overlapping-prompts",
@@ -187,5 +203,8 @@ RULES = (
         harm="Nobody can tell which turn a call belongs to, or which of them a cancel ends.",
         fix="Client: wait for the answer. Agent: refuse a prompt while a turn runs, or say that you queue.",
         check=overlapping_prompts,
+        example='{"id": 3, "method": "session/prompt", "params": {"sessionId": "s1", "prompt": []}}\n'
+        '{"id": 2, "result": {"stopReason": "end_turn"}}\n'
+        '{"id": 3, "result": {"stopReason": "end_turn"}}',
     ),
 )
