@@ -184,6 +184,8 @@ def test_output_that_is_shown_is_not_called_hidden() -> None:
     assert not found(told({**CALL, "content": [diff]}, raw), hidden)
     assert not found(told(preview, {**ENDED, "rawOutput": {"exit_code": 0}}), hidden)
     assert found(told(preview, {**ENDED, "rawOutput": "b.py"}), hidden)
+    live = {"tool_call_update": "c1", "content": [content("```\na.py\n```")]}
+    assert not found(told(CALL, live, {**ENDED, "rawOutput": {"message": "Exit code 0"}}), hidden)
 
 
 def at(*paths: str) -> bytes:
@@ -250,6 +252,15 @@ def test_content_or_no_output_makes_no_empty_card() -> None:
     assert found(told(CALL, output), rule)
     assert not found(told(CALL, {**output, "content": [content("x")]}), rule)
     assert not found(told(CALL, {**ENDED, "rawOutput": {"exit_code": 0}}), rule)
+    from_the_middle = b"\n".join(told(CALL, output).splitlines()[6:])
+    assert not found(from_the_middle, rule)  # content may have come before
+
+
+def test_a_diff_of_v2_lacks_no_old_text() -> None:
+    changes = [{"operation": "modify", "path": "/work/a"}]
+    diff = {"type": "diff", "changes": changes, "patch": "@@ -1 +1 @@"}
+    data = told({**CALL, "content": [diff]}, ENDED)
+    assert not found(b"\n".join(data.splitlines()[5:]), "client/toad-no-diff")
 
 
 def test_output_under_a_key_that_acpx_knows_is_printed() -> None:

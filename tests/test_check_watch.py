@@ -373,6 +373,33 @@ def test_nothing_that_a_message_holds_is_trusted() -> None:
     list(watching.finish())
 
 
+def test_an_answer_that_is_none_to_the_agents_question_is_not_taken_for_one() -> None:
+    talk = Talk().opened().prompt().call("a", "pending").question("a")
+    talk.answer("agent", 1, {"modes": {}})  # to a request of the client's that was not recorded
+    assert not of(Decided, watched(talk.lines("agent"))[1])
+    talk.decide()
+    assert of(Decided, watched(talk.lines("raw"))[1])
+
+
+def test_an_agent_that_is_started_again_may_tell_a_history_of_ids_that_were_used() -> None:
+    first = Talk().opened().prompt().call("a", "completed").stop()
+    again = Talk().opened().call("a", "completed")
+    lines = [*first.lines("agent"), *again.lines("agent")]
+    calls_ = [moment.call for moment in of(Begun, watched(lines)[1])]
+    assert [call.is_reused for call in calls_] == [False, False]
+    same = Talk().opened().prompt().call("a", "completed").tell("tool_call", "a", "completed")
+    assert [one.call.is_reused for one in of(Begun, watched(same.lines("agent"))[1])] == [0, 1]
+
+
+def test_in_v2_a_call_from_before_the_recording_is_not_announced_by_its_end() -> None:
+    talk = Talk(2).opened().prompt().call("a", "in_progress", title="Reading a.py")
+    talk.update("state_update", state="running").call("a", "completed").stop()
+    (begun,) = of(Begun, watched(talk.lines()[-3:])[1])
+    assert begun.call.announced is None
+    (begun,) = of(Begun, watched(talk)[1])
+    assert begun.call.announced is not None
+
+
 def test_memory_does_not_grow_with_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)
     monkeypatch.setattr(calls, "KEEP_OPEN", 20)

@@ -97,6 +97,26 @@ class Redactor:
             return value, 0
         return rewrite(value, self.text, self._mark)
 
+    def found(self, value: JsonValue) -> dict[str, int]:
+        """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
+        joined = leaves(value)
+        if joined is not None and (not joined or self.text(joined)[0] is joined):
+            return {}
+        counts: dict[str, int] = {}
+
+        def on_text(text: str) -> tuple[str, int]:
+            for span in self._scanner.spans(text.encode("utf-8", "surrogatepass")):
+                counts[span.rule] = counts.get(span.rule, 0) + 1
+            return text, 0
+
+        def on_secret(family: str, secret: str) -> None:
+            rule = self._rule(family, secret.encode("utf-8", "surrogatepass"))
+            if rule is not None:
+                counts[rule[0]] = counts.get(rule[0], 0) + 1
+
+        rewrite(value, on_text, on_secret)
+        return counts
+
     def stream(self) -> StreamRedactor:
         """Begin a stream of bytes."""
         return StreamRedactor(self._scanner, self._marks)
@@ -115,13 +135,16 @@ class Redactor:
 
     def _mark(self, family: str, secret: str) -> str | None:
         """Give the mark of a value that its name betrays, unless it is allowed."""
-        data = secret.encode("utf-8", "surrogatepass")
+        found = self._rule(family, secret.encode("utf-8", "surrogatepass"))
+        return None if found is None else self._marks.mark(*found).decode()
+
+    def _rule(self, family: str, data: bytes) -> tuple[str, bytes] | None:
+        """Give the rule that a value breaks which its name betrays, and the secret; None if it is allowed."""
         if self._scanner.allows(data):
             return None
         spans = self._scanner.spans(data)
         whole = len(spans) == 1 and spans[0].end - spans[0].start == len(data)
-        rule, secret_bytes = (spans[0].rule, spans[0].secret) if whole else (family, data)
-        return self._marks.mark(rule, secret_bytes).decode()
+        return (spans[0].rule, spans[0].secret) if whole else (family, data)
 
 
 def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from . import again
 from .ids import UsedIds
 from .lines import Line
 from .moments import FINAL, Call, CallOver, Connection, Json, LeftOpen, Session, Turn
@@ -76,14 +77,16 @@ class Calls:
     def fold(self, call: Call, kind: str, update: Json, line: Line, connection: Connection) -> None:
         """Take in an update of a call."""
         call.updates += 1
+        _count(call, line.time)
         self.heard(call, line)
         if call.ended is not None or _is_late(call):
             call.late += 1
         if kind == "tool_call_content_chunk":
-            _append(call, update.get("content"))
+            _append(call, update.get("content"), line)
             return
+        again.note(call, update, line)
         self.patch(call, update, line, connection)
-        if call.announced is None and (kind == "tool_call" or connection.is_v2):
+        if call.announced is None and _is_announced(call, kind, update, connection):
             self.announce(call, update, line)
 
     def heard(self, call: Call, line: Line) -> None:
@@ -169,6 +172,13 @@ def announces(kind: str, update: Json, connection: Connection) -> bool:
     return named and kind == "tool_call_update" and connection.is_v2
 
 
+def _is_announced(call: Call, kind: str, update: Json, connection: Connection) -> bool:
+    """Whether an update announces a call. v2's may be of one that began before the recording did."""
+    if connection.is_v2 and call.session.is_whole:
+        return True
+    return announces(kind, update, connection)
+
+
 def begins_again(call: Call, kind: str, update: Json, connection: Connection) -> bool:
     """Whether an update is about a new call that has the id of one that is known."""
     session = call.session
@@ -220,8 +230,18 @@ def _move(call: Call, status: str, line: Line) -> None:
         known.append((status, line.number))
 
 
-def _append(call: Call, item: Any) -> None:
+def _count(call: Call, time: float | None) -> None:
+    if time is None:
+        return
+    if call.second is None or not 0 <= time - call.second < 1:
+        call.second, call.in_second = time, 0
+    call.in_second += 1
+    call.busiest = max(call.busiest, call.in_second)
+
+
+def _append(call: Call, item: Any, line: Line) -> None:
     if call.wire_bytes > KEEP_CONTENT:
+        call.output_bytes += line.size
         return
     content = many(call.fields.get("content"))
     if call.chunks == 0:

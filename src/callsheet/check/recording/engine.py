@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from .finding import Answer, Finding, Rule, Said
+from .ids import UsedIds
 from .lines import Line, read
 from .moments import (
     Asked,
@@ -41,10 +42,12 @@ class Checker:
         wanted = set(clients)
         self.watch: Watch = Watch()
         self._on_over: Callable[[CallOver], None] | None = on_over
+        self._said: UsedIds = UsedIds()
         self._rules: dict[type, list[Rule]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):
-                self._rules.setdefault(rule.moment, []).append(rule)
+                for kind in rule.moment if isinstance(rule.moment, tuple) else (rule.moment,):
+                    self._rules.setdefault(kind, []).append(rule)
 
     def feed(self, line: Line) -> Iterator[Finding]:
         """Take in a line, and give what is wrong with it, and with what is over by it."""
@@ -60,9 +63,31 @@ class Checker:
         for rule in self._rules.get(moment.__class__, ()):
             answer = rule.check(moment)
             if answer is not None:
-                yield from _findings(rule, moment, answer)
+                yield from self._findings(rule, moment, answer)
         if self._on_over is not None and moment.__class__ is CallOver:
             self._on_over(moment)
+
+    def _findings(self, rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
+        session, call, line = _place(moment)
+        for said in (answer,) if isinstance(answer, Said) else answer or ():
+            if said.once is not None and self._was_said(rule, session, call, said.once):
+                continue
+            yield Finding(
+                rule=rule.id,
+                severity=rule.severity,
+                session=session,
+                call=call,
+                line=line if said.line is None else said.line,
+                field=said.field,
+                message=said.message,
+            )
+
+    def _was_said(self, rule: Rule, session: str | None, call: str | None, once: str) -> bool:
+        key = f"{rule.id} {once} {call}"
+        if self._said.has(session or "", key):
+            return True
+        self._said.add(session or "", key)
+        return False
 
 
 def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
@@ -71,20 +96,6 @@ def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
     for line in read(stream):
         yield from checker.feed(line)
     yield from checker.finish()
-
-
-def _findings(rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
-    session, call, line = _place(moment)
-    for said in (answer,) if isinstance(answer, Said) else answer or ():
-        yield Finding(
-            rule=rule.id,
-            severity=rule.severity,
-            session=session,
-            call=call,
-            line=line if said.line is None else said.line,
-            field=said.field,
-            message=said.message,
-        )
 
 
 def _place(moment: Any) -> tuple[str | None, str | None, int]:

@@ -21,17 +21,19 @@ class Said(Struct, frozen=True):
     message: str
     field: str | None = None
     line: int | None = None
+    once: str | None = None
+    """What is said only once of a call, or of the recording where no call is meant, has one word here."""
 
 
 Answer: TypeAlias = Said | Iterable[Said] | None
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """One rule. `check` takes a moment of the kind `moment`, and says what is wrong, if anything is."""
+    """One rule. `check` takes a moment of a kind of `moment`, and says what is wrong, if anything is."""
 
     id: str
     severity: Severity
-    moment: type
+    moment: type | tuple[type, ...]
     title: str
     protocol: str
     """What the protocol says about it."""

@@ -1,6 +1,7 @@
 """A recording, line by line: raw JSON-RPC, or lines that say when and which way a message went.
 
-Whatever a file holds, nothing here raises: what can't be read is a line with a `problem`.
+Whatever a file holds, nothing here raises: what can't be read is a line with a `fault`. `mending.py` says
+what is wrong with such a line, and what can still be read of it.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from . import mending
 from .values import obj
 
 Way: TypeAlias = Literal["client", "agent"]
 """Who has sent a message."""
 
-LONGEST = 256 * 1024 * 1024
+LONGEST = 64 * 1024 * 1024
 """Bytes of a line that are looked into. A longer one is passed over."""
 
 PIECE = 1 << 20
 
+_BOM = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
 _WAYS: dict[object, Way] = {"client->agent": "client", "agent->client": "agent"}
 _NO_MESSAGE = frozenset(("raw", "base64", "lost"))
@@ -31,7 +34,8 @@ _NO_MESSAGE = frozenset(("raw", "base64", "lost"))
 class Line(Struct):
     """One line. `size` is that of the message, without the recording's own words around it, as near as known.
 
-    `sender` is None where the recording does not say it.
+    `sender` is None where the recording does not say it. A line with a `fault` has no message, or one that
+    a patient reader can make out.
     """
 
     number: int
@@ -41,15 +45,72 @@ class Line(Struct):
     time: float | None = None
     problem: str | None = None
     raw: bytes = b""
+    fault: mending.Fault | None = None
 
 
 def read(stream: BinaryIO) -> Iterator[Line]:
-    """Give the lines of a file. Empty ones are counted, and left out."""
+    """Give the lines of a file. Of empty ones that follow each other, the first is told."""
+    parts = mending.Parts()
+    was_blank = False
     for number, (data, whole) in enumerate(_split(stream), 1):
         if not whole:
-            yield Line(number, len(data), problem=f"the line is longer than {LONGEST >> 20} MB")
-        elif data.strip():
-            yield line_of(number, data)
+            yield from _apart(parts)
+            yield _faulty(number, len(data), "long", f"it is longer than {LONGEST >> 20} MB")
+            continue
+        is_blank = not data or data.isspace()
+        if is_blank and not was_blank:
+            yield _faulty(number, 0, "blank", "it is empty")
+        was_blank = is_blank
+        if not is_blank:
+            yield from _lines(number, data, parts)
+    yield from _apart(parts)
+
+
+def _lines(number: int, data: bytes, parts: mending.Parts) -> Iterator[Line]:
+    """Give what is on a line, or on it and those before it that were only parts of a message."""
+    line = line_of(number, data[3:] if number == 1 and data.startswith(_BOM) else data)
+    if line.fault is None and not parts:
+        yield line
+        return
+    if line.message is None and parts.joins(number, data):
+        first, whole = parts.take()
+        yield _whole(first, whole)
+    elif line.fault == "cut" and not parts:
+        parts.begin(number, data)
+    elif parts and line.message is None:
+        if parts.are_too_many():
+            yield from _apart(parts)
+    else:
+        yield from _apart(parts)
+        yield from _each(line)
+
+
+def _whole(number: int, data: bytes) -> Line:
+    line = line_of(number, data)
+    line.fault, line.problem = "split", "its message goes on on the next line"
+    return line
+
+
+def _apart(parts: mending.Parts) -> Iterator[Line]:
+    """Give up on parts that make no message."""
+    for number, data in parts.drop():
+        yield from _each(line_of(number, data))
+
+
+def _each(line: Line) -> Iterator[Line]:
+    """Give the messages of a line that has several; the first with the fault."""
+    if line.fault != "several":
+        yield line
+        return
+    fault, problem = line.fault, line.problem
+    for value in mending.messages(line.raw):
+        size = len(msgspec.json.encode(value))
+        found = _made(line.number, line.raw, value, size)
+        found.fault, found.problem = fault, problem
+        yield found
+        fault = problem = None
+    if fault is not None:
+        yield line
 
 
 def line_of(number: int, data: bytes) -> Line:
@@ -57,24 +118,45 @@ def line_of(number: int, data: bytes) -> Line:
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        return Line(number, len(data), problem=_why(data, exc), raw=data)
+        return _mended(number, data, exc)
+    return _made(number, data, value, len(data))
+
+
+def _mended(number: int, data: bytes, exc: Exception) -> Line:
+    fault, problem = mending.fault_of(data, exc)
+    for mended, why, what in mending.readings(data, fault):
+        try:
+            line = _made(number, data, _decode(mended), len(data))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        line.fault, line.problem = why, what
+        return line
+    return Line(number, len(data), problem=problem, raw=data, fault=fault)
+
+
+def _made(number: int, data: bytes, value: Any, size: int) -> Line:
     told = obj(value)
     if not told:
-        return Line(number, len(data), problem="it is JSON, but no message", raw=data)
+        several = mending.is_batch(value)
+        fault = "several" if several else "no_message"
+        why = "it has several messages" if several else "it is JSON, but no message"
+        return Line(number, size, problem=why, raw=data, fault=fault)
     if "msg" in told and "jsonrpc" not in told:
-        return _wrapped(number, data, told)
+        return _wrapped(number, data, told, size)
     if "dir" in told and not _NO_MESSAGE.isdisjoint(told):
         return _unread(number, told)
-    return Line(number, len(data), told, raw=data)
+    return Line(number, size, told, raw=data)
 
 
-def _wrapped(number: int, data: bytes, value: dict[str, Any]) -> Line:
+def _wrapped(number: int, data: bytes, value: dict[str, Any], size: int) -> Line:
     message, time = obj(value["msg"]), value.get("t")
     if not message:
-        return Line(number, len(data), problem="its msg is no message", raw=data)
+        why = "its msg is no message"
+        return Line(number, size, problem=why, raw=data, fault="no_message")
     # The envelope is `{"t": 1.5, "dir": "agent->client", "msg": …}`: what is around the message.
     begin = data.find(b'"msg"')
-    size = max(2, len(data.rstrip()) - begin - 7) if begin >= 0 else len(data)
+    if begin >= 0 and size == len(data):
+        size = max(2, len(data.rstrip()) - begin - 7)
     when = float(time) if isinstance(time, (int, float)) else None
     return Line(number, size, message, _WAYS.get(value.get("dir")), when, raw=data)
 
@@ -84,9 +166,10 @@ def _unread(number: int, value: dict[str, Any]) -> Line:
     data = _bytes_in(value)
     size, lost, time = value.get("size"), value.get("lost"), value.get("t")
     if lost is not None:
-        line = Line(number, 0, problem=f"{lost} bytes are missing: they could not be recorded")
+        line = _faulty(number, 0, "lost", f"{lost} bytes are missing: they could not be recorded")
     elif isinstance(size, int) and size > len(data):
-        line = Line(number, size, problem=f"only the beginning of its {size >> 20} MB was recorded")
+        why = f"only the beginning of its {size >> 20} MB was recorded"
+        line = _faulty(number, size, "long", why)
     else:
         line = line_of(number, data)
     line.sender = _WAYS.get(value.get("dir"))
@@ -101,16 +184,8 @@ def _bytes_in(value: dict[str, Any]) -> bytes:
         return b""
 
 
-def _why(data: bytes, exc: Exception) -> str:
-    if b"\0" in data[:1000]:
-        return "it is binary"
-    if isinstance(exc, UnicodeDecodeError) or "utf-8" in str(exc).lower():
-        return "it is no UTF-8"
-    if data[:1] == b"{" and not data.rstrip().endswith(b"}"):
-        return "it breaks off in the middle of a message"
-    if data.count(b'{"jsonrpc"') > 1:
-        return "it has several messages"
-    return f"it is no JSON ({exc})"
+def _faulty(number: int, size: int, fault: mending.Fault, problem: str) -> Line:
+    return Line(number, size, problem=problem, fault=fault)
 
 
 def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:

@@ -31,7 +31,9 @@ class Connection(Struct, eq=False):
     """Of the client."""
     agent_capabilities: Json = field(default_factory=dict[str, Any])
     is_whole: bool = False
-    """Whether the recording begins with `initialize`. Of one that does not, less can be known."""
+    """Whether the recording begins with `initialize`, and nothing is lost. If not, less can be known."""
+    has_gaps: bool = False
+    """Whether there were lines of which nothing could be read."""
     has_both_ways: bool = False
     """Whether anything of the client was recorded."""
     spoken: int | None = None
@@ -130,6 +132,13 @@ class Call(Struct, eq=False):
     is_judged: bool = False
     """Whether it is over, and was told to be."""
     updates: int = 0
+    busiest: int = 0
+    """Updates within a second, at most; as far as the recording tells times."""
+    second: float | None = None
+    """When the second began that is counted now, and how many came in it."""
+    in_second: int = 0
+    again: dict[tuple[str, str], Again] = field(default_factory=dict[tuple[str, str], "Again"])
+    """What was sent more than once, by field and by how."""
     wire_bytes: int = 0
     """Bytes of all messages about it, its terminals' included."""
     output_bytes: int = 0
@@ -186,6 +195,14 @@ def _name_in(told: Json) -> str:
     return text(meta.get("tool_name")) or text(obj(meta.get("claudeCode")).get("toolName")) or ""
 
 
+class Again(Struct):
+    """How often a field was sent that was known already, how many bytes of it were, and where first."""
+
+    line: int
+    times: int = 0
+    size: int = 0
+
+
 class Question(Struct, eq=False):
     """A request for permission."""
 
@@ -218,10 +235,17 @@ class Heard(Struct):
     sender: Way | None
     connection: Connection
     session: str | None = None
+    method: str | None = None
+    answers: str | None = None
+    """Of an answer, the method that was asked for; empty if nobody has asked for anything under its id."""
+    same_id: int | None = None
+    """Of a request, the line of another one of its sender that has its id, and waits."""
+    before: float | None = None
+    """The time of the message before it."""
 
 
 class Unreadable(Struct):
-    """A line that is no message."""
+    """A line that is not just one message. It may have one that can be made out."""
 
     line: Line
 
@@ -360,10 +384,26 @@ class CallOver(Struct):
         return self.call.ended is not None or (turn is not None and turn.ended is not None)
 
 
+class Waiting(Struct):
+    """A request that was not answered."""
+
+    asker: Way
+    method: str
+    line: int
+
+
 class Over(Struct):
-    """The recording is over."""
+    """The recording is over. `messages` counts what could be read."""
 
     line: int
     connection: Connection
     lines: int
     calls: int
+    messages: int = 0
+    first: int = 0
+    """The line of the first message."""
+    has_ids: bool = False
+    """Whether there were requests or answers, and not notifications alone."""
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    turns: list[Turn] = field(default_factory=list[Turn])
+    """Those that are not over."""

@@ -41,6 +41,8 @@ def of_answer(message: Json, key: Any, asked: dict[tuple[Way, Any], Any]) -> Way
     ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]
     if "client" not in ways and method_answered(obj(message.get("result"))):
         return "agent"  # what the client has asked was not recorded
+    if ways == ["agent"] and not _fits(asked["agent", key][0], message):
+        return None  # the same, most likely
     if len(ways) == 2:
         ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
     if not ways:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from . import files, senders
+from . import files, mending, senders
 from .calls import Calls, announces, begins_again, over
+from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
     Asked,
@@ -19,7 +20,6 @@ from .moments import (
     Connection,
     Decided,
     Folded,
-    Heard,
     Json,
     LeftOpen,
     Over,
@@ -33,13 +33,14 @@ from .moments import (
     Updated,
 )
 from .questions import outcome_of, question_of, twin_of
+from .requests import Requests
 from .sessions import Sessions
 from .terminals import Terminals
 from .turns import Turns
 from .values import name_of, obj, rpc_id, text
 
 KEEP_ASKED = 4096
-"""Requests that wait for an answer at most. One that nobody answers must not be kept for ever."""
+"""Questions that wait for an answer at most."""
 
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
@@ -60,7 +61,7 @@ class Watch:
     def __init__(self) -> None:
         self.connection: Connection = Connection()
         self.line: int = 0
-        self._asked: dict[tuple[Way, Any], tuple[str, Json, int]] = {}
+        self._requests: Requests = Requests()
         self._questions: dict[Any, Question] = {}
         self._turns: Turns = Turns()
         self._calls: Calls = Calls()
@@ -81,15 +82,18 @@ class Watch:
         """Take in a line, and give what happens in it."""
         self.line = line.number
         message = line.message
-        if message is None:
+        if line.fault is not None:
             yield Unreadable(line)
+        if message is None:
+            self._lost(line)
             return
-        sender = line.sender or self._sender(message)
-        params, method = obj(message.get("params")), text(message.get("method"))
-        session = text(params.get("sessionId"))
+        params = obj(message.get("params"))
+        sender = line.sender or self._requests.sender(message, params)
         if sender == "client":
             self.connection.has_both_ways = True
-        yield Heard(line, message, sender, self.connection, session)
+        heard = self._requests.heard(line, message, sender, self.connection, params)
+        yield heard
+        method = heard.method
         if method == "session/update":
             yield from self._updated(line, params)
         elif method is not None:
@@ -100,26 +104,32 @@ class Watch:
             yield from self._calls.due
             self._calls.due.clear()
 
+    def _lost(self, line: Line) -> None:
+        """Note that a message may be lost: what comes after it can't be judged as if nothing were missing."""
+        if mending.loses_a_message(line.raw, line.fault):
+            self.connection.has_gaps, self.connection.is_whole = True, False
+
     def finish(self) -> Iterator[Any]:
         """Give what is over because the recording is."""
         yield from self._end()
-        yield Over(self.line, self.connection, self.line, self.calls)
+        turns = [one.turn for one in self._sessions if one.turn is not None]
+        told = self._requests
+        yield Over(
+            self.line,
+            self.connection,
+            self.line,
+            self.calls,
+            messages=told.messages,
+            first=told.first,
+            has_ids=told.has_ids,
+            waiting=told.waiting,
+            turns=turns,
+        )
 
     def _end(self) -> Iterator[Any]:
         for session in self._sessions:
             for call in list(session.calls.values()):
                 yield from over(call, self.connection, at_the_end=True)
-
-    # Who spoke
-
-    def _sender(self, message: Json) -> Way | None:
-        method, key = text(message.get("method")), rpc_id(message.get("id"))
-        if method == "$/cancel_request":
-            key = rpc_id(obj(message.get("params")).get("requestId"))
-            return senders.of_asker(key, self._asked)
-        if method is not None:
-            return senders.of_method(method)
-        return senders.of_answer(message, key, self._asked)
 
     # Requests and notifications
 
@@ -127,9 +137,7 @@ class Watch:
         self, line: Line, message: Json, method: str, params: Json, sender: Way | None
     ) -> Iterator[Any]:
         if "id" in message and sender is not None:
-            if len(self._asked) >= KEEP_ASKED:
-                del self._asked[next(iter(self._asked))]
-            self._asked[sender, rpc_id(message["id"])] = method, params, line.number
+            self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
         if method == "initialize":
             yield from self._greeted(params)
         elif method == "$/cancel_request":
@@ -140,16 +148,23 @@ class Watch:
             self._of_client(line, message, method, params)
 
     def _greeted(self, params: Json) -> Iterator[Any]:
-        if self.connection.is_whole:  # the agent was started again
-            yield from self._end()
-            self._sessions.forget()
-            self._questions, self._turns = {}, Turns()
-            self.connection = Connection(has_both_ways=True)
+        if self.connection.is_whole or self.connection.has_gaps:
+            yield from self._started_again()
         connection = self.connection
         connection.is_whole = True
         connection.client = name_of(params.get("clientInfo") or params.get("info"))
         offered = params.get("clientCapabilities") or params.get("capabilities")
         connection.capabilities = obj(offered)
+
+    def _started_again(self) -> Iterator[Any]:
+        """End what another process of the agent has begun."""
+        yield from self._end()
+        self._sessions.forget()
+        self._requests.restart()
+        self._questions, self._turns = {}, Turns()
+        self.connection = Connection(has_both_ways=self.connection.has_both_ways)
+        if not self.connection.has_both_ways:
+            self._calls.used = UsedIds()  # a history may be told now, and nobody can tell
 
     def _of_client(self, line: Line, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
@@ -213,11 +228,11 @@ class Watch:
         if asker is None:
             return
         key, told = rpc_id(message.get("id")), obj(message.get("result"))
-        method, params, asked = self._asked.pop((asker, key), ("", {}, 0))
+        method, params, asked = self._requests.asked.pop((asker, key), ("", {}, 0))
         if asker == "client":
             method = method or senders.method_answered(told)
         if method == "initialize":
-            self._agreed(told)
+            yield from self._agreed(told)
         elif method == "session/prompt":
             yield from self._prompt_answered(line, key, message)
         elif method == "session/request_permission":
@@ -233,9 +248,11 @@ class Watch:
             if session is not None:
                 self._terminals.ended(session, text(params.get("terminalId")), told)
 
-    def _agreed(self, told: Json) -> None:
+    def _agreed(self, told: Json) -> Iterator[Any]:
+        if self.connection.version is not None:  # the request was not recorded
+            yield from self._started_again()
         version, connection = told.get("protocolVersion"), self.connection
-        connection.is_whole = True
+        connection.is_whole = not connection.has_gaps
         connection.version = version if type(version) is int else None
         connection.agent = name_of(told.get("agentInfo") or told.get("info"))
         connection.agent_capabilities = obj(
@@ -320,7 +337,7 @@ class Watch:
     def _strayed(self, line: Line, session: Session) -> Iterator[Any]:
         if session.is_known or session.updates:
             return
-        opening = senders.opening(self._asked)
+        opening = senders.opening(self._requests.asked)
         yield Strayed(line, self.connection, session, opening)
 
     def _spoke(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:

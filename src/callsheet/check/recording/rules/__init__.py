@@ -17,6 +17,11 @@ from . import (
     endings,
     lifecycle,
     order,
+    recording,
+    safety,
+    schema,
+    size,
+    traffic,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -32,4 +37,9 @@ RULES: tuple[Rule, ...] = (
     *client_zed.RULES,
     *client_toad.RULES,
     *client_acpx.RULES,
+    *size.RULES,
+    *safety.RULES,
+    *schema.RULES,
+    *recording.RULES,
+    *traffic.RULES,
 )

@@ -15,7 +15,7 @@ def output_has_no_key(over: CallOver) -> Said | None:
     """Find a raw output of which acpx knows no key, where there is no content either."""
     call = over.call
     raw = obj(call.fields.get("rawOutput"))
-    if call.ended is None or not raw or not can_know(over.connection):
+    if call.ended is None or not raw or not over.is_known or not can_know(over.connection):
         return None
     if many(call.fields.get("content")) or not raw.keys().isdisjoint(OUTPUT_KEYS):
         return None

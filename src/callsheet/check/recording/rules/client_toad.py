@@ -41,16 +41,16 @@ def diff_is_not_asked(asked: Asked) -> list[Said]:
 def _cut_diffs(content: Any) -> Iterator[tuple[int, str]]:
     for index, item in enumerate(many(content)):
         told = obj(item)
-        if told.get("type") == "diff" and "oldText" not in told:
+        if told.get("type") == "diff" and "newText" in told and "oldText" not in told:
             yield index, text(told.get("path")) or ""
 
 
 def card_is_empty(over: CallOver) -> Said | None:
     """Find an output that is only in the raw output."""
     call = over.call
-    if call.ended is None or not can_know(over.connection) or many(call.fields.get("content")):
+    if call.ended is None or not over.is_known or many(call.fields.get("content")):
         return None
-    if not output_of(call.fields.get("rawOutput")).strip():
+    if not can_know(over.connection) or not output_of(call.fields.get("rawOutput")).strip():
         return None
     return Said("all output is in rawOutput, which Toad does not show", "update.rawOutput")
 

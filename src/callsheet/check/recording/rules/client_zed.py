@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from callsheet.check.recording.finding import Rule, Said
-from callsheet.check.recording.moments import FINAL, Call, CallOver, Folded, Told
+from callsheet.check.recording.moments import Begun, Call, CallOver, Folded, Told
 from callsheet.check.recording.quoting import quoted
 from callsheet.check.recording.values import many, obj, text
 
@@ -80,15 +80,13 @@ def not_found(told: Told) -> Said | None:
     return Said("Zed shows a failed card “Tool call not found”, and not what this update says")
 
 
-def rewrites_a_card(told: Told) -> Said | None:
-    """Find a `tool_call` that takes over the card of a call that has ended."""
-    if told.kind != "tool_call" or not told.known_before or not can_know(told.connection):
+def rewrites_a_card(begun: Begun) -> Said | None:
+    """Find a call that takes over the card of another that has ended."""
+    call = begun.call
+    if not call.is_reused or not can_know(begun.connection):
         return None
-    call = told.call
-    if told.session.is_replaying or (call is not None and call.status not in FINAL):
-        return None
-    where = f" of line {call.first}" if call is not None else ""
-    return Said(f"the card{where} is rewritten, and no new one is shown here", "update.toolCallId")
+    which = f" of the call that ended on line {call.ended_before}" if call.ended_before else ""
+    return Said(f"the card{which} is rewritten, and no new one is shown here", "update.toolCallId")
 
 
 # What it says
@@ -136,6 +134,8 @@ def output_is_hidden(folded: Folded) -> Said | None:
     items = many(call.fields.get("content"))
     if not items or any(obj(item).get("type") != "content" for item in items):
         return None
+    if call.opening.get("content") != items:
+        return None  # it came while the call ran, and is its output
     output = output_of(update.get("rawOutput")).strip()
     begin = output[:40]
     if not begin or any(begin in shown for shown in texts_of(items)):
@@ -264,7 +264,7 @@ RULES = (
     _rule(
         "rewritten-card",
         severity="error",
-        moment=Told,
+        moment=Begun,
         title="A new call rewrites an old card in Zed",
         protocol="An id is used for one call in the whole session.",
         harm="What people saw of the first call is gone, and the new one appears far above, or not at all.",

@@ -14,7 +14,7 @@ OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "resu
 
 def can_know(connection: Connection) -> bool:
     """Whether a client of v1 would understand the recording."""
-    return connection.version != 2
+    return not connection.is_v2
 
 
 def texts_of(content: Any) -> Iterator[str]:

@@ -1,0 +1,98 @@
+"""What is sent of a call more than once: unchanged, or grown a little each time."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from .lines import Line
+from .moments import Again, Call, Json
+from .values import obj
+
+FIELDS = ("content", "rawInput", "rawOutput")
+
+_SMALL = 512
+"""A message of fewer bytes repeats nothing that matters."""
+
+_FENCE = "```"
+
+
+def note(call: Call, update: Json, line: Line) -> None:
+    """Compare an update with what is known of its call, and note what it repeats."""
+    if line.size < _SMALL:
+        return
+    for name in FIELDS:
+        known, given = call.fields.get(name), update.get(name)
+        if not known or not given:
+            continue
+        if given == known:
+            _add(call, (name, "same"), known, line)
+        elif grew(known, given):
+            _add(call, (name, "grown"), known, line)
+
+
+def _add(call: Call, key: tuple[str, str], known: Any, line: Line) -> None:
+    found = call.again.get(key)
+    if found is None:
+        found = call.again[key] = Again(line.number)
+    found.times += 1
+    found.size += bulk(known)
+
+
+def grew(old: Any, new: Any) -> bool:
+    """Whether a value is the old one, with more text at the end of its texts or more items in its lists."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, str):
+        return cast("str", new).startswith(_open(old))
+    if isinstance(old, dict):
+        return all(key in new and grew(value, new[key]) for key, value in obj(old).items())
+    if isinstance(old, list):
+        items, others = cast("list[Any]", old), cast("list[Any]", new)
+        return len(others) >= len(items) and all(map(grew, items, others))
+    return True
+
+
+def _open(text: str) -> str:
+    """Give a text without the fence that closes it."""
+    return text[: -len(_FENCE)].rstrip() if text.endswith(_FENCE) else text
+
+
+def bulk(value: Any) -> int:
+    """Give how much text a value has."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(bulk, obj(value).values()))
+    if isinstance(value, list):
+        return sum(map(bulk, cast("list[Any]", value)))
+    return 0
+
+
+def news(old: Any, new: Any) -> Any:
+    """Give what is new in a value: texts that are not known, and of grown ones the end. None if nothing is."""
+    if isinstance(new, str):
+        return _end(old, new) if isinstance(old, str) else new
+    if isinstance(new, dict):
+        known = obj(old)
+        found = {key: news(known.get(key), value) for key, value in obj(new).items()}
+        return {key: value for key, value in found.items() if value is not None} or None
+    if isinstance(new, list):
+        known_items = cast("list[Any]", old) if isinstance(old, list) else []
+        items = cast("list[Any]", new)
+        rest = len(items) - len(known_items)
+        pairs = zip([*known_items, *[None] * rest], items, strict=False)
+        return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
+    return None if new == old else new
+
+
+_BACK = 2048
+"""So much of what was known is looked at again, for what goes on from there."""
+
+
+def _end(old: str, new: str) -> str | None:
+    if new == old:
+        return None
+    known = _open(old)
+    if not known or not new.startswith(known):
+        return new
+    return new[known.rfind("\n", 0, max(0, len(known) - _BACK)) + 1 :]
