@@ -20,9 +20,10 @@ import pytest
 
 from callsheet.check.recording.engine import check_stream
 from callsheet.check.recording.lines import read
+from callsheet.check.recording.writing import is_json, wrapped
 from callsheet.tap import recording
 from callsheet.tap.lines import Lines
-from callsheet.tap.recording import RecordingWriter, is_json
+from callsheet.tap.recording import RecordingWriter
 from callsheet.testing import AgentClient, assert_every_call_ended
 
 from .processes import linux, new_token, wait_until_gone
@@ -343,7 +344,7 @@ def test_a_line_that_is_too_long_is_cut_and_says_so() -> None:
     assert found == [(b"12345", 8), (b"12345", 5), (b"", 0)]
     (rest,) = lines.end()
     assert rest == (b"12345", 6)
-    cut = b"".join(recording.wrapped(1.0, "agent->client", rest))
+    cut = b"".join(wrapped(1.0, "agent->client", *rest))
     assert json.loads(cut) == {"t": 1.0, "dir": "agent->client", "size": 6, "raw": "12345"}
 
 

@@ -1,16 +1,12 @@
 """Writes a recording: bytes of two sides in, lines in a file out. Whoever gives bytes never waits.
 
-A line is `{"t": seconds, "dir": "agent->client", "msg": …}` with the message as it came, byte for byte. One
-that is no JSON has `raw` instead (or `base64`, if it is no text); `size` says how long a line was that is
-cut, and `lost` how many bytes are missing because the disk was too slow. As `raw`, lines are written as they
-came. `callsheet.check.recording.lines` reads all of these.
+What the lines look like is said in `callsheet.check.recording.writing`. As `raw`, they are as they came.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,11 +14,10 @@ from stat import S_ISREG
 from threading import Event, Lock, Thread
 from typing import Literal, TypeAlias
 
-import msgspec
+from callsheet.check.recording.writing import Way, lost, wrapped
 
 from .lines import Line, Lines
 
-Way: TypeAlias = Literal["client->agent", "agent->client"]
 Form: TypeAlias = Literal["wrapped", "raw"]
 
 GATHER = 0.1
@@ -36,9 +31,6 @@ MOST = 256 * 1024 * 1024
 
 BATCH = 1 << 20
 
-_skip = msgspec.json.Decoder(msgspec.Raw).decode
-_encode = msgspec.json.encode
-
 
 class RecordingWriter:
     """Writes to a file. If that can't be done, it says so once, and lets go of all that follows."""
@@ -47,7 +39,7 @@ class RecordingWriter:
         self._path: str = path
         self._say: Callable[[str], None] = say
         self._text_of: Callable[[float, Way, Line], Iterable[bytes]] = (
-            wrapped if form == "wrapped" else bare
+            _wrapped if form == "wrapped" else _bare
         )
         self._is_wrapped: bool = form == "wrapped"
         self._began: float = time.monotonic()
@@ -145,7 +137,7 @@ class RecordingWriter:
         self._lines[way].lose()
         self._say(f"{self._path}: {data:,} bytes {way} are missing, for the disk is too slow")
         if self._is_wrapped:
-            parts.append(_head(when, way) + b'"lost": %d}\n' % data)
+            parts.append(lost(when, way, data))
         return ()
 
     def _write_rest(self) -> None:
@@ -181,44 +173,12 @@ class RecordingWriter:
                 os.ftruncate(self._file, self._whole)
 
 
-def wrapped(when: float, way: Way, line: Line) -> Iterable[bytes]:
-    """Give a line that says when and which way a message went. Empty lines are left out."""
-    data, size = line
-    if data.endswith(b"\r"):
-        data, size = data[:-1], size - 1
-    if not data or data.isspace():
-        return ()
-    head = _head(when, way)
-    if size > len(data):
-        return (head, b'"size": %d, ' % size, *_quoted(data[:1000]))
-    if is_json(data):
-        return (head, b'"msg": ', data, b"}\n")
-    return (head, *_quoted(data))
+def _wrapped(when: float, way: Way, line: Line) -> Iterable[bytes]:
+    return wrapped(when, way, line.data, line.size)
 
 
-def bare(when: float, way: Way, line: Line) -> Iterable[bytes]:  # noqa: ARG001
-    """Give a line as it came."""
+def _bare(when: float, way: Way, line: Line) -> Iterable[bytes]:  # noqa: ARG001
     return (line.data, b"\n")
-
-
-def is_json(data: bytes) -> bool:
-    """Whether this is one JSON value, in UTF-8."""
-    try:
-        _skip(data)
-        return data.isascii() or bool(data.decode())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def _head(when: float, way: Way) -> bytes:
-    return b'{"t": %.6f, "dir": "%s", ' % (when, way.encode())
-
-
-def _quoted(data: bytes) -> tuple[bytes, bytes, bytes]:
-    try:
-        return (b'"raw": ', _encode(data.decode()), b"}\n")
-    except UnicodeDecodeError:
-        return (b'"base64": "', b64encode(data), b'"}\n')
 
 
 def _create(path: str) -> int:
