@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any, cast
 
 from .lines import Line
 from .moments import Again, Call, Json
-from .values import obj
+from .values import many, obj
 
 FIELDS = ("content", "rawInput", "rawOutput")
 
 _SMALL = 512
 """A message of fewer bytes repeats nothing that matters."""
 
+_WINDOW = 5000
+"""A text that grows may be sent again while it is shorter: v1 has no other way to show what goes on."""
+
 _FENCE = "```"
 
 
 def note(call: Call, update: Json, line: Line) -> None:
-    """Compare an update with what is known of its call, and note what it repeats."""
+    """Compare an update with what is known of its call, and note what it repeats, and what is new."""
     if line.size < _SMALL:
         return
     for name in FIELDS:
         known, given = call.fields.get(name), update.get(name)
-        if not known or not given:
+        if not given:
+            continue
+        if name == "content":
+            call.news_bytes += _added(known, given)
+        if not known:
             continue
         if given == known:
             _add(call, (name, "same"), known, line)
-        elif grew(known, given):
+        elif grew(known, given) and bulk(known) > _WINDOW:
             _add(call, (name, "grown"), known, line)
 
 
@@ -68,6 +76,27 @@ def bulk(value: Any) -> int:
     return 0
 
 
+_ENOUGH = 64
+
+
+def _added(old: Any, new: Any) -> int:
+    """Give how much text is new: of one that goes on, or of which only the end is kept, what was added."""
+    if isinstance(new, str):
+        if not isinstance(old, str) or not old:
+            return len(new)
+        end = _open(old)[-_ENOUGH:]
+        found = new.rfind(end)
+        return len(new) if found < 0 else len(new) - found - len(end)
+    if isinstance(new, dict):
+        known = obj(old)
+        return sum(_added(known.get(key), value) for key, value in obj(new).items())
+    if isinstance(new, list):
+        known_items, items = many(old), cast("list[Any]", new)
+        rest = sum(map(bulk, items[len(known_items) :]))
+        return rest + sum(map(_added, known_items, items))
+    return 0
+
+
 def news(old: Any, new: Any) -> Any:
     """Give what is new in a value: texts that are not known, and of grown ones the end. None if nothing is."""
     if isinstance(new, str):
@@ -77,10 +106,7 @@ def news(old: Any, new: Any) -> Any:
         found = {key: news(known.get(key), value) for key, value in obj(new).items()}
         return {key: value for key, value in found.items() if value is not None} or None
     if isinstance(new, list):
-        known_items = cast("list[Any]", old) if isinstance(old, list) else []
-        items = cast("list[Any]", new)
-        rest = len(items) - len(known_items)
-        pairs = zip([*known_items, *[None] * rest], items, strict=False)
+        pairs = zip_longest(many(old)[: len(new)], cast("list[Any]", new))
         return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
     return None if new == old else new
 

@@ -143,6 +143,8 @@ class Call(Struct, eq=False):
     """Bytes of all messages about it, its terminals' included."""
     output_bytes: int = 0
     """Bytes of output that came by terminals."""
+    news_bytes: int = 0
+    """Text that came by its content, without what was sent again."""
     questions: list[Question] = field(default_factory=list["Question"])
     last: int = 0
     """The line on which it was last heard of."""

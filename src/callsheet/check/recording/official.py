@@ -125,10 +125,12 @@ def _words(kind: Any) -> str:
             return f"must be one of {', '.join(f'`{one}`' for one in kind.options)}"
         case "const":
             return f"must be `{kind.expected_value}`"
-        case "minimum" | "exclusiveMinimum" | "minLength" | "minItems":
+        case "minimum" | "exclusiveMinimum":
             return f"must be at least {kind.limit}"
-        case "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems":
+        case "maximum" | "exclusiveMaximum":
             return f"must be at most {kind.limit}"
+        case "minItems" | "minLength":
+            return "must not be empty" if kind.limit == 1 else f"must have {kind.limit} at least"
         case "format":
             return f"must have the format `{kind.format}`"
         case _:

@@ -11,8 +11,8 @@ from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Again, Call, CallOver, Heard
 from callsheet.check.recording.values import obj
 
-FLOOR = 64 * 1024
-"""A call that takes fewer bytes on the wire is small, whatever it says."""
+FLOOR = 256 * 1024
+"""Bytes that a call may take on the wire, whatever it says."""
 
 TIMES = 8
 """Bytes on the wire per byte of what people see in the end, at most."""
@@ -24,8 +24,7 @@ AGAIN = 1024
 """Bytes that a call may send again."""
 
 GROWTHS = 3
-GROWN = 2048
-"""Bytes that it may send again in a text that grows."""
+"""Times that a long text may grow and be sent again."""
 
 SAME = 1024
 """A text that is as long is long enough to be sent only once."""
@@ -40,19 +39,18 @@ def amplified(over: CallOver) -> Said | None:
     if call.wire_bytes < FLOOR:
         return None
     told = told_bytes(call)
-    spent = call.wire_bytes - ENVELOPE * (call.updates + len(call.questions))
-    if spent <= TIMES * max(told, 1):
+    envelopes = ENVELOPE * (call.updates + len(call.questions))
+    if call.wire_bytes <= FLOOR + TIMES * told + envelopes:
         return None
-    return Said(
-        f"{_size(call.wire_bytes)} in {call.updates} updates, for {_size(told)} that it tells in the end"
-    )
+    times = f"{call.wire_bytes / max(told, 1):.0f} times the {_size(told)} that it tells"
+    return Said(f"{_size(call.wire_bytes)} in {call.updates} updates: {times}")
 
 
 def told_bytes(call: Call) -> int:
     """Give the bytes of what a call tells in the end: its input, and its output once."""
     fields = call.fields
     output = max(_encoded(fields.get("content")), _encoded(fields.get("rawOutput")))
-    return _encoded(fields.get("rawInput")) + max(output, call.output_bytes)
+    return _encoded(fields.get("rawInput")) + max(output, call.output_bytes, call.news_bytes)
 
 
 def sent_again(over: CallOver) -> Iterator[Said]:
@@ -65,7 +63,7 @@ def sent_again(over: CallOver) -> Iterator[Said]:
 def grows(over: CallOver) -> Iterator[Said]:
     """Find fields that were sent again and again, each time with a little more."""
     for (name, how), again in over.call.again.items():
-        if how == "grown" and again.times >= GROWTHS and again.size > GROWN:
+        if how == "grown" and again.times >= GROWTHS:
             yield _again(name, again, "with more at its end")
 
 
