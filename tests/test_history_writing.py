@@ -313,7 +313,7 @@ WRITER = """
         history = History(url, tell=told.append)
         async with Session(name, sinks=[history.session(name)]) as session:
             for number in range(many):
-                async with session.call("bash", {"command": f"echo {number}", "text": "shared " * 1000}) as call:
+                async with session.call("bash", {"command": f"echo {number}", "text": "shared " * 2000}) as call:
                     call.show(f"{name} {number}")
                     call.succeed()
                 if number % 10 == 0:
@@ -341,7 +341,7 @@ READER = """
         while not Path(sys.argv[2]).exists():
             calls = await store.calls(Query(limit=30))
             for call in calls:
-                assert call.record.report.raw_input["text"] == "shared " * 1000
+                assert call.record.report.raw_input["text"] == "shared " * 2000
             seen += len(calls)
             await store.heads(Query(search="echo", limit=5))
             await store.stats(Query())
