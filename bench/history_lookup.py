@@ -90,7 +90,8 @@ async def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
     calls = mix.waiting(made, len(made), pick)
-    packed = [row for call in calls for row, blobs in [call.pack(store.packer)] if not blobs]
+    packed = [row for call in calls for row, blobs in [call.fold(store.packer)] if not blobs]
+    store.packer.press(packed, [])
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
     for start in range(0, size, BATCH):
         rows = list(_rows(packed, start, min(size, start + BATCH)))
