@@ -259,6 +259,27 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         assert said == [str(number) for number in range(3000)]
 
 
+async def test_two_loads_at_once_make_one_session_that_tells_everything_once(
+    url: str, place: Path
+):
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        await client.prompt(session, "/read notes.txt")
+    async with agent(url) as client:
+        params = {"sessionId": session, "cwd": str(place), "mcpServers": []}
+        loads = [client.begin("session/load", params) for _ in range(3)]
+        client.notify("$/cancel_request", {"requestId": client.sent[-3]["id"]})
+        done = await asyncio.gather(*loads, return_exceptions=True)
+        assert [type(one) for one in done[1:]] == [dict, dict], "who was first may take it back"
+        before = len(client.updates("tool_call"))
+        await client.prompt(session, "/read notes.txt")
+        assert len(client.updates("tool_call")) == before + 1
+        deleted = client.begin("session/delete", {"sessionId": session})
+        with pytest.raises(Refused, match="there is no session"):
+            await client.request("session/load", params)
+        await deleted
+
+
 async def test_a_mind_can_look_back(url: str, place: Path):
     seen, session = list[Any](), ""
 
