@@ -154,6 +154,19 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
             await client.request("session/delete", {"sessionId": "sess_119"})
 
 
+async def test_a_deleted_session_leaves_no_spill_file(
+    url: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        (place / "large.txt").write_text("".join(f"line {n}\n" for n in range(30_000)))
+        await client.prompt(session, "/read large.txt")
+        assert list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
+        await client.request("session/delete", {"sessionId": session})
+        assert not list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
+
+
 async def test_without_a_history_nothing_is_promised(place: Path):
     async with play_process("--history", "off") as (client, _):
         hello = next(m for m in client.received if "agentCapabilities" in (m.get("result") or {}))

@@ -436,6 +436,16 @@ async def test_in_quiet_times_it_indexes_and_prunes_and_lets_spills_go(
     assert told == []
 
 
+async def test_a_session_that_is_forgotten_takes_its_spill_files_along(tmp_path: Path) -> None:
+    gone: list[str] = []
+    spilled = {"callsheet": {"truncated": {"spill": "/tmp/spill-1"}}}
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    async with History(url, forget_spills=gone.extend) as history:
+        history.session("s").send(records(report("c1", meta=spilled)))
+        assert (await history.forget("s")).calls == 1
+    assert gone == ["/tmp/spill-1"]
+
+
 async def test_a_session_of_real_calls_is_kept_as_it_was_reported(history: History) -> None:
     log = history.session("s")
     async with Session("s", sinks=[log]) as session:

@@ -23,7 +23,7 @@ from callsheet.report.values import EMPTY, JsonObject
 from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import without_password
-from .rows import KEEP, Retention, SessionRow
+from .rows import KEEP, Pruned, Retention, SessionRow
 from .scribe import HistoryHealth, Scribe
 from .store import Store
 
@@ -172,6 +172,10 @@ class History:
             if self._is_closing and there.cancelled():
                 raise StoreUnavailable("The history was closed meanwhile.") from None
             raise
+
+    async def forget(self, session_id: str) -> Pruned:
+        """Remove a session, with all that it has said and done, and its spill files."""
+        return await self.ask(lambda _: self._scribe.forget(session_id))
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""

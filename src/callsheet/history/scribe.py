@@ -19,7 +19,7 @@ from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import Waiting
 from .places import store_at, without_password
-from .rows import Retention, SessionRow
+from .rows import Pruned, Retention, SessionRow
 from .shelf import Key, Shelf
 from .store import Store
 
@@ -216,11 +216,20 @@ class Scribe:
                 return True
             if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
                 pruned = await self.store.prune(self._keep, now=time.time())
-                if pruned.spills and self._forget_spills is not None:
-                    self._forget_spills(list(pruned.spills))
+                self._let_go(pruned)
                 if pruned.calls or pruned.messages:
                     return True
                 self._tidied = time.monotonic()
         except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
             return False
         return False
+
+    async def forget(self, session_id: str) -> Pruned:
+        """Remove a session, and its spill files."""
+        pruned = await self.store.forget(session_id)
+        self._let_go(pruned)
+        return pruned
+
+    def _let_go(self, pruned: Pruned) -> None:
+        if pruned.spills and self._forget_spills is not None:
+            self._forget_spills(list(pruned.spills))
