@@ -272,9 +272,7 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         assert said == [str(number) for number in range(3000)]
 
 
-async def test_two_loads_at_once_make_one_session_that_tells_everything_once(
-    url: str, place: Path
-):
+async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url: str, place: Path):
     async with agent(url) as client:
         session = await client.new_session(place)
         await client.prompt(session, "/read notes.txt")
