@@ -88,7 +88,7 @@ async def test_what_takes_longer_than_there_is_time_is_set_by(tmp_path: Path):
     assert not await history.flush(0.1)  # the thread waits for the lock now
     log.say("user", "msg_2", HELLO)
     await history.close(0.1)
-    assert said[0].startswith("2 entries wait in"), said
+    assert said[0].startswith("2 entries for sqlite:"), said
     lock.close()
     async with History(url, tell=said.append) as history:
         kept = await history.ask(lambda store: store.timeline("sess_1"))

@@ -95,4 +95,4 @@ def done(claimed: Path) -> None:
 
 
 def _name(url: str) -> str:
-    return blake2b(url.encode(), digest_size=8).hexdigest()
+    return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()

@@ -172,7 +172,9 @@ class Scribe:
             self.health.lost += left
             self._say(f"{left} entries could not be written to {self._shown}, and are lost: {exc}.")
         else:
-            self._say(f"{left} entries wait in {file}, and are written the next time.")
+            self._say(
+                f"{left} entries for {self._shown} wait in {file}, and are written the next time."
+            )
 
     # How it goes
 
