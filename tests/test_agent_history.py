@@ -161,6 +161,19 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
             await client.request("session/delete", {"sessionId": "sess_119"})
 
 
+async def test_a_deleted_session_leaves_no_spill_file(
+    url: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        (place / "large.txt").write_text("".join(f"line {n}\n" for n in range(30_000)))
+        await client.prompt(session, "/read large.txt")
+        assert list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
+        await client.request("session/delete", {"sessionId": session})
+        assert not list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
+
+
 async def test_without_a_history_nothing_is_promised(place: Path):
     async with play_process("--history", "off") as (client, _):
         hello = next(m for m in client.received if "agentCapabilities" in (m.get("result") or {}))
@@ -290,6 +303,25 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         assert await client.prompt(other, "/read notes.txt") == "end_turn"
         said = [u["content"]["text"].split()[0] for u in client.updates("user_message_chunk")]
         assert said == [str(number) for number in range(3000)]
+
+
+async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url: str, place: Path):
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        await client.prompt(session, "/read notes.txt")
+    async with agent(url) as client:
+        params = {"sessionId": session, "cwd": str(place), "mcpServers": []}
+        loads = [client.begin("session/load", params) for _ in range(3)]
+        client.notify("$/cancel_request", {"requestId": client.sent[-3]["id"]})
+        done = await asyncio.gather(*loads, return_exceptions=True)
+        assert [type(one) for one in done[1:]] == [dict, dict], "who was first may take it back"
+        before = len(client.updates("tool_call"))
+        await client.prompt(session, "/read notes.txt")
+        assert len(client.updates("tool_call")) == before + 1
+        deleted = client.begin("session/delete", {"sessionId": session})
+        with pytest.raises(Refused, match="there is no session"):
+            await client.request("session/load", params)
+        await deleted
 
 
 async def test_a_mind_can_look_back(url: str, place: Path):

@@ -127,7 +127,7 @@ class Past:
         """Remove all that is kept of a session. Gives whether there was anything."""
         if self._make is None:
             return False
-        gone = await self._history.ask(lambda store: store.forget(session_id))
+        gone = await self._history.forget(session_id)
         return bool(gone.sessions or gone.calls)
 
 

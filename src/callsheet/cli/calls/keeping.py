@@ -69,8 +69,7 @@ class Keeping:
         history, self._history = self._history, None
         if history is None:
             return
-        if not await history.flush(PATIENCE / 2) and history.health.problem is None:
-            self._tell(f"{history.url} takes too long; this call may not be kept.")
+        await history.flush(PATIENCE / 2)
         await history.close(PATIENCE / 4)
 
     def _tell(self, text: str) -> None:
