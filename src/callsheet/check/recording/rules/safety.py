@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from callsheet.check.recording.again import news
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, Json, TerminalTold, Told
+from callsheet.check.recording.quoting import redactor
 from callsheet.check.recording.values import many, obj, text
-from callsheet.guard.redact import Redactor
 
 _FIELDS = ("title", "rawInput", "content", "rawOutput", "locations", "_meta")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -20,15 +19,10 @@ _TURNING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _COMMANDS = ("command", "cmd", "script")
 
 
-@cache
-def _redactor() -> Redactor:
-    return Redactor()
-
-
 def secret(moment: Told | Asked | TerminalTold) -> Iterator[Said]:
     """Find secrets in what is new about a call. Each rule is told once for a call, and no secret."""
     for where, value in _news(moment):
-        for name, count in _redactor().found(value).items():
+        for name, count in redactor().found(value).items():
             times = f"{count} times" if count > 1 else "once"
             yield Said(f"a secret stands there in clear: {name}, {times}", where, once=name)
 
