@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from .finding import Answer, Finding, Rule, Said
@@ -33,28 +33,27 @@ class Checker:
         wanted = set(clients)
         self.watch: Watch = Watch()
         self._said: UsedIds = UsedIds()
-        self._rules: dict[type, list[Rule]] = {}
+        self._rules: dict[type, list[tuple[Rule, Callable[[Any], Answer]]]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):
                 for kind in rule.moment if isinstance(rule.moment, tuple) else (rule.moment,):
-                    self._rules.setdefault(kind, []).append(rule)
+                    self._rules.setdefault(kind, []).append((rule, rule.check))
 
     def feed(self, line: Line) -> Iterator[Finding]:
         """Take in a line, and give what is wrong with it, and with what is over by it."""
-        for moment in self.watch.feed(line):
-            yield from self._judge(moment)
+        return self._judge(self.watch.feed(line))
 
     def finish(self) -> Iterator[Finding]:
         """Give what is wrong with what is over, now that the recording is."""
-        for moment in self.watch.finish():
-            yield from self._judge(moment)
+        return self._judge(self.watch.finish())
 
-    def _judge(self, moment: Any) -> Iterator[Finding]:
-        for rule in self._rules.get(moment.__class__, ()):
-            answer = rule.check(moment)
-            if answer is not None:
-                yield from self._findings(rule, moment, answer)
-
+    def _judge(self, moments: Iterable[Any]) -> Iterator[Finding]:
+        rules = self._rules
+        for moment in moments:
+            for rule, check in rules.get(moment.__class__, ()):
+                answer = check(moment)
+                if answer:
+                    yield from self._findings(rule, moment, answer)
 
     def _findings(self, rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
         session, call, line = _place(moment)
