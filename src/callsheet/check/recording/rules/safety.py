@@ -110,7 +110,10 @@ def unknown_terminal(told: Told) -> list[Said] | None:
         return None
     if session.is_replaying or not session.is_whole:
         return None
-    known = {*session.terminals, obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id")}
+    known = {
+        *session.terminals,
+        obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id"),
+    }
     keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
     return [
         Said("no terminal of this id was made before", "update.content", once=key)

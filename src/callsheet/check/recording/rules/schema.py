@@ -26,9 +26,7 @@ def not_valid(heard: Heard) -> Sequence[Said] | None:
     return None
 
 
-def _judged(
-    heard: Heard, what: tuple[str, bool], begin: str, value: Any
-) -> Sequence[Said] | None:
+def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Sequence[Said] | None:
     versions = _versions(heard)
     for version in versions:
         found = official.definition(version, what)
