@@ -9,7 +9,9 @@ from callsheet.check.recording.mending import Fault
 from callsheet.check.recording.moments import Over, Unreadable
 
 
-def _finds(fault: Fault, message: str, *, once: bool = False) -> Callable[[Unreadable], Said | None]:
+def _finds(
+    fault: Fault, message: str, *, once: bool = False
+) -> Callable[[Unreadable], Said | None]:
     """Make a rule of lines with one fault. `once` is for faults that a file has on each line, or on none."""
 
     def check(unreadable: Unreadable) -> Said | None:
@@ -90,7 +92,7 @@ RULES = (
         title="The recording has binary data",
         protocol=_ONE_LINE,
         harm="Nobody can read it. Clients drop it, or die.",
-        fix="Give the file that the recorder has written, unpacked. Keep a tool's output off the agent's stdout.",
+        fix="Give the recorder's file, unpacked. Keep a tool's output off the agent's stdout.",
         check=_finds("binary", "the line is binary", once=True),
     ),
     Rule(

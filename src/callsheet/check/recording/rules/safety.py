@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -74,7 +73,9 @@ def control_characters(moment: Told | Asked) -> Said | None:
     found = _CONTROL.search(title)
     if found is None:
         return None
-    return Said(f"the title has the control character U+{ord(found[0]):04X}", f"{begin}.title", once="")
+    return Said(
+        f"the title has the control character U+{ord(found[0]):04X}", f"{begin}.title", once=""
+    )
 
 
 def turning_characters(moment: Told | Asked) -> list[Said]:
@@ -115,7 +116,10 @@ def unknown_terminal(told: Told) -> list[Said] | None:
         return None
     if session.is_replaying or not session.is_whole:
         return None
-    known = {*session.terminals, obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id")}
+    known = {
+        *session.terminals,
+        obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id"),
+    }
     keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
     return [
         Said("no terminal of this id was made before", "update.content", once=key)
@@ -176,7 +180,7 @@ RULES = (
         severity="error",
         moment=Told,
         title="A terminal is shown that was never made",
-        protocol="A terminal is made first: by `terminal/create` or `_meta.terminal_info`; in v2 by `terminal_update`.",
+        protocol="`terminal/create`, `_meta.terminal_info` or v2's `terminal_update` makes a terminal first.",
         harm="Clients drop the rest of the update: people see no output at all.",
         fix="Make the terminal before you show it, under the same id, in the same session.",
         check=unknown_terminal,

@@ -52,9 +52,13 @@ def wrong_way(heard: Heard) -> Said | None:
     if sender is None or method is None:
         return None
     if sender == "agent" and method in _CLIENTS:
-        return Said(f"`{method}` is what a client sends, and here the agent did", "dir", once=method)
+        return Said(
+            f"`{method}` is what a client sends, and here the agent did", "dir", once=method
+        )
     if sender == "client" and method in _AGENTS:
-        return Said(f"`{method}` is what an agent sends, and here the client did", "dir", once=method)
+        return Said(
+            f"`{method}` is what an agent sends, and here the client did", "dir", once=method
+        )
     return None
 
 
@@ -71,7 +75,9 @@ def same_id(heard: Heard) -> Said | None:
     """Find a request under the id of another that waits."""
     if heard.same_id is None:
         return None
-    return Said(f"the request of line {heard.same_id} has this id too, and is not answered yet", "id")
+    return Said(
+        f"the request of line {heard.same_id} has this id too, and is not answered yet", "id"
+    )
 
 
 def unanswered(over: Over) -> Iterator[Said]:
@@ -128,7 +134,7 @@ RULES = (
         severity="error",
         moment=Heard,
         title="A message goes the wrong way",
-        protocol="Each method is called by one side: `session/prompt` by the client, `session/update` by the agent.",
+        protocol="Each method has one side: `session/prompt` the client, `session/update` the agent.",
         harm="The other side answers with an error. If the recorder has mixed them up, so is what is found.",
         fix="Call only the methods of your side; or let the recorder write `dir` as it was.",
         check=wrong_way,
@@ -140,7 +146,7 @@ RULES = (
         title="An answer to nothing",
         protocol="JSON-RPC: an answer has the id of the request that it answers, and there is one for each.",
         harm="Peers log an error, or drop the connection; and somebody may wait for the right answer.",
-        fix="Answer each request once, under its own id, with the same type: 1 is not \"1\".",
+        fix='Answer each request once, under its own id, with the same type: 1 is not "1".',
         check=answer_to_nobody,
     ),
     Rule(
