@@ -1,7 +1,11 @@
 """Recordings that tests make, message by message, and what the checker finds in them.
 
-found = check(announced(title="bash"), updated(status="completed"))
-assert "complete/title" in rules(found)
+    found = check(announced(title="bash"), updated(status="completed"))
+    assert "complete/title" in rules(found)
+
+Or as the examples of rules are written, for one rule, be it about a client or not:
+
+    assert found_by("client/zed-not-found", told({"tool_call_update": "c1", "title": "ls"}))
 """
 
 from __future__ import annotations
@@ -12,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from callsheet.check.recording.engine import check_stream
+from callsheet.check.recording.examples import AFTER, BEFORE, SESSION, recording_of
 from callsheet.check.recording.finding import Finding
 from callsheet.check.recording.rules import RULES
 
 Message = dict[str, Any]
 
 RECORDINGS = Path(__file__).parent / "recordings"
-SESSION = "s1"
+CLIENTS = ("zed", "toad", "acpx")
 COMPLETE = [rule for rule in RULES if rule.category == "complete"]
 """The rules that these recordings are made for. What others say of them is not looked at."""
 
@@ -32,9 +37,14 @@ GOOD: Message = {
 """What a complete announcement has."""
 
 
+def content(said: str) -> Message:
+    """Give a text as an item of a call's content."""
+    return {"type": "content", "content": {"type": "text", "text": said}}
+
+
 def words(said: str) -> list[Message]:
     """Give a text as a call's content."""
-    return [{"type": "content", "content": {"type": "text", "text": said}}]
+    return [content(said)]
 
 
 def tell(update: Message, key: str = "c1") -> Message:
@@ -76,16 +86,19 @@ def decided(option: str) -> Message:
 
 def opening(version: int = 1) -> list[Message]:
     """Give the messages before the first call."""
-    return [
-        {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": version}},
-        {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": version}},
-        {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/work"}},
-        {"jsonrpc": "2.0", "id": 1, "result": {"sessionId": SESSION}},
-        {"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": {"sessionId": SESSION}},
-    ]
+    return [_in_version(version, {"jsonrpc": "2.0", **message}) for message in BEFORE]
 
 
-ANSWER: Message = {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}
+def _in_version(version: int, message: Message) -> Message:
+    told = {
+        key: {**value, "protocolVersion": version} if "protocolVersion" in value else value
+        for key, value in message.items()
+        if key in ("params", "result")
+    }
+    return {**message, **told}
+
+
+ANSWER: Message = {"jsonrpc": "2.0", **AFTER[0]}
 IDLE: Message = {
     "jsonrpc": "2.0",
     "method": "session/update",
@@ -114,3 +127,15 @@ def check_file(name: str) -> list[Finding]:
 def rules(found: list[Finding], category: str = "complete") -> list[str]:
     """Give which rules of a category were broken, by name, in order."""
     return [finding.rule for finding in found if finding.rule.startswith(f"{category}/")]
+
+
+def told(*lines: Message) -> bytes:
+    """Give a recording of a turn with these updates and messages, written as examples are."""
+    return recording_of("\n".join(map(json.dumps, lines)))
+
+
+def found_by(rule: str, data: bytes) -> list[Finding]:
+    """Give what one rule finds, be it about a client or not."""
+    chosen = [one for one in RULES if one.id == rule]
+    assert chosen, rule
+    return list(check_stream(BytesIO(data), rules=chosen, clients=CLIENTS))

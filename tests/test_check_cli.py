@@ -20,7 +20,7 @@ import pytest
 from callsheet.check.recording.rules import RULES
 from callsheet.cli import main
 
-from .checking import RECORDINGS, told
+from .made_recordings import RECORDINGS, told
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed"}

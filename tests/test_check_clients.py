@@ -18,7 +18,7 @@ from callsheet.check.recording.lines import read
 from callsheet.check.recording.rules import RULES, client_acpx, client_toad, client_zed
 from callsheet.testing import AgentClient
 
-from .checking import CLIENTS, RECORDINGS, content, found, told
+from .made_recordings import CLIENTS, RECORDINGS, content, found_by, told
 
 CLIENT_RULES = (*client_zed.RULES, *client_toad.RULES, *client_acpx.RULES)
 CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}
@@ -27,7 +27,7 @@ ENDED = {"tool_call_update": "c1", "status": "completed"}
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.example], ids=lambda rule: rule.id)
 def test_the_example_of_a_rule_breaks_it(rule: Any) -> None:
-    assert found(recording_of(rule.example), rule.id)
+    assert found_by(rule.id, recording_of(rule.example))
 
 
 def test_every_rule_about_a_client_has_an_example_and_holds_only_for_it() -> None:
@@ -42,13 +42,13 @@ def test_every_rule_about_a_client_has_an_example_and_holds_only_for_it() -> Non
 def test_a_whole_call_breaks_no_rule(rule: Any) -> None:
     shown = content("import this")
     whole = {**ENDED, "content": [shown], "rawOutput": {"total_lines": 1}}
-    assert not found(told({**CALL, "locations": [{"path": "/work/a.py"}]}, whole), rule.id)
+    assert not found_by(rule.id, told({**CALL, "locations": [{"path": "/work/a.py"}]}, whole))
 
 
 @pytest.mark.parametrize("rule", CLIENT_RULES, ids=lambda rule: rule.id)
 def test_nothing_is_said_of_v2_which_these_clients_do_not_speak(rule: Any) -> None:
     data = recording_of(rule.example).replace(b'"protocolVersion": 1', b'"protocolVersion": 2')
-    assert not found(data, rule.id)
+    assert not found_by(rule.id, data)
 
 
 # Zed: how cards end
@@ -75,27 +75,27 @@ SPINS = "client/zed-spins-for-ever"
 
 
 def test_a_card_that_nothing_ends_spins() -> None:
-    (finding,) = found(turn(CALL), SPINS)
+    (finding,) = found_by(SPINS, turn(CALL))
     assert (finding.call, finding.line) == ("c1", 6)
     assert "pending" in finding.message
 
 
 def test_zed_ends_cards_by_itself_when_the_user_cancels_or_rejects() -> None:
-    assert not found(turn(CALL, CANCEL), SPINS)
-    assert not found(turn(CALL, stop="cancelled"), SPINS)
-    assert not found(turn(CALL, *ask("n")), SPINS)
+    assert not found_by(SPINS, turn(CALL, CANCEL))
+    assert not found_by(SPINS, turn(CALL, stop="cancelled"))
+    assert not found_by(SPINS, turn(CALL, *ask("n")))
 
 
 def test_a_card_spins_again_if_it_is_told_to_run_after_that() -> None:
     running = {"tool_call_update": "c1", "status": "in_progress"}
-    assert found(turn(CALL, CANCEL, running), SPINS)
-    assert found(turn(CALL, *ask("n"), running), SPINS)
-    assert found(turn(CALL, *ask("y")), SPINS)
+    assert found_by(SPINS, turn(CALL, CANCEL, running))
+    assert found_by(SPINS, turn(CALL, *ask("n"), running))
+    assert found_by(SPINS, turn(CALL, *ask("y")))
 
 
 def test_a_call_is_not_called_endless_while_its_turn_goes_on() -> None:
     cut_off = b"\n".join(turn(CALL).splitlines()[:-1])
-    assert not found(cut_off, SPINS)
+    assert not found_by(SPINS, cut_off)
 
 
 # Zed: which card
@@ -103,18 +103,18 @@ def test_a_call_is_not_called_endless_while_its_turn_goes_on() -> None:
 
 def test_an_update_of_a_call_that_was_asked_for_has_a_card() -> None:
     update = {**ENDED, "title": "ls"}
-    assert found(told(update), "client/zed-not-found")
-    assert not found(told(*ask("y"), update), "client/zed-not-found")
+    assert found_by("client/zed-not-found", told(update))
+    assert not found_by("client/zed-not-found", told(*ask("y"), update))
 
 
 def test_what_was_announced_before_the_recording_began_may_have_a_card() -> None:
     from_the_middle = b"\n".join(told(ENDED).splitlines()[4:])
-    assert not found(from_the_middle, "client/zed-not-found")
+    assert not found_by("client/zed-not-found", from_the_middle)
 
 
 def test_a_second_announcement_of_a_running_call_rewrites_no_old_card() -> None:
-    assert not found(told(CALL, CALL, ENDED), "client/zed-rewritten-card")
-    (finding,) = found(told(CALL, ENDED, CALL, ENDED), "client/zed-rewritten-card")
+    assert not found_by("client/zed-rewritten-card", told(CALL, CALL, ENDED))
+    (finding,) = found_by("client/zed-rewritten-card", told(CALL, ENDED, CALL, ENDED))
     assert finding.line == 8
 
 
@@ -134,7 +134,7 @@ def test_a_second_announcement_of_a_running_call_rewrites_no_old_card() -> None:
     ],
 )
 def test_a_title_that_markdown_changes(title: str) -> None:
-    assert found(told({**CALL, "title": title}, ENDED), "client/zed-markdown-title")
+    assert found_by("client/zed-markdown-title", told({**CALL, "title": title}, ENDED))
 
 
 @pytest.mark.parametrize(
@@ -153,20 +153,20 @@ def test_a_title_that_markdown_changes(title: str) -> None:
     ],
 )
 def test_a_title_that_markdown_leaves_alone(title: str) -> None:
-    assert not found(told({**CALL, "title": title}, ENDED), "client/zed-markdown-title")
+    assert not found_by("client/zed-markdown-title", told({**CALL, "title": title}, ENDED))
 
 
 def test_titles_of_commands_and_edits_are_not_rendered() -> None:
     for kind in ("execute", "edit"):
         data = told({**CALL, "title": "cat *x* __y__", "kind": kind}, ENDED)
-        assert not found(data, "client/zed-markdown-title")
+        assert not found_by("client/zed-markdown-title", data)
 
 
 def test_a_title_that_is_told_again_is_found_once_and_shows_no_secret() -> None:
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "F6g7H8"
     titled = {**CALL, "title": f"*grep* {secret}"}
-    (finding,) = found(
-        told(titled, {**ENDED, "title": titled["title"]}), "client/zed-markdown-title"
+    (finding,) = found_by(
+        "client/zed-markdown-title", told(titled, {**ENDED, "title": titled["title"]})
     )
     assert secret not in finding.message
 
@@ -179,13 +179,15 @@ def test_output_that_is_shown_is_not_called_hidden() -> None:
     preview = {**CALL, "content": [content("a.py and more")]}
     raw = {**ENDED, "rawOutput": "a.py"}
     diff = {"type": "diff", "path": "/work/a", "oldText": None, "newText": "x"}
-    assert not found(told(CALL, raw), hidden)  # there is no content
-    assert not found(told(preview, raw), hidden)  # it is in the content
-    assert not found(told({**CALL, "content": [diff]}, raw), hidden)
-    assert not found(told(preview, {**ENDED, "rawOutput": {"exit_code": 0}}), hidden)
-    assert found(told(preview, {**ENDED, "rawOutput": "b.py"}), hidden)
+    assert not found_by(hidden, told(CALL, raw))  # there is no content
+    assert not found_by(hidden, told(preview, raw))  # it is in the content
+    assert not found_by(hidden, told({**CALL, "content": [diff]}, raw))
+    assert not found_by(hidden, told(preview, {**ENDED, "rawOutput": {"exit_code": 0}}))
+    assert found_by(hidden, told(preview, {**ENDED, "rawOutput": "b.py"}))
     live = {"tool_call_update": "c1", "content": [content("```\na.py\n```")]}
-    assert not found(told(CALL, live, {**ENDED, "rawOutput": {"message": "Exit code 0"}}), hidden)
+    assert not found_by(
+        hidden, told(CALL, live, {**ENDED, "rawOutput": {"message": "Exit code 0"}})
+    )
 
 
 def at(*paths: str) -> bytes:
@@ -194,20 +196,20 @@ def at(*paths: str) -> bytes:
 
 def test_follow_goes_to_the_last_location() -> None:
     rule = "client/zed-follow-nowhere"
-    assert not found(at("/work/a.py"), rule)
-    assert not found(at("/etc/hosts"), rule)  # there is no better one
-    assert not found(at("/etc/hosts", "/work/a.py"), rule)
-    assert not found(at(r"C:\work\a.py"), rule)
-    (outside,) = found(at("/work/a.py", "/etc/hosts"), rule)
+    assert not found_by(rule, at("/work/a.py"))
+    assert not found_by(rule, at("/etc/hosts"))  # there is no better one
+    assert not found_by(rule, at("/etc/hosts", "/work/a.py"))
+    assert not found_by(rule, at(r"C:\work\a.py"))
+    (outside,) = found_by(rule, at("/work/a.py", "/etc/hosts"))
     assert outside.field == "update.locations[1].path"
-    assert found(at("/work/a.py", "/workshop/a.py"), rule)
-    assert found(at("a.py"), rule)
+    assert found_by(rule, at("/work/a.py", "/workshop/a.py"))
+    assert found_by(rule, at("a.py"))
 
 
 def test_few_locations_are_not_many() -> None:
     most = client_zed.MANY_LOCATIONS
-    assert not found(at(*[f"/work/{n}" for n in range(most)]), "client/zed-many-locations")
-    assert found(at(*[f"/work/{n}" for n in range(most + 1)]), "client/zed-many-locations")
+    assert not found_by("client/zed-many-locations", at(*[f"/work/{n}" for n in range(most)]))
+    assert found_by("client/zed-many-locations", at(*[f"/work/{n}" for n in range(most + 1)]))
 
 
 def terminal(key: str) -> dict[str, Any]:
@@ -221,9 +223,9 @@ def test_terminals_that_the_client_made_or_was_told_of_are_known() -> None:
         {"id": 8, "result": {"terminalId": "t1"}},
     )
     info = {"terminal_info": {"terminal_id": "t1", "cwd": "/work"}}
-    assert not found(told(*made, terminal("t1"), ENDED), rule)
-    assert not found(told({**terminal("t1"), "_meta": info}, ENDED), rule)
-    (finding,) = found(told(*made, terminal("t2"), ENDED), rule)
+    assert not found_by(rule, told(*made, terminal("t1"), ENDED))
+    assert not found_by(rule, told({**terminal("t1"), "_meta": info}, ENDED))
+    (finding,) = found_by(rule, told(*made, terminal("t2"), ENDED))
     assert finding.field == "update.content[0].terminalId"
 
 
@@ -231,8 +233,8 @@ def test_output_of_a_terminal_that_was_told_of_is_live() -> None:
     rule = "client/zed-no-live-output"
     info = {"terminal_info": {"terminal_id": "t1", "cwd": "/work"}}
     output = {**ENDED, "_meta": {"terminal_output": {"terminal_id": "t1", "data": "x"}}}
-    assert not found(told({**terminal("t1"), "_meta": info}, output), rule)
-    assert len(found(told(terminal("t1"), output, output), rule)) == 1
+    assert not found_by(rule, told({**terminal("t1"), "_meta": info}, output))
+    assert len(found_by(rule, told(terminal("t1"), output, output))) == 1
 
 
 # Toad and acpx
@@ -241,34 +243,34 @@ def test_output_of_a_terminal_that_was_told_of_is_live() -> None:
 def test_a_diff_with_old_text_null_is_shown() -> None:
     diff = {"type": "diff", "path": "/work/a", "newText": "x"}
     rule = "client/toad-no-diff"
-    assert not found(told({**CALL, "content": [{**diff, "oldText": None}]}, ENDED), rule)
+    assert not found_by(rule, told({**CALL, "content": [{**diff, "oldText": None}]}, ENDED))
     again = {**ENDED, "content": [diff]}
-    assert len(found(told({**CALL, "content": [diff]}, again), rule)) == 1
+    assert len(found_by(rule, told({**CALL, "content": [diff]}, again))) == 1
 
 
 def test_content_or_no_output_makes_no_empty_card() -> None:
     rule = "client/toad-empty-card"
     output = {**ENDED, "rawOutput": "x"}
-    assert found(told(CALL, output), rule)
-    assert not found(told(CALL, {**output, "content": [content("x")]}), rule)
-    assert not found(told(CALL, {**ENDED, "rawOutput": {"exit_code": 0}}), rule)
+    assert found_by(rule, told(CALL, output))
+    assert not found_by(rule, told(CALL, {**output, "content": [content("x")]}))
+    assert not found_by(rule, told(CALL, {**ENDED, "rawOutput": {"exit_code": 0}}))
     from_the_middle = b"\n".join(told(CALL, output).splitlines()[6:])
-    assert not found(from_the_middle, rule)  # content may have come before
+    assert not found_by(rule, from_the_middle)  # content may have come before
 
 
 def test_a_diff_of_v2_lacks_no_old_text() -> None:
     changes = [{"operation": "modify", "path": "/work/a"}]
     diff = {"type": "diff", "changes": changes, "patch": "@@ -1 +1 @@"}
     data = told({**CALL, "content": [diff]}, ENDED)
-    assert not found(b"\n".join(data.splitlines()[5:]), "client/toad-no-diff")
+    assert not found_by("client/toad-no-diff", b"\n".join(data.splitlines()[5:]))
 
 
 def test_output_under_a_key_that_acpx_knows_is_printed() -> None:
     rule = "client/acpx-unknown-output"
     known = ({"stdout": "x"}, {"stdout": "", "cwd": "/work"}, {"result": {"deep": ["x"]}})
     for raw in (*known, {"exit_code": 0}, "x", {}):
-        assert not found(told(CALL, {**ENDED, "rawOutput": raw}), rule)
-    (finding,) = found(told(CALL, {**ENDED, "rawOutput": {"listing": "x", "size": 1}}), rule)
+        assert not found_by(rule, told(CALL, {**ENDED, "rawOutput": raw}))
+    (finding,) = found_by(rule, told(CALL, {**ENDED, "rawOutput": {"listing": "x", "size": 1}}))
     assert "listing, size" in finding.message
 
 

@@ -26,7 +26,7 @@ from callsheet.check.recording.sources import Problem, Source, find
 from callsheet.check.recording.summary import markdown, rows
 from callsheet.check.recording.telling import Outcome, Teller, totals
 
-from .checking import RECORDINGS, content, told
+from .made_recordings import RECORDINGS, content, told
 
 KEYS = ["rule", "severity", "session", "call", "line", "field", "message"]
 Make = Callable[[Callable[[str], object]], Teller]

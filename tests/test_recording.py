@@ -119,17 +119,19 @@ TESTS = """
 import json
 from callsheet.testing import Recording
 
-OPEN = %r
+OPEN, GOOD = %r
 
 def record(recording, messages):
     for message in messages:
-        recording.agent(json.dumps(message).encode())
+        is_asked = message.get("method", "session/update") != "session/update"
+        (recording.client if is_asked else recording.agent)(json.dumps(message).encode())
 
 def test_bad(acp_recording):
     record(acp_recording, OPEN)
     assert acp_recording.check() == []
 
 def test_good(acp_recording):
+    record(acp_recording, GOOD)
     assert acp_recording.check() == []
 
 def test_of_others():
@@ -142,7 +144,7 @@ def test_without():
 
 @pytest.fixture
 def pytest_in(tmp_path: Path) -> Callable[..., str]:
-    (tmp_path / "test_it.py").write_text(TESTS % OPEN)
+    (tmp_path / "test_it.py").write_text(TESTS % ((OPEN, GOOD),))
     (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
 
     def run(*arguments: str) -> str:

@@ -97,10 +97,17 @@ class Redactor:
             return value, 0
         return rewrite(value, self.text, self._mark)
 
+    def is_clean(self, value: JsonValue) -> bool:
+        """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
+        joined = leaves(value)
+        if joined is None:
+            return False
+        data = joined.encode("utf-8", "surrogatepass")
+        return next(iter(self._scanner.gate.each(data)), None) is None
+
     def found(self, value: JsonValue) -> dict[str, int]:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
-        joined = leaves(value)
-        if joined is not None and (not joined or self.text(joined)[0] is joined):
+        if self.is_clean(value):
             return {}
         counts: dict[str, int] = {}
 

@@ -99,6 +99,10 @@ def _added(old: Any, new: Any) -> int:
 
 def news(old: Any, new: Any) -> Any:
     """Give what is new in a value: texts that are not known, and of grown ones the end. None if nothing is."""
+    if old is None:
+        return new
+    if new == old:
+        return None
     if isinstance(new, str):
         return _end(old, new) if isinstance(old, str) else new
     if isinstance(new, dict):
@@ -108,17 +112,22 @@ def news(old: Any, new: Any) -> Any:
     if isinstance(new, list):
         pairs = zip_longest(many(old)[: len(new)], cast("list[Any]", new))
         return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
-    return None if new == old else new
+    return new
 
 
 _BACK = 2048
-"""So much of what was known is looked at again, for what goes on from there."""
+"""So much of what was known is looked at again at most, for what goes on from there."""
+
+_BLOCK = "-----BEGIN "
+"""What begins so takes several lines."""
 
 
-def _end(old: str, new: str) -> str | None:
-    if new == old:
-        return None
+def _end(old: str, new: str) -> str:
+    """Give what is new of a text that goes on: from the line on that was the last, or from an open block."""
     known = _open(old)
     if not known or not new.startswith(known):
         return new
-    return new[known.rfind("\n", 0, max(0, len(known) - _BACK)) + 1 :]
+    least = max(0, len(known) - _BACK)
+    begin = max(least, known.rfind("\n") + 1)
+    block = known.rfind(_BLOCK, least)
+    return new[block if 0 <= block < begin else begin :]

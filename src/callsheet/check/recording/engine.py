@@ -43,29 +43,29 @@ class Checker:
         self.watch: Watch = Watch()
         self._on_over: Callable[[CallOver], None] | None = on_over
         self._said: UsedIds = UsedIds()
-        self._rules: dict[type, list[Rule]] = {}
+        self._rules: dict[type, list[tuple[Rule, Callable[[Any], Answer]]]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):
                 for kind in rule.moment if isinstance(rule.moment, tuple) else (rule.moment,):
-                    self._rules.setdefault(kind, []).append(rule)
+                    self._rules.setdefault(kind, []).append((rule, rule.check))
 
     def feed(self, line: Line) -> Iterator[Finding]:
         """Take in a line, and give what is wrong with it, and with what is over by it."""
-        for moment in self.watch.feed(line):
-            yield from self._judge(moment)
+        return self._judge(self.watch.feed(line))
 
     def finish(self) -> Iterator[Finding]:
         """Give what is wrong with what is over, now that the recording is."""
-        for moment in self.watch.finish():
-            yield from self._judge(moment)
+        return self._judge(self.watch.finish())
 
-    def _judge(self, moment: Any) -> Iterator[Finding]:
-        for rule in self._rules.get(moment.__class__, ()):
-            answer = rule.check(moment)
-            if answer is not None:
-                yield from self._findings(rule, moment, answer)
-        if self._on_over is not None and moment.__class__ is CallOver:
-            self._on_over(moment)
+    def _judge(self, moments: Iterable[Any]) -> Iterator[Finding]:
+        rules, on_over = self._rules, self._on_over
+        for moment in moments:
+            for rule, check in rules.get(moment.__class__, ()):
+                answer = check(moment)
+                if answer:
+                    yield from self._findings(rule, moment, answer)
+            if on_over is not None and moment.__class__ is CallOver:
+                on_over(moment)
 
     def _findings(self, rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
         session, call, line = _place(moment)

@@ -13,14 +13,14 @@ from .values import obj
 
 SESSION = "s1"
 _KINDS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
-_BEFORE: tuple[dict[str, Any], ...] = (
+BEFORE: tuple[dict[str, Any], ...] = (
     {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
     {"id": 0, "result": {"protocolVersion": 1, "agentInfo": {"name": "example", "version": "1"}}},
     {"id": 1, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}},
     {"id": 1, "result": {"sessionId": SESSION}},
     {"id": 2, "method": "session/prompt", "params": {"sessionId": SESSION, "prompt": []}},
 )
-_AFTER: tuple[dict[str, Any], ...] = ({"id": 2, "result": {"stopReason": "end_turn"}},)
+AFTER: tuple[dict[str, Any], ...] = ({"id": 2, "result": {"stopReason": "end_turn"}},)
 
 
 def recording_of(example: str) -> bytes:
@@ -28,7 +28,7 @@ def recording_of(example: str) -> bytes:
     told = [_message(json.loads(line)) for line in example.splitlines() if line.strip()]
     return b"".join(
         json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
-        for message in (*_BEFORE, *told, *_AFTER)
+        for message in (*BEFORE, *told, *AFTER)
     )
 
 

@@ -53,30 +53,29 @@ def read(stream: BinaryIO) -> Iterator[Line]:
     parts = mending.Parts()
     was_blank = False
     for number, (data, whole) in enumerate(_split(stream), 1):
-        if not whole:
+        if whole and data and not data.isspace():
+            was_blank = False
+            line = line_of(number, data)
+            if line.fault is None and not parts:
+                yield line
+            else:
+                yield from _lines(line, parts)
+        elif not whole:
             yield from _apart(parts)
             yield _faulty(number, len(data), "long", f"it is longer than {LONGEST >> 20} MB")
-            continue
-        is_blank = not data or data.isspace()
-        if is_blank and not was_blank:
+        elif not was_blank:
+            was_blank = True
             yield _faulty(number, 0, "blank", "it is empty")
-        was_blank = is_blank
-        if not is_blank:
-            yield from _lines(number, data, parts)
     yield from _apart(parts)
 
 
-def _lines(number: int, data: bytes, parts: mending.Parts) -> Iterator[Line]:
-    """Give what is on a line, or on it and those before it that were only parts of a message."""
-    line = line_of(number, data[3:] if number == 1 and data.startswith(_BOM) else data)
-    if line.fault is None and not parts:
-        yield line
-        return
-    if line.message is None and parts.joins(number, data):
+def _lines(line: Line, parts: mending.Parts) -> Iterator[Line]:
+    """Give what is on a line with a fault, or on it and those before it that were only parts of a message."""
+    if line.message is None and parts.joins(line.number, line.raw):
         first, whole = parts.take()
         yield _whole(first, whole)
     elif line.fault == "cut" and not parts:
-        parts.begin(number, data)
+        parts.begin(line.number, line.raw)
     elif parts and line.message is None:
         if parts.are_too_many():
             yield from _apart(parts)
@@ -118,7 +117,11 @@ def line_of(number: int, data: bytes) -> Line:
     try:
         value = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        if number == 1 and data.startswith(_BOM):
+            return line_of(number, data[len(_BOM) :])
         return _mended(number, data, exc)
+    if type(value) is dict and type(value.get("msg")) is dict and "jsonrpc" not in value:
+        return _wrapped(number, data, value, len(data))
     return _made(number, data, value, len(data))
 
 

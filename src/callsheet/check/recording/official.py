@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -22,27 +22,28 @@ class Breach(NamedTuple):
     words: str
 
 
-@cache
-def is_valid(version: int, name: str) -> Any:
-    """Give the check whether a value is what a definition says."""
-    return _validator(version, name).is_valid
+class Definition(NamedTuple):
+    """What a message's params, or its result, must be."""
+
+    name: str
+    is_valid: Callable[[Any], bool]
+    may_be_null: bool
+    """Whether it says nothing that is needed: of an answer, nothing will do."""
 
 
 @cache
-def name_of(version: int, method: str, is_answer: bool) -> str | None:
-    """Give the definition of a method's params, or of its answer. None if the version has no such method."""
-    return _methods(version).get((method, is_answer))
-
-
-@cache
-def may_be_null(version: int, name: str) -> bool:
-    """Whether an answer says nothing that is needed: then nothing will do."""
-    return not _definitions(version)[name].get("required")
+def definition(version: int, what: tuple[str, bool]) -> Definition | None:
+    """Give what a method's params must be, or its answer; None if the version has no such method."""
+    name = _methods(version).get(what)
+    if name is None:
+        return None
+    needs = _definitions(version)[name].get("required")
+    return Definition(name, validator(version, name).is_valid, not needs)
 
 
 def breaches(version: int, name: str, value: Any) -> list[Breach]:
     """Say what is wrong with a value, by its definition."""
-    found = _told(_validator(version, name).iter_errors(_shortened(value)))
+    found = _told(validator(version, name).iter_errors(_shortened(value)))
     return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
 
 
@@ -62,7 +63,8 @@ def _methods(version: int) -> dict[tuple[str, bool], str]:
 
 
 @cache
-def _validator(version: int, name: str) -> Any:
+def validator(version: int, name: str) -> Any:
+    """Give the validator of a definition."""
     import jsonschema_rs
 
     return jsonschema_rs.validator_for({"$ref": f"#/$defs/{name}", "$defs": _definitions(version)})

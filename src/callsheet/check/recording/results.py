@@ -10,18 +10,10 @@ import msgspec
 from .moments import Call, Json
 from .values import many, obj, text
 
-_TEXTS = (
-    "stdout",
-    "stderr",
-    "output",
-    "content",
-    "text",
-    "message",
-    "result",
-    "error",
-    "aggregated_output",
-    "formatted_output",
-)
+OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "result")
+"""Where clients look for text in a raw output that is an object."""
+
+_TEXTS = (*OUTPUT_KEYS, "error", "aggregated_output", "formatted_output")
 """Where tools put what people should see."""
 
 _SUCCEEDED = frozenset(("success", "ok", "isError", "is_error"))

@@ -6,9 +6,10 @@ from typing import Any
 
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import CallOver
+from callsheet.check.recording.results import OUTPUT_KEYS
 from callsheet.check.recording.values import many, obj, text
 
-from .shown import OUTPUT_KEYS, can_know
+from .shown import can_know
 
 
 def output_has_no_key(over: CallOver) -> Said | None:

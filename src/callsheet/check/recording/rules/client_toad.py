@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, CallOver, Told
 from callsheet.check.recording.quoting import quoted
-from callsheet.check.recording.values import many, obj, text
+from callsheet.check.recording.values import many
 
+from .complete_diffs import bare_diffs
 from .shown import can_know, output_of
 
 _NO_OLD_TEXT = "its diff has no oldText, so Toad does not show it"
@@ -19,11 +19,10 @@ def diff_is_not_shown(told: Told) -> list[Said]:
     """Find diffs without the key `oldText`."""
     if not can_know(told.connection):
         return []
-    known = told.call.fields.get("content") if told.call is not None else None
-    before = {path for _, path in _cut_diffs(known)}
+    before = {path for _, path in bare_diffs(told.call.fields)} if told.call is not None else ()
     return [
         Said(f"{quoted(path)}: {_NO_OLD_TEXT}", f"update.content[{index}].oldText")
-        for index, path in _cut_diffs(told.update.get("content"))
+        for index, path in bare_diffs(told.update)
         if path not in before
     ]
 
@@ -34,15 +33,8 @@ def diff_is_not_asked(asked: Asked) -> list[Said]:
         return []
     return [
         Said(f"{quoted(path)}: {_NO_OLD_TEXT}", f"params.toolCall.content[{index}].oldText")
-        for index, path in _cut_diffs(asked.question.tool_call.get("content"))
+        for index, path in bare_diffs(asked.question.tool_call)
     ]
-
-
-def _cut_diffs(content: Any) -> Iterator[tuple[int, str]]:
-    for index, item in enumerate(many(content)):
-        told = obj(item)
-        if told.get("type") == "diff" and "newText" in told and "oldText" not in told:
-            yield index, text(told.get("path")) or ""
 
 
 def card_is_empty(over: CallOver) -> Said | None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Begun, Call, CallOver, Folded, Told
 from callsheet.check.recording.quoting import quoted
+from callsheet.check.recording.results import texts
 from callsheet.check.recording.values import many, obj, text
 
-from .shown import can_know, output_of, texts_of
+from .shown import can_know, output_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -138,7 +139,7 @@ def output_is_hidden(folded: Folded) -> Said | None:
         return None  # it came while the call ran, and is its output
     output = output_of(update.get("rawOutput")).strip()
     begin = output[:40]
-    if not begin or any(begin in shown for shown in texts_of(items)):
+    if not begin or any(begin in shown for shown in texts(items)):
         return None
     return Said(
         "Zed shows raw output only if there is no content, and here older content is shown",

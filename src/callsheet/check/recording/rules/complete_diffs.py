@@ -12,11 +12,11 @@ from callsheet.check.recording.values import many, obj, text
 
 def old_text_left_out(told: Told) -> list[Said] | None:
     """Find diffs without the key `oldText`. It is said once for each file of a call."""
-    bare = list(_bare_diffs(told.update))
+    bare = list(bare_diffs(told.update))
     if not bare:
         return None
     before = told.call.fields if told.call is not None else {}
-    known = {path for _, path in _bare_diffs(before)}
+    known = {path for _, path in bare_diffs(before)}
     return [
         Said("the diff has no `oldText`", f"update.content[{index}]")
         for index, path in bare
@@ -64,10 +64,11 @@ def _new_files(fields: Json) -> Iterator[tuple[str, str]]:
                 yield f"content[{index}].changes[{number}].operation", path
 
 
-def _bare_diffs(fields: Json) -> Iterator[tuple[int, str | None]]:
+def bare_diffs(fields: Json) -> Iterator[tuple[int, str]]:
+    """Give the diffs without the key `oldText`: their places in the content, and their paths."""
     for index, diff in _diffs(fields):
         if "newText" in diff and "oldText" not in diff:
-            yield index, text(diff.get("path"))
+            yield index, text(diff.get("path")) or ""
 
 
 def _diffs(fields: Json) -> Iterator[tuple[int, Json]]:

@@ -4,48 +4,48 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from callsheet.check.recording.again import news
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, Json, TerminalTold, Told
+from callsheet.check.recording.quoting import redactor
 from callsheet.check.recording.values import many, obj, text
-from callsheet.guard.redact import Redactor
 
 _FIELDS = ("title", "rawInput", "content", "rawOutput", "locations", "_meta")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_RAW = re.compile(r"[\x00\x1b]")
 _TURNING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _COMMANDS = ("command", "cmd", "script")
 
 
-@cache
-def _redactor() -> Redactor:
-    return Redactor()
-
-
-def secret(moment: Told | Asked | TerminalTold) -> Iterator[Said]:
+def secret(moment: Told | Asked | TerminalTold) -> list[Said] | None:
     """Find secrets in what is new about a call. Each rule is told once for a call, and no secret."""
-    for where, value in _news(moment):
-        for name, count in _redactor().found(value).items():
-            times = f"{count} times" if count > 1 else "once"
-            yield Said(f"a secret stands there in clear: {name}, {times}", where, once=name)
+    fresh = _news(moment)
+    if not fresh or redactor().is_clean(fresh):  # all in one go
+        return None
+    return [
+        Said(f"a secret stands there in clear: {_counted(name, count)}", where, once=name)
+        for where, value in fresh.items()
+        for name, count in redactor().found(value).items()
+    ]
 
 
-def _news(moment: Told | Asked | TerminalTold) -> Iterator[tuple[str, Any]]:
+def _counted(name: str, count: int) -> str:
+    return f"{name}, {count} times" if count > 1 else f"{name}, once"
+
+
+def _news(moment: Told | Asked | TerminalTold) -> Json:
     if isinstance(moment, TerminalTold):
         data = text(moment.update.get("data"))
-        if data:
-            yield "update.data", data
-        return
+        return {"update.data": data} if data else {}
     begin, update, known = _parts(moment)
+    fresh: Json = {}
     for name in _FIELDS:
         given = update.get(name)
-        if given:
-            fresh = news(known.get(name), given)
-            if fresh is not None:
-                yield f"{begin}.{name}", fresh
+        value = news(known.get(name), given) if given else None
+        if value is not None:
+            fresh[f"{begin}.{name}"] = value
+    return fresh
 
 
 def _parts(moment: Told | Asked) -> tuple[str, Json, Json]:
@@ -61,8 +61,10 @@ def _parts(moment: Told | Asked) -> tuple[str, Json, Json]:
 def control_characters(moment: Told | Asked) -> Said | None:
     """Find a title with characters that steer a terminal instead of being shown."""
     begin, update, _ = _parts(moment)
-    title = text(update.get("title"))
-    found = _CONTROL.search(title) if title is not None else None
+    title = update.get("title")
+    if type(title) is not str or title.isprintable():
+        return None
+    found = _CONTROL.search(title)
     if found is None:
         return None
     return Said(
@@ -70,51 +72,57 @@ def control_characters(moment: Told | Asked) -> Said | None:
     )
 
 
-def turning_characters(moment: Told | Asked) -> Iterator[Said]:
+def turning_characters(moment: Told | Asked) -> list[Said]:
     """Find characters that turn the direction of the text around, where people read what will be done."""
     begin, update, _ = _parts(moment)
-    asked = obj(update.get("rawInput"))
+    return [
+        Said(f"U+{ord(found[0]):04X} lets the text look as it is not", f"{begin}.{name}", once=name)
+        for name, shown in _read_to_decide(update)
+        if type(shown) is str and not shown.isascii()
+        for found in _TURNING.finditer(shown)
+    ]
+
+
+def _read_to_decide(update: Json) -> list[tuple[str, Any]]:
+    asked = update.get("rawInput")
     shown = [("title", update.get("title"))]
-    shown += [(f"rawInput.{name}", asked[name]) for name in _COMMANDS if name in asked]
-    for name, value in shown:
-        given = text(value)
-        if given is None or given.isascii():
-            continue
-        found = _TURNING.search(given)
-        if found is not None:
-            message = f"U+{ord(found[0]):04X} lets the text look as it is not"
-            yield Said(message, f"{begin}.{name}", once=name)
+    if type(asked) is dict:
+        shown += [(f"rawInput.{name}", obj(asked)[name]) for name in _COMMANDS if name in asked]
+    return shown
 
 
 def raw_escapes(told: Told) -> Said | None:
     """Find what is meant for a terminal in text that is meant for people."""
-    if b"\\u00" not in told.line.raw:
-        return None
-    content = told.update.get("content")
-    for item in many(content) or [content]:
+    for item in _items(told.update):
         block = obj(obj(item).get("content"))
-        shown = text(block.get("text")) if block.get("type") == "text" else None
-        found = _RAW.search(shown) if shown is not None else None
-        if found is not None:
-            name = "ESC" if found[0] == "\x1b" else "NUL"
+        shown = block.get("text")
+        if type(shown) is str and ("\x1b" in shown or "\0" in shown):
+            name = "ESC" if "\x1b" in shown else "NUL"
             return Said(f"a text has the character {name}", "update.content", once="")
     return None
 
 
-def unknown_terminal(told: Told) -> Iterator[Said]:
+def unknown_terminal(told: Told) -> list[Said] | None:
     """Find a terminal that nobody has made."""
-    content = told.update.get("content")
+    shown = [item for item in _items(told.update) if "terminalId" in obj(item)]
     seen, session = told.connection, told.session
-    if not content or not (seen.is_whole and (seen.has_both_ways or seen.is_v2)):
-        return
+    if not shown or not (seen.is_whole and (seen.has_both_ways or seen.is_v2)):
+        return None
     if session.is_replaying or not session.is_whole:
-        return
-    info = obj(obj(told.update.get("_meta")).get("terminal_info"))
-    for item in many(content) or [content]:
-        shown = obj(item)
-        key = text(shown.get("terminalId")) if shown.get("type") == "terminal" else None
-        if key is not None and key not in session.terminals and key != info.get("terminal_id"):
-            yield Said("no terminal of this id was made before", "update.content", once=key)
+        return None
+    known = {*session.terminals, obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id")}
+    keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
+    return [
+        Said("no terminal of this id was made before", "update.content", once=key)
+        for key in keys
+        if key is not None and key not in known
+    ]
+
+
+def _items(update: Json) -> list[Any]:
+    """Give the content of an update. A chunk of v2 has one item, and no list."""
+    content = update.get("content")
+    return [content] if type(content) is dict else many(content)
 
 
 RULES = (

@@ -7,7 +7,7 @@ from typing import Any
 
 from callsheet.check.recording import official
 from callsheet.check.recording.finding import Rule, Said
-from callsheet.check.recording.moments import Connection, Heard
+from callsheet.check.recording.moments import Heard
 
 _MOST = 5
 """So many breaches of a message are told."""
@@ -15,43 +15,43 @@ _MOST = 5
 
 def not_valid(heard: Heard) -> Sequence[Said] | None:
     """Find a message that is not what its version says."""
-    message = heard.message
-    if heard.method is not None:
-        return _judged(heard, heard.method, False, "params", message.get("params", {}))
+    message, method = heard.message, heard.method
+    if method is not None:
+        value = message.get("params")
+        return _judged(heard, (method, False), "params", {} if value is None else value)
     if "error" in message:
         return _broken(_versions(heard), "Error", "error", message["error"])
     if heard.answers and "result" in message:
-        return _judged(heard, heard.answers, True, "result", message["result"])
+        return _judged(heard, (heard.answers, True), "result", message["result"])
     return None
 
 
 def _judged(
-    heard: Heard, method: str, is_answer: bool, begin: str, value: Any
+    heard: Heard, what: tuple[str, bool], begin: str, value: Any
 ) -> Sequence[Said] | None:
-    for version in _versions(heard):
-        name = official.name_of(version, method, is_answer)
-        if name is None or official.is_valid(version, name)(value):
+    versions = _versions(heard)
+    for version in versions:
+        found = official.definition(version, what)
+        if found is None or found.is_valid(value) or (value is None and found.may_be_null):
             return None
-        if value is None and official.may_be_null(version, name):
-            return None
-    version = _versions(heard)[:1]
-    name = official.name_of(version[0], method, is_answer) if version else None
-    return _broken(version, name, begin, value) if name is not None else None
+    first = official.definition(versions[0], what) if versions else None
+    return _broken(versions[:1], first.name, begin, value) if first is not None else None
 
 
 def _versions(heard: Heard) -> Sequence[int]:
     """Give the versions that a message may be of: before one is agreed on, each."""
-    if heard.method == "initialize" or heard.answers == "initialize":
-        return official.VERSIONS
-    seen: Connection = heard.connection
+    seen = heard.connection
     version = seen.spoken if seen.version is None else seen.version
-    if version is None:
+    if version is None or heard.method == "initialize" or heard.answers == "initialize":
         return official.VERSIONS
-    return (version,) if version in official.VERSIONS else ()
+    return _ONLY.get(version, ())
+
+
+_ONLY = {version: (version,) for version in official.VERSIONS}
 
 
 def _broken(versions: Sequence[int], name: str, begin: str, value: Any) -> Sequence[Said] | None:
-    if not versions or any(official.is_valid(version, name)(value) for version in versions):
+    if not versions or any(official.validator(one, name).is_valid(value) for one in versions):
         return None
     found = official.breaches(versions[0], name, value)[:_MOST]
     return [Said(_sentence(one), _field(begin, one.path)) for one in found]
