@@ -16,7 +16,6 @@ from typing import Any, Literal, Self
 from callsheet.check.recording.engine import Checker
 from callsheet.check.recording.finding import Finding
 from callsheet.check.recording.lines import Line, line_of
-from callsheet.check.recording.rules import RULES
 from callsheet.check.recording.watch import Watch
 
 Message = dict[str, Any]
