@@ -36,7 +36,7 @@ FLOOD = 40
 def amplified(over: CallOver) -> Said | None:
     """Find a call that takes many times the bytes of what it tells in the end."""
     call = over.call
-    if call.wire_bytes < FLOOR:
+    if call.wire_bytes < FLOOR or not over.is_known:
         return None
     told = told_bytes(call)
     envelopes = ENVELOPE * (call.updates + len(call.questions))
