@@ -10,6 +10,7 @@ from pathlib import Path
 from . import (
     agent_start,
     agent_turn,
+    checking,
     executing,
     imports,
     life,
@@ -36,6 +37,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "agent_start": lambda _: agent_start.measure(),
     "agent_turn": lambda _: agent_turn.measure(),
     "searching": lambda _: searching.measure(),
+    "checking": lambda options: checking.measure(options.megabytes),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }
@@ -51,7 +53,7 @@ def main() -> None:
         done[name] = SUBJECTS[name](options)
         show(done[name])
     show_claims(done.values())
-    if options.only or options.calls != million.CALLS:
+    if options.only or (options.calls, options.megabytes) != (million.CALLS, checking.MEGABYTES):
         print("Not the whole bench: results.json stays as it was.")
         return
     results = {"machine": facts, **{name: subject.figures() for name, subject in done.items()}}
@@ -66,6 +68,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--calls", type=int, default=million.CALLS, help="how many calls go through one ledger"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, default=checking.MEGABYTES, help="how big a recording is checked"
     )
     options = parser.parse_args()
     if unknown := set(options.only) - set(SUBJECTS):
