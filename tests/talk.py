@@ -16,10 +16,14 @@ from typing import Any, Literal, Self
 from callsheet.check.recording.engine import Checker
 from callsheet.check.recording.finding import Finding
 from callsheet.check.recording.lines import Line, line_of
+from callsheet.check.recording.rules import RULES
 from callsheet.check.recording.watch import Watch
 
 Message = dict[str, Any]
 Style = Literal["dir", "raw", "agent"]
+
+NOT_COMPLETE = [rule for rule in RULES if rule.category != "complete"]
+"""The calls of a `Talk` say little."""
 
 OPTIONS = [
     {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
@@ -163,8 +167,8 @@ def findings(lines: Talk | Path | Iterable[Line], *categories: str) -> list[Find
 
 
 def everything(lines: Talk | Path | Iterable[Line]) -> list[Finding]:
-    """Check a recording, by all rules."""
-    checker = Checker()
+    """Check a recording, by all rules but those of what is left out."""
+    checker = Checker(NOT_COMPLETE)
     if isinstance(lines, Talk):
         lines = lines.lines()
     elif isinstance(lines, Path):

@@ -29,14 +29,13 @@ def fault_of(data: bytes, exc: Exception) -> tuple[Fault, str]:
     """Say what is wrong with a line that is no JSON."""
     if b"\0" in data[:1000]:
         return "binary", "it is binary"
-    why = str(exc)
-    if isinstance(exc, UnicodeDecodeError) or "utf-8" in why.lower():
+    if not _is_utf8(data):
         return "encoding", "it is no UTF-8"
     if isinstance(exc, RecursionError):
         return "json", "it is nested too deeply"
     if len(messages(data)) > 1 or data.count(b'"jsonrpc"') > 1:
         return "several", "it has several messages"
-    if data.lstrip()[:1] == b"{" and "truncated" in why:
+    if data.lstrip()[:1] == b"{" and "truncated" in str(exc):
         return "cut", "it breaks off in the middle of a message"
     return "json", "it is no JSON"
 
@@ -130,6 +129,14 @@ class Parts:
         """Give the lines back, each for itself."""
         lines, self._lines = self._lines, []
         yield from lines
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_json(data: bytes) -> bool:

@@ -42,10 +42,6 @@ class Connection(Struct, eq=False):
     spoken: int | None = None
     """The version that the agent's updates are of, where they tell it."""
 
-    def lose(self) -> None:
-        """Note that a message may be lost: what comes after it can't be judged as if nothing were missing."""
-        self.has_gaps, self.is_whole = True, False
-
     @property
     def is_v2(self) -> bool:
         """Whether it is ACP v2 that is spoken: agreed on, or seen where that was not recorded."""
@@ -259,6 +255,7 @@ class Big(Struct):
     line: Line
     sender: Way | None
     session: str | None
+    method: str | None = None
 
 
 class Unreadable(Struct):

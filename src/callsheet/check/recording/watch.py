@@ -47,13 +47,7 @@ CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
 REOPENING = ("session/load", "session/resume")
-_SPOKEN = {
-    "tool_call": 1,
-    "tool_call_content_chunk": 2,
-    "state_update": 2,
-    "terminal_update": 2,
-    "terminal_output_chunk": 2,
-}
+_SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS[2]), 2)
 
 
 class Watch:
@@ -87,7 +81,7 @@ class Watch:
             yield Unreadable(line)
         if message is None:
             if mending.loses_a_message(line.raw, line.fault):
-                self.connection.lose()
+                self._lost()
             return
         params = obj(message.get("params"))
         sender = line.sender or self._requests.sender(message, params)
@@ -96,7 +90,7 @@ class Watch:
         heard = self._requests.heard(line, message, sender, self.connection, params)
         yield heard
         if line.size > BIG:
-            yield Big(line, sender, heard.session)
+            yield Big(line, sender, heard.session, heard.method)
         method = heard.method
         if method == "session/update":
             yield from self._updated(line, params)
@@ -107,6 +101,12 @@ class Watch:
         if self._calls.due:
             yield from self._calls.due
             self._calls.due.clear()
+
+    def _lost(self) -> None:
+        """Note that a message may be lost: what comes now can't be judged as if nothing were missing."""
+        self.connection.has_gaps, self.connection.is_whole = True, False
+        for session in self.sessions.values():
+            session.asked, session.opened = None, 0
 
     def finish(self) -> Iterator[Any]:
         """Give what is over because the recording is."""

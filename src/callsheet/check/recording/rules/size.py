@@ -29,6 +29,8 @@ GROWTHS = 3
 SAME = 1024
 """A text that is as long is long enough to be sent only once."""
 
+_MB = 1024 * 1024
+
 FLOOD = 40
 """Updates of a call in a second, at most. Eyes and screens take fewer."""
 
@@ -111,6 +113,14 @@ def _bigger(least: int, most: int | None) -> Callable[[Big], Said | None]:
     return check
 
 
+_over_64_kb = _bigger(BIG, _MB)
+
+
+def over_64_kb(big: Big) -> Said | None:
+    """Find messages that some clients die of. Who is asked for permission is shown the whole input."""
+    return None if big.method == "session/request_permission" else _over_64_kb(big)
+
+
 def _encoded(value: Any) -> int:
     return len(msgspec.json.encode(value)) if value else 0
 
@@ -133,7 +143,6 @@ def _size(count: int) -> str:
 
 
 _PATCH = "In an update, what is left out stays as it was. Only what has changed is sent."
-_MB = 1024 * 1024
 
 RULES = (
     Rule(
@@ -193,8 +202,9 @@ RULES = (
         title="A message is over 64 KB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Clients that read lines with Python's default limit die on it.",
-        fix="Keep messages under 64 KB: cut long texts, and say where the rest is.",
-        check=_bigger(BIG, _MB),
+        fix="Keep messages under 64 KB: cut long texts, and say where the rest is. Only who is asked for"
+        " permission needs the whole input.",
+        check=over_64_kb,
     ),
     Rule(
         id="size/frame-1mb",
