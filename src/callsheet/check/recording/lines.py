@@ -71,11 +71,11 @@ def read(stream: BinaryIO) -> Iterator[Line]:
 
 def _lines(line: Line, parts: mending.Parts) -> Iterator[Line]:
     """Give what is on a line with a fault, or on it and those before it that were only parts of a message."""
-    if line.message is None and parts.joins(line.number, line.raw):
+    if line.message is None and parts.joins(line):
         first, whole = parts.take()
         yield _whole(first, whole)
     elif line.fault == "cut" and not parts:
-        parts.begin(line.number, line.raw)
+        parts.begin(line)
     elif parts and line.message is None:
         if parts.are_too_many():
             yield from _apart(parts)
@@ -84,16 +84,17 @@ def _lines(line: Line, parts: mending.Parts) -> Iterator[Line]:
         yield from _each(line)
 
 
-def _whole(number: int, data: bytes) -> Line:
-    line = line_of(number, data)
+def _whole(first: Line, data: bytes) -> Line:
+    line = line_of(first.number, data)
+    line.sender, line.time = line.sender or first.sender, line.time or first.time
     line.fault, line.problem = "split", "its message goes on on the next line"
     return line
 
 
 def _apart(parts: mending.Parts) -> Iterator[Line]:
     """Give up on parts that make no message."""
-    for number, data in parts.drop():
-        yield from _each(line_of(number, data))
+    for line in parts.drop():
+        yield from _each(line)
 
 
 def _each(line: Line) -> Iterator[Line]:
@@ -106,6 +107,7 @@ def _each(line: Line) -> Iterator[Line]:
         size = len(msgspec.json.encode(value))
         found = _made(line.number, line.raw, value, size)
         found.fault, found.problem = fault, problem
+        found.sender, found.time = found.sender or line.sender, found.time or line.time
         yield found
         fault = problem = None
     if fault is not None:

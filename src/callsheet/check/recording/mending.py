@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+if TYPE_CHECKING:
+    from .lines import Line
 
 Fault: TypeAlias = Literal[
     "blank", "long", "binary", "encoding", "surrogate", "cut", "several", "split", "json", "no_message",
@@ -89,43 +92,43 @@ class Parts:
     """Lines that may be parts of one message."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[int, bytes]] = []
+        self._lines: list[Line] = []
         self._size: int = 0
         self._whole: bytes = b""
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def begin(self, number: int, data: bytes) -> None:
+    def begin(self, line: Line) -> None:
         """Keep a line that breaks off."""
-        self._lines, self._size = [(number, data)], len(data)
+        self._lines, self._size = [line], len(line.raw)
 
-    def joins(self, number: int, data: bytes) -> bool:
+    def joins(self, line: Line) -> bool:
         """Take one more, and say whether they make a message now."""
         if not self._lines:
             return False
-        self._lines.append((number, data))
-        self._size += len(data)
-        parts = [line for _, line in self._lines]
-        if self._size > _MOST_BYTES or not data.rstrip().endswith(b"}"):
+        self._lines.append(line)
+        self._size += len(line.raw)
+        if self._size > _MOST_BYTES or not line.raw.rstrip().endswith(b"}"):
+            return False
+        if len({part.sender for part in self._lines}) > 1:
             return False
         for glue in (b"\n", b"", b"\\n"):
-            self._whole = glue.join(parts)
+            self._whole = glue.join(part.raw for part in self._lines)
             if len(messages(self._whole)) == 1 and _is_json(self._whole):
                 return True
         return False
 
-    def take(self) -> tuple[int, bytes]:
+    def take(self) -> tuple[Line, bytes]:
         """Give the message, and the line that it begins on."""
-        number = self._lines[0][0]
-        self._lines = []
-        return number, self._whole
+        first, self._lines = self._lines[0], []
+        return first, self._whole
 
     def are_too_many(self) -> bool:
         """Whether there is no more hope."""
         return len(self._lines) >= _MOST_PARTS or self._size > _MOST_BYTES
 
-    def drop(self) -> Iterator[tuple[int, bytes]]:
+    def drop(self) -> Iterator[Line]:
         """Give the lines back, each for itself."""
         lines, self._lines = self._lines, []
         yield from lines

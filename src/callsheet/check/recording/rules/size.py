@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from callsheet.check.recording.finding import Rule, Said
-from callsheet.check.recording.moments import BIG, Again, Big, Call, CallOver
+from callsheet.check.recording.moments import BIG, Again, Big, Call, CallOver, Json
 from callsheet.check.recording.values import obj
 
 FLOOR = 256 * 1024
@@ -52,7 +52,13 @@ def told_bytes(call: Call) -> int:
     """Give the bytes of what a call tells in the end: its input, and its output once."""
     fields = call.fields
     output = max(_encoded(fields.get("content")), _encoded(fields.get("rawOutput")))
-    return _encoded(fields.get("rawInput")) + max(output, call.output_bytes, call.news_bytes)
+    given = max(_encoded(one.get("rawInput")) for one in (fields, *_asked(call)))
+    return given + max(output, call.output_bytes, call.news_bytes)
+
+
+def _asked(call: Call) -> Iterator[Json]:
+    """Give what questions tell of a call. They may have all of an input that is cut elsewhere."""
+    return (question.tool_call for question in call.questions)
 
 
 def sent_again(over: CallOver) -> Iterator[Said]:
