@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PAGE = 50
 """Entries of a session, or sessions, that are read at once."""
 
+MANY, MOST_PAGES = 200, 20
+"""Sessions that are read at once to find conversations among them, and how often, for one answer."""
+
 LAST = 4.0
 """Seconds that the history has at the end of the agent."""
 
@@ -105,12 +108,25 @@ class Past:
         before = None if cursor is None else _read_cursor(cursor)
         if self._make is None:
             return [], None
-        found = await self._history.ask(
-            lambda store: store.sessions(cwd=cwd, before=before, limit=PAGE)
+        conversations: list[StoredSession] = []
+        for _ in range(MOST_PAGES):
+            found = await self._some_sessions(cwd, before)
+            for one in found:
+                before = one.updated_at, one.session_id
+                if one.info.get("source") != "call":
+                    conversations.append(one)
+                    if len(conversations) == PAGE:
+                        return conversations, _cursor(*before)
+            if len(found) < MANY:
+                return conversations, None
+        return conversations, before and _cursor(*before)
+
+    async def _some_sessions(
+        self, cwd: str | None, before: tuple[float, str] | None
+    ) -> list[StoredSession]:
+        return await self._history.ask(
+            lambda store: store.sessions(cwd=cwd, before=before, limit=MANY)
         )
-        last = found[-1] if len(found) == PAGE else None
-        conversations = [one for one in found if one.info.get("source") != "call"]
-        return conversations, last and _cursor(last.updated_at, last.session_id)
 
     async def forget(self, session_id: str) -> bool:
         """Remove all that is kept of a session. Gives whether there was anything."""
