@@ -102,13 +102,12 @@ class Scribe:
         try:
             await self.store.write(batch)
         except (HistoryError, ValueError, TypeError, OverflowError) as exc:
-            if type(exc) in _OF_THE_STORE:
+            self._shelf.smaller(keys)
+            if type(exc) in _OF_THE_STORE:  # which may have had no time for so many
                 raise
-            if len(keys) > 1:
-                self._shelf.smaller(keys)
-            elif sessions:
+            if len(keys) <= 1 and sessions:
                 sessions.clear()
-            else:
+            elif len(keys) <= 1:
                 self._shelf.wrote(keys)
                 self._refused(exc)
             return

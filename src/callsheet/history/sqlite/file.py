@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from callsheet.history.errors import HistoryError, NotKept, StoreDamaged, StoreUnavailable
+from callsheet.history.errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreUnavailable
 
 from . import schema
+from .writers import WRITERS
 
 _T = TypeVar("_T")
 
 BUSY = 2.0
 """Seconds that a transaction waits for another process."""
+
+_MAGIC = b"SQLite format 3\0"
+_ENDINGS = (".sqlite", ".sqlite3", ".db", ".db3")
 
 FileId = tuple[int, int]
 """What tells a file from another one in its place."""
@@ -45,6 +49,8 @@ def open_to_write(file: Path, damaged: FileId | None, news: list[str]) -> sqlite
         return _made(file)
     except StoreDamaged as exc:
         if before is not None and before == id_of(file):
+            if not _was_ours(file):
+                raise BadUrl(f"{file} is no database; name another file.") from None
             aside = guarded(file, lambda: _set_aside(file))
             news.append(f"{exc} It was set aside as {aside}, and a new one was begun.")
     return _made(file)
@@ -127,6 +133,14 @@ def _prepare(db: sqlite3.Connection, file: Path) -> None:
             time.sleep(0.01)
         else:
             return
+
+
+def _was_ours(file: Path) -> bool:
+    """Whether a damaged file may be moved away: what somebody named by mistake stays where it is."""
+    if file.suffix in _ENDINGS or file.with_name(file.name + WRITERS).exists():
+        return True
+    with file.open("rb") as stream:
+        return stream.read(len(_MAGIC)) == _MAGIC
 
 
 def _set_aside(file: Path) -> Path:
