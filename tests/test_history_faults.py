@@ -523,7 +523,7 @@ async def test_what_could_not_be_written_by_the_end_is_said(kept: Kept) -> None:
     after.put(0)
     assert await after.history.ask(lambda store: store.last_position("s")) == 8
     await after.close()
-    assert after.told == ["9 calls that could not be written earlier are kept now."]
+    assert after.told == ["9 entries that could not be written earlier are kept now."]
     assert kept.ids() == kept.put_ids
 
 

@@ -142,7 +142,8 @@ class Scribe:
                 leftovers.put_back(file)
                 raise
             leftovers.done(file)
-            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+            count = len(batch.calls) + len(batch.messages)
+            self._say(f"{count} entries that could not be written earlier are kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
         """Let go of the store. What could not be written is put into a file, for the next process."""

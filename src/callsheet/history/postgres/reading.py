@@ -54,11 +54,16 @@ class Terms:
 
     def value(self, value: Any) -> str:
         """Give what stands for a value."""
-        self.values.append(plain(value) if isinstance(value, str) else value)
+        self.values.append(_asked(value) if isinstance(value, str) else value)
         return f"${len(self.values)}"
 
     def __str__(self) -> str:
         return " AND ".join(self._terms)
+
+
+def _asked(text: str) -> str:
+    """Give a text to ask for. What is typed may be no text at all, and is nobody's then."""
+    return plain(text.encode(errors="replace").decode())
 
 
 async def heads(db: Any, query: Query) -> list[Head]:
@@ -100,7 +105,7 @@ def conditions_of(query: Query) -> Terms:
         if value is not None:
             terms.add(f"c.{column} = {{}}", value)
     if query.id_part is not None:
-        part = plain(query.id_part)
+        part = query.id_part
         terms.add(
             "(starts_with(c.call_id, {}) OR right(c.call_id, {}) = {})", part, len(part), part
         )
@@ -167,7 +172,7 @@ FROM callsheet.sessions s WHERE
 
 async def session(db: Any, session_id: str) -> StoredSession | None:
     """Give a session."""
-    row = await db.fetchrow(f"{_SESSION} s.session_id = $1", plain(session_id))
+    row = await db.fetchrow(f"{_SESSION} s.session_id = $1", _asked(session_id))
     return row and _session(row)
 
 
