@@ -24,7 +24,7 @@ def text_of(seed: int, number: int) -> str:
     if dice.random() < 0.2:  # also what many calls show, which is kept once
         number = dice.randrange(5)
         dice = random.Random(f"{seed} shared {number}")
-        return f"shared {number} " + dice.randbytes(dice.randrange(2000, 8000)).hex()
+        return f"shared {number} " + dice.randbytes(dice.randrange(4000, 12000)).hex()
     return f"call {number} " + dice.randbytes(dice.randrange(10, 400)).hex()
 
 

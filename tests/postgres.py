@@ -62,18 +62,26 @@ class Server:
         self.home: Path = Path(tempfile.mkdtemp(prefix="callsheet-postgres-", dir=_quick_place()))
         if self._as:
             shutil.chown(self.home, self._as["user"], self._as["group"])
-        self._bin: Path = self._reachable(bin_)
         self._process: subprocess.Popen[bytes] | None = None
         self.port: int = free_port()
-        self._make()
+        try:
+            self._bin: Path = self._reachable(bin_)
+            self._make()
+        except BaseException:
+            shutil.rmtree(self.home)
+            raise
 
     def _reachable(self, bin_: Path) -> Path:
         """Give programs that the user can run: root's own directories are closed to others."""
         if not self._as or self._run([str(bin_ / "initdb"), "--version"]).returncode == 0:
             return bin_
-        copy = self.home / "programs"
-        shutil.copytree(bin_.parent, copy)
-        return copy / bin_.name
+        package = bin_.parent.parent
+        copy = self.home / "programs" / package.name
+        shutil.copytree(bin_.parent, copy / bin_.parent.name)
+        libraries = package.with_name(package.name + ".libs")  # where a wheel has them
+        if libraries.exists():
+            shutil.copytree(libraries, copy.with_name(libraries.name))
+        return copy / bin_.parent.name / bin_.name
 
     def _make(self) -> None:
         secret = self.home / "password"

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hypothesis import settings
+
 from callsheet import ToolCallReport
 from callsheet.history import HistoryError
 from callsheet.history.log import WaitingCall, WaitingMessage
@@ -21,10 +23,18 @@ FULL = os.environ.get("CALLSHEET_FULL") == "1"
 NOW = 1_800_000_000.0
 
 
+def examples(count: int) -> settings:
+    """Give how many examples a property is tried with: more with CALLSHEET_EXAMPLES."""
+    return settings(max_examples=max(1, count * settings().max_examples // 150))
+
+
 @contextmanager
-def store_in(folder: Path, *, write: bool = True) -> Iterator[SqliteStore]:
+def store_in(folder: Path, *, write: bool = True, quick: bool = False) -> Iterator[SqliteStore]:
+    """Open a store. With `quick`, nobody waits for the disk: for tests that make many."""
     store = SqliteStore(folder / "history.sqlite")
     run(store.open(write=write))
+    if quick:
+        store.db.execute("PRAGMA synchronous = OFF")
     try:
         yield store
     finally:

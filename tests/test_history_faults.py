@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.history import History, HistoryError, Query
+from callsheet.history import History, HistoryError, Query, scribe
 from callsheet.history import history as writing
 from callsheet.history.sqlite import file as opening
 from callsheet.history.sqlite.store import SqliteStore
@@ -276,7 +276,7 @@ async def test_a_lock_of_another_process_is_waited_out(kept: Kept) -> None:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == b"held\n"
-        monkey = kept.history._store.db  # type: ignore[attr-defined]
+        monkey = kept.history._scribe.store.db  # type: ignore[attr-defined]
         monkey.execute("PRAGMA busy_timeout = 50")
         kept.put(50)
         await kept.fails()
@@ -429,7 +429,7 @@ async def test_a_history_of_a_later_version_is_said_once_and_nothing_waits_for_i
         kept.put(20, size=3000)
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
-        while len(kept.history._shelf):
+        while len(kept.history._scribe._shelf):
             await asyncio.sleep(0.01)
     assert len(kept.told) == 1
     assert "Nothing is kept" in kept.told[0]
@@ -459,14 +459,14 @@ async def test_another_programs_database_is_not_written_to(kept: Kept) -> None:
 async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(scribe, "MOST_WAITING", 200_000)
     kept.file.parent.write_text("no directory")
     for _ in range(10):
         kept.put(50, size=4000)
         await kept.fails()
-    shelf = kept.history._shelf
+    shelf = kept.history._scribe._shelf
     async with asyncio.timeout(PATIENCE):
-        while kept.history._given or shelf.size > 200_000:
+        while kept.history._given or kept.history._packing or shelf.size > 200_000:
             await asyncio.sleep(0.01)
     lost = kept.history.health.lost
     assert 0 < lost < 500
@@ -507,3 +507,15 @@ async def test_what_can_not_even_be_set_by_is_said_to_be_lost(
     await kept.close()
     assert "7 entries could not be written" in kept.told[1]
     assert kept.history.health.lost == 7
+
+
+async def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    file, said = tmp_path / "notes.txt", list[str]()
+    file.write_text("my notes\n" * 100)
+    async with History(f"sqlite:///{file}", tell=said.append) as history:
+        history.session("s").say("user", "m", [{"type": "text", "text": "hi"}])
+        assert not await history.flush()
+    assert file.read_text() == "my notes\n" * 100
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    assert len(said) == 1
+    assert "is no history, but something else" in said[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from callsheet.runtime.ids import new_call_id
 from callsheet.wire.toolcall import same
 
 from . import strategies as some
+from .stores import examples
 
 PACKER = Packer()
 
@@ -70,7 +71,7 @@ terminals = st.builds(
 )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(some.lives())
 def test_any_state_of_any_call_survives(life: list[Any]) -> None:
     ledger = Ledger("s", new_call_id)

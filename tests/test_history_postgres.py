@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from callsheet import Session
@@ -29,7 +30,7 @@ from callsheet.history import (
     store_at,
 )
 from callsheet.history.packing import Packer
-from callsheet.history.postgres import connection, schema
+from callsheet.history.postgres import connection, schema, tidying, writing
 from callsheet.report.content import TextContent
 
 from .engines import NOON, batch, call, database, ids, postgres
@@ -111,32 +112,84 @@ async def test_the_tables_are_made_once_by_eight_who_come_at_once(
     assert postgres.do("SELECT count(*) FROM callsheet.writers", database)[0][0] == 0
 
 
-async def test_a_text_that_is_removed_while_others_begin_to_use_it_is_there_for_them(
-    url: str,
+TEXT = "shared " + random.Random(3).randbytes(10_000).hex()
+
+
+@asynccontextmanager
+async def halfway(url: str) -> AsyncIterator[Any]:
+    """Give a connection in a transaction that nobody sees yet."""
+    db = await asyncpg.connect(url)
+    try:
+        await db.execute("BEGIN")
+        yield db
+    finally:
+        await db.close()
+
+
+async def until_it_waits(task: asyncio.Task[Any], postgres: Server, database: str) -> None:
+    """Wait until a task waits for a lock in the database, or is done."""
+    waits = (
+        f"SELECT 1 FROM pg_stat_activity WHERE datname = '{database}' AND wait_event_type = 'Lock'"
+    )
+    while not task.done() and not postgres.do(waits):
+        await asyncio.sleep(0.02)
+
+
+async def test_a_text_that_somebody_is_about_to_use_is_not_removed(
+    url: str, postgres: Server, database: str
 ) -> None:
-    text = "shared " + random.Random(3).randbytes(4000).hex()
+    async with opened(url) as store, halfway(url) as db:
+        await store.write(batch([call(1, TEXT, session="a")]))
+        await writing.write(db, batch([call(2, TEXT, session="b")]), "somebody", ())
+        removing = asyncio.create_task(store.forget("a"))
+        await until_it_waits(removing, postgres, database)
+        await db.execute("COMMIT")
+        assert (await removing).calls == 1
+        (found,) = await store.calls(Query())
+        assert found.record == call(2, TEXT, session="b").record
+
+
+async def test_a_text_that_is_being_removed_is_written_again_by_who_uses_it(
+    url: str, postgres: Server, database: str
+) -> None:
+    async with opened(url) as store, halfway(url) as db:
+        await store.write(batch([call(1, TEXT, session="a")]))
+        await tidying.forget(db, Packer(), "a")
+        using = asyncio.create_task(store.write(batch([call(2, TEXT, session="b")])))
+        await until_it_waits(using, postgres, database)
+        await db.execute("COMMIT")
+        await using
+        (found,) = await store.calls(Query())
+        assert found.record == call(2, TEXT, session="b").record
+
+
+async def test_a_session_that_somebody_is_about_to_use_again_stays_known(
+    url: str, postgres: Server, database: str
+) -> None:
+    async with opened(url) as store, halfway(url) as db:
+        await store.write(batch([call(1)]))
+        await writing.write(db, batch([call(2)]), "somebody", ())
+        pruning = asyncio.create_task(store.prune(Retention(max_calls=0), now=NOON))
+        await until_it_waits(pruning, postgres, database)
+        await db.execute("COMMIT")
+        assert (await pruning).calls == 1
+        assert await ids(store) == ["call_s1_2"]
+        assert await store.session("s1") is not None
+
+
+async def test_removing_and_writing_all_at_once_ends_with_all_that_is_left_whole(url: str) -> None:
     async with opened(url) as writer, opened(url) as other, opened(url) as tidy:
-        for number in range(sized(200, 15)):
-            both = [batch([call(number, text, session=name)]) for name in ("a", "b")]
+        for number in range(sized(200, 8)):
+            both = [batch([call(number, TEXT, session=name)]) for name in ("a", "b")]
             await asyncio.gather(
                 writer.write(both[0]),
                 other.write(both[1]),
                 tidy.prune(Retention(max_calls=0), now=NOON),
                 tidy.forget("b"),
             )
-        found = await tidy.calls(Query(limit=100))
-        assert found
-        for one in found:
-            assert one.record.report.content == (TextContent(text),)
-
-
-async def test_a_session_that_is_used_again_while_it_is_removed_stays_known(url: str) -> None:
-    async with opened(url) as writer, opened(url) as tidy:
-        for number in range(sized(200, 15)):
-            await asyncio.gather(
-                writer.write(batch([call(number)])), tidy.prune(Retention(max_calls=0), now=NOON)
-            )
-            assert bool(await ids(tidy)) <= (await tidy.session("s1") is not None)
+        await writer.write(batch([call(900, TEXT)]))
+        for one in await tidy.calls(Query(limit=100)):
+            assert one.record.report.content == (TextContent(TEXT),)
 
 
 # Connections
@@ -175,6 +228,32 @@ async def test_a_call_that_is_closed_because_its_process_was_cut_off_gets_its_tr
         await writer.write(batch([call(2, status="in_progress")]))
         assert await other.recover() == 0
         await other.close()
+
+
+async def test_a_server_that_falls_silent_is_not_waited_for(
+    url: str, postgres: Server, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connection.COMMAND <= 10
+    monkeypatch.setattr(connection, "COMMAND", 1.0)
+    async with opened(url) as store, opened(url) as other:
+        await store.write(batch([call(1, status="in_progress")]))
+        busy = (
+            f"SELECT pid FROM pg_stat_activity WHERE datname = '{database}' ORDER BY backend_start"
+        )
+        pid = postgres.do(busy)[0][0]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await store.write(batch([call(2)]))
+            await store.write(batch([call(2), call(3, status="in_progress")]))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        # The connection that was given up has had the lock until now.
+        while postgres.do(f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"):
+            await asyncio.sleep(0.02)
+        await store.write(batch([call(4)]))
+        assert await other.recover() == 0
+        assert await ids(other, status="open") == ["call_s1_3", "call_s1_1"]
 
 
 async def test_a_server_that_goes_and_comes_back_loses_nothing(postgres: Server) -> None:
@@ -231,7 +310,7 @@ async def test_a_server_that_is_killed_has_all_that_it_acknowledged(postgres: Se
         server.do("CREATE DATABASE h")
         async with opened(server.url("h")) as store:
             for number in range(20):
-                await store.write(batch([call(number, "x" * 9000)]))
+                await store.write(batch([call(number, "x" * 20_000)]))
             server.stop(signal.SIGQUIT)
             with pytest.raises(StoreUnavailable):
                 await store.write(batch([call(20)]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Session, ToolCallContent, ToolCallReport
@@ -29,7 +29,7 @@ from callsheet.wire.view import view_for
 
 from . import schemas
 from . import strategies as some
-from .stores import NOW, report
+from .stores import NOW, examples, report
 
 PEERS = {
     "v1 text": Peer(),
@@ -118,7 +118,7 @@ def assert_same(one: list[bytes], other: list[bytes], version: int) -> None:
 
 
 @each_peer
-@settings(max_examples=40)
+@examples(20)
 @given(life=some.lives())
 def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) -> None:
     ledger, lines = live(life, peer)
@@ -127,7 +127,7 @@ def test_any_call_is_told_again_as_it_was_seen(peer: Peer, life: list[Event]) ->
 
 
 @each_peer
-@settings(max_examples=30)
+@examples(12)
 @given(shown=some.terminal_lives(), exit_first=st.booleans())
 def test_any_live_output_is_told_again_as_it_was_seen(
     peer: Peer, shown: list[Event], exit_first: bool

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.history import Query, Retention
@@ -18,7 +18,7 @@ from callsheet.report.content import DiffContent, FileChange, TerminalContent
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.record import CallRecord, TerminalRecord
 
-from .stores import NOW, call, check_whole, count, keep, report, run, store_in
+from .stores import NOW, call, check_whole, count, examples, keep, report, run, store_in
 
 CALLS = [
     call("title", title="Reading the Straße of the red fox"),
@@ -84,17 +84,18 @@ def test_a_question_without_words_finds_nothing(store: SqliteStore) -> None:
         assert run(store.heads(Query(search=asked))) == []
 
 
+@examples(60)
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=30))
 def test_any_text_can_be_asked_for(store: SqliteStore, asked: str) -> None:
     run(store.heads(Query(search=asked)))
 
 
-@settings(max_examples=25)
+@examples(12)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12))
 def test_a_call_is_found_by_every_word_of_its_title(
     tmp_path_factory: pytest.TempPathFactory, title: str
 ) -> None:
-    with store_in(tmp_path_factory.mktemp("t")) as store:
+    with store_in(tmp_path_factory.mktemp("t"), quick=True) as store:
         keep(store, call("c1", title=title, name="n"))
         for word in words(title):
             if question(word) and word.isascii():
@@ -102,7 +103,7 @@ def test_a_call_is_found_by_every_word_of_its_title(
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_searched(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         text = "beginning " + "x " * MOST + "middle " + "x " * MOST + " theend"
         keep(store, call("c1", text=text))
         assert run(store.heads(Query(search="beginning")))
@@ -118,7 +119,7 @@ def found(store: SqliteStore, asked: str) -> list[str]:
 
 
 def test_the_index_is_made_in_steps_and_passes_no_open_call_by(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(
             store,
             *(
@@ -141,7 +142,7 @@ def test_the_index_is_made_in_steps_and_passes_no_open_call_by(tmp_path: Path) -
 
 
 def test_nothing_is_written_where_nothing_is_to_be_indexed(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1"))
         run(store.index())
         before = store.db.total_changes
@@ -152,12 +153,12 @@ def test_nothing_is_written_where_nothing_is_to_be_indexed(tmp_path: Path) -> No
 def test_another_way_of_taking_words_makes_the_index_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1", title="fox"), call("c2", status="pending"))
         assert found(store, "fox") == ["c1"]
     monkeypatch.setattr(indexing, "VERSION", searched.VERSION + 1)
     monkeypatch.setattr(indexing, "fields", lambda record: ("wolf", "", "", ""))
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         assert found(store, "fox") == []
         assert found(store, "wolf") == ["c1", "c2"]  # whose process was gone
         run(store.forget("s"))
@@ -165,7 +166,7 @@ def test_another_way_of_taking_words_makes_the_index_anew(
 
 
 def test_a_call_that_gets_its_true_end_is_found_by_that(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(
             store,
             call("c1", title="wrong", status="failed", reason="abandoned", text="guess " * 2000),
@@ -186,7 +187,7 @@ def test_a_call_that_gets_its_true_end_is_found_by_that(tmp_path: Path) -> None:
 
 
 def test_the_index_follows_what_is_removed_and_what_comes_after_it(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for session in "ab":
             keep(
                 store,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.history import BadUrl, NotKept, Query, StoreTooNew
@@ -21,7 +21,19 @@ from callsheet.history.sqlite.store import SqliteStore
 from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason
 
-from .stores import NOW, batch, call, check_whole, count, keep, message, report, run, store_in
+from .stores import (
+    NOW,
+    batch,
+    call,
+    check_whole,
+    count,
+    examples,
+    keep,
+    message,
+    report,
+    run,
+    store_in,
+)
 
 STATUSES = ["pending", "in_progress", "paused", "completed", "failed", "cancelled"]
 OPEN = STATUSES[:3]
@@ -174,13 +186,13 @@ def meets(head: Head, query: Query, title: str) -> bool:
     )
 
 
-@settings(max_examples=60)
+@examples(30)
 @given(kept_calls(), st.lists(queries, min_size=4, max_size=8), st.integers(1, 4))
 def test_what_is_asked_for_comes_newest_first_in_pages_without_gaps(
     tmp_path_factory: pytest.TempPathFactory, items: list[Any], asked: list[Query], page: int
 ) -> None:
     folder = tmp_path_factory.mktemp("asked")
-    with store_in(folder) as store:
+    with store_in(folder, quick=True) as store:
         if items:
             keep(store, *items)
         everything = run(store.heads(Query(limit=1000)))
@@ -249,12 +261,12 @@ def test_sessions_come_in_pages_the_last_used_first(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12), st.integers(1, 5))
-@settings(max_examples=40)
+@examples(20)
 def test_a_timeline_has_everything_once_in_order_also_where_positions_meet(
     tmp_path_factory: pytest.TempPathFactory, entries: list[tuple[bool, int]], page: int
 ) -> None:
     folder = tmp_path_factory.mktemp("timeline")
-    with store_in(folder) as store:
+    with store_in(folder, quick=True) as store:
         for number, (is_call, position) in enumerate(entries):
             make = call if is_call else message
             keep(store, make(f"e{number}", *([] if is_call else ["hi"]), position=position))

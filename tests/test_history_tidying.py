@@ -46,7 +46,7 @@ def ids(store: SqliteStore) -> list[str]:
 
 
 def test_by_age_the_old_go_with_what_was_said_before_them(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for n in range(10):
             keep(store, message(f"m{n}", "x" * LARGE, position=2 * n, at=NOW - 100 * (10 - n)))
             keep(
@@ -60,7 +60,7 @@ def test_by_age_the_old_go_with_what_was_said_before_them(tmp_path: Path) -> Non
 
 
 def test_sessions_of_which_nothing_is_left_go_too(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c", session="old", at=NOW - 1000))
         keep(store, message("m", "z" * 9000, session="said", at=NOW - 1000))
         keep(store, message("m", "z" * 9000, session="new", at=NOW - 1))
@@ -71,14 +71,14 @@ def test_sessions_of_which_nothing_is_left_go_too(tmp_path: Path) -> None:
 
 
 def test_by_count_the_oldest_go(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, *(call(f"c{n:02}", at=NOW + n * 7 % 20) for n in range(20)))
         prune(store, Retention(max_calls=5), most=4)
         assert sorted(head.at - NOW for head in run(store.heads(Query()))) == [15, 16, 17, 18, 19]
 
 
 def test_per_session_each_keeps_its_newest(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for session, many in (("a", 3), ("b", 9), ("c", 12)):
             keep(
                 store,
@@ -95,7 +95,7 @@ def test_per_session_each_keeps_its_newest(tmp_path: Path) -> None:
 
 
 def test_per_session_by_bytes(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for session in "ab":
             many = 40 if session == "b" else 4
             keep(
@@ -121,7 +121,7 @@ def test_per_session_by_bytes(tmp_path: Path) -> None:
 
 
 def test_calls_that_run_never_go(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(
             store,
             *(
@@ -143,7 +143,7 @@ def test_calls_that_run_never_go(tmp_path: Path) -> None:
 def test_by_bytes_about_as_much_is_kept_as_may_be_and_the_file_becomes_smaller(
     tmp_path: Path,
 ) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for n in range(600):
             keep(
                 store,
@@ -167,7 +167,7 @@ def test_by_bytes_about_as_much_is_kept_as_may_be_and_the_file_becomes_smaller(
 
 
 def test_what_was_said_goes_too_where_only_that_takes_the_space(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for n in range(100):
             keep(
                 store,
@@ -182,7 +182,7 @@ def test_what_was_said_goes_too_where_only_that_takes_the_space(tmp_path: Path) 
 
 
 def test_a_shared_text_stays_while_somebody_uses_it(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         text = "shared " * LARGE
         keep(
             store,
@@ -200,7 +200,7 @@ def test_a_shared_text_stays_while_somebody_uses_it(tmp_path: Path) -> None:
 
 
 def test_spill_files_are_named_when_their_call_goes(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         told = {"truncated": [{"spill": "/s/1", "others": [{"spill": "/s/2"}]}, {"spill": "/s/3"}]}
         keep(
             store,
@@ -213,7 +213,7 @@ def test_spill_files_are_named_when_their_call_goes(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_where_nothing_is_too_much(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1"), message("m", "hi"))
         rule = Retention(
             max_age=1e6,
@@ -260,7 +260,7 @@ def test_space_is_given_back_also_while_somebody_reads(tmp_path: Path) -> None:
 
 
 def test_a_session_is_forgotten_with_all_it_had(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         for session in "ab":
             keep(
                 store,
@@ -338,7 +338,7 @@ def test_the_calls_of_a_killed_process_are_closed_as_abandoned(
 def test_the_calls_of_a_living_process_are_left_alone(
     tmp_path: Path, leaver: subprocess.Popen[bytes]
 ) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         assert run(store.recover()) == 0
         assert count(store, "calls WHERE writer IS NOT NULL") == 3
         assert [h.call_id for h in run(store.heads(Query(status="open", limit=1)))] != []
@@ -348,7 +348,7 @@ def test_a_call_that_was_taken_for_abandoned_gets_its_true_end(
     tmp_path: Path, leaver: subprocess.Popen[bytes]
 ) -> None:
     shutil.rmtree(tmp_path / "history.sqlite.writers")  # now nothing says that it lives
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         heads = {head.call_id: head for head in run(store.heads(Query()))}
         assert heads["paused"].reason == "abandoned"
         assert leaver.stdin is not None
@@ -361,7 +361,7 @@ def test_a_call_that_was_taken_for_abandoned_gets_its_true_end(
 
 
 def test_a_process_shows_again_that_it_lives_after_somebody_tidied_up(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1", status="pending"))
         shutil.rmtree(tmp_path / "history.sqlite.writers")
         keep(store, call("c2", status="pending"))
@@ -380,7 +380,7 @@ def test_a_process_shows_again_that_it_lives_after_somebody_tidied_up(tmp_path: 
 
 
 def test_a_store_that_was_closed_leaves_nothing_open(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         run(store.write(batch(store.packer, call("c1", status="in_progress"))))
     second = SqliteStore(tmp_path / "history.sqlite")
     assert run(second.open()) == ["1 calls that a crash had left open were closed as abandoned."]
@@ -388,9 +388,9 @@ def test_a_store_that_was_closed_leaves_nothing_open(tmp_path: Path) -> None:
 
 
 def test_a_call_that_can_not_be_read_is_closed_all_the_same(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1", status="paused", title="lost one"))
         store.db.execute("UPDATE calls SET payload = x'00'")
-    with store_in(tmp_path) as store:
+    with store_in(tmp_path, quick=True) as store:
         (found,) = run(store.calls(Query()))
         assert (found.head.reason, found.record.report.title) == ("abandoned", "lost one")

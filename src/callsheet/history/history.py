@@ -3,15 +3,12 @@
 Whoever reports is never held up: an item is put into a dict, where a later state of the same call takes the
 place of an earlier one. The thread packs what waits and writes it in one transaction. `flush` returns when
 everything that was put before is durable.
-
-A store that can't be written is no reason to stop. It is said once; what is to be written waits, packed, and
-the store is tried again and again. What waits is bounded: if it becomes too much, the oldest goes, and that
-is said, too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import sys
 import threading
@@ -22,16 +19,13 @@ from contextlib import suppress
 from typing import Self, TypeVar
 from weakref import WeakSet
 
-from msgspec import Struct
-
 from callsheet.report.values import EMPTY, JsonObject
 
-from . import leftovers
-from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
+from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
-from .places import store_at, without_password
-from .rows import KEEP, Retention, SessionRow
-from .shelf import Shelf
+from .places import without_password
+from .rows import KEEP, Pruned, Retention, SessionRow
+from .scribe import HistoryHealth, Scribe
 from .store import Store
 
 _T = TypeVar("_T")
@@ -41,28 +35,19 @@ LINGER = 0.2
 Who wants to know that it is durable does not wait for that: see `flush`.
 """
 
-MOST_WAITING = 64 << 20
-"""Bytes that may wait for a store that can't be written."""
-
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0
 """Seconds without news after which there is time to index and to tidy up."""
 
-TIDY_EVERY = 3600.0
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
 
+LAST = 2.0
+"""Seconds for what waits at the end of a process that has closed nothing."""
 
-class HistoryHealth(Struct):
-    """How well it goes. `problem` is what keeps the store from being written now."""
+START = 2.0
+"""Seconds in which the thread has begun."""
 
-    written: int = 0
-    lost: int = 0
-    problem: str | None = None
-
-
-_OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
-"""Errors that say nothing of what was to be written."""
 
 _all: WeakSet[History] = WeakSet()
 
@@ -89,21 +74,19 @@ class History:
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
-        self._full_url: str = url
-        self.health: HistoryHealth = HistoryHealth()
-        self._store: Store = store_at(url)
-        self._keep: Retention = keep
-        self._tell: Callable[[str], None] = tell
-        self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self.lock: threading.RLock = threading.RLock()
+        self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
+        self._scribe: Scribe = self._make()
         self._thread: threading.Thread | None = None
+        self._ready: threading.Event = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
-        # What waits: as it was given, and packed. Counts tell what of it is durable.
+        # What waits, as it was given. Counts tell what of it was taken, and what is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
+        self._packing: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
-        self._shelf: Shelf = Shelf()
+        self._in_hand: dict[str, SessionRow] = {}
         self._put_count: int = 0
         self._taken: int = 0
         self._durable: int = 0
@@ -111,13 +94,12 @@ class History:
         self._is_awake: bool = False
         self._is_closing: bool = False
         self._is_closed: bool = False
-        self._is_open: bool = False
-        self._opening: asyncio.Lock = asyncio.Lock()
-        self._is_hopeless: bool = False
-        self._said_lost: bool = False
-        self._said_refused: bool = False
-        self._tidied: float | None = None
         _all.add(self)
+
+    @property
+    def health(self) -> HistoryHealth:
+        """How well it goes."""
+        return self._scribe.health
 
     def session(
         self,
@@ -182,6 +164,8 @@ class History:
                 self._flushes.append((self._put_count, done))
         if not is_durable:
             self._wake(hurry=True)
+            if self._loop is None:
+                self._answer_flushes()
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
@@ -190,10 +174,12 @@ class History:
         if self._is_closed:
             raise StoreUnavailable("The history is closed.")
         loop = self._started()
+        if loop is None:
+            raise StoreUnavailable(self.health.problem or "The history can't be asked now.")
 
         async def answer() -> _T:
-            await self._opened()
-            return await question(self._store)
+            await self._scribe.open()
+            return await question(self._scribe.store)
 
         there = asyncio.run_coroutine_threadsafe(answer(), loop)
         try:
@@ -203,6 +189,10 @@ class History:
                 raise StoreUnavailable("The history was closed meanwhile.") from None
             raise
 
+    async def forget(self, session_id: str) -> Pruned:
+        """Remove a session, with all that it has said and done, and its spill files."""
+        return await self.ask(lambda _: self._scribe.forget(session_id))
+
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
         if self._thread is None:
@@ -211,7 +201,7 @@ class History:
         thread = self._stop()
         if thread is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, thread.join, timeout)
+            await loop.run_in_executor(None, self._join, thread, timeout)
 
     def close_now(self, timeout: float = PATIENCE) -> None:
         """Do the same without an event loop."""
@@ -219,7 +209,28 @@ class History:
             self.wait(time.monotonic() + timeout)
             thread = self._stop()
             if thread is not None:
-                thread.join(timeout)
+                self._join(thread, timeout)
+
+    def _join(self, thread: threading.Thread, timeout: float) -> None:
+        thread.join(timeout)
+        if thread.is_alive():
+            self._set_by()
+
+    def at_last(self, until: float) -> bool:
+        """Wait as `wait` does, at the end of the process: what is not written by then is set by."""
+        is_durable = self.wait(until)
+        if not is_durable and not self._is_closed:
+            self._set_by()
+        return is_durable
+
+    def _set_by(self) -> None:
+        """Put what is not durable into a file: the store takes longer than there is time.
+
+        The thread may write some of it all the same. The same row again changes nothing.
+        """
+        with self.lock:
+            given, sessions = {**self._packing, **self._given}, {**self._in_hand, **self._sessions}
+        self._scribe.set_by(given, sessions)
 
     def _stop(self) -> threading.Thread | None:
         thread, self._thread = self._thread, None
@@ -229,23 +240,28 @@ class History:
 
     # The thread
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        """Give the loop of the thread, which is started when it is first needed."""
+    def _started(self) -> asyncio.AbstractEventLoop | None:
+        """Give the loop of the thread, which is started when it is first needed. None: it can't be."""
         with self.lock:
-            if self._loop is None:
-                ready = threading.Event()
+            if self._loop is None and self._thread is None:
                 self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._work(ready)),
-                    name="callsheet-history",
-                    daemon=True,
+                    target=lambda: asyncio.run(self._work()), name="callsheet-history", daemon=True
                 )
-                self._thread.start()
-                ready.wait()
-            assert self._loop is not None
+                try:
+                    self._thread.start()
+                except RuntimeError as exc:
+                    self._thread = None
+                    self._scribe.stuck(f"No thread can be started: {exc}.")
+            if self._thread is not None:
+                # Not for ever: a signal's handler may report in the midst of the start.
+                self._ready.wait(START)
             return self._loop
 
     def _wake(self, *, hurry: bool = False) -> None:
         loop = self._started()
+        if loop is None:
+            self._is_awake = False  # the next that is put tries again
+            return
 
         def wake() -> None:
             assert self._news is not None
@@ -257,36 +273,30 @@ class History:
         with suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(wake)
 
-    async def _work(self, ready: threading.Event) -> None:
+    async def _work(self) -> None:
         self._news, self._hurry = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        ready.set()
+        self._ready.set()
         pause = RETRY
         while True:
-            if not (self._shelf and self.health.problem):
+            if not self._scribe.is_behind:
                 await self._next_news()
-            problem = await self._write_waiting()
-            if self._is_closing and (problem or not self._has_news()):
+            is_written = await self._write_waiting()
+            if self._is_closing and not (is_written and self._given):
                 break
-            if problem:
-                self._answer_flushes()
+            if is_written:
+                pause = RETRY
+            else:
                 await self._pause(pause)
                 pause = min(2 * pause, RETRY_MOST)
-            else:
-                pause = RETRY
         await self._end()
 
     async def _end(self) -> None:
         with self.lock:
             self._is_closed = True
         self._take()
-        left = len(self._shelf)
-        if left and not self._is_hopeless:
-            self._set_by(left)
-        self._shelf.drop(-1)
+        await self._scribe.end({**self._in_hand, **self._sessions})
         self._answer_flushes()
-        with suppress(Exception):
-            await self._store.close()
 
     async def _pause(self, seconds: float) -> None:
         """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
@@ -296,7 +306,6 @@ class History:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), min(left, 0.5))
             self._take()
-            self._drop(0 if self._is_hopeless else MOST_WAITING)
         self._hurry.clear()
 
     async def _next_news(self) -> None:
@@ -307,7 +316,7 @@ class History:
             try:
                 await asyncio.wait_for(self._news.wait(), IDLE)
             except TimeoutError:
-                while not self._news.is_set() and await self._tidy():
+                while not self._news.is_set() and await self._scribe.tidy():
                     await asyncio.sleep(0)  # news may come in
                 await self._news.wait()
         if not self._hurry.is_set() and not self._is_closing:
@@ -316,186 +325,63 @@ class History:
         self._news.clear()
         self._hurry.clear()
 
-    def _has_news(self) -> bool:
-        with self.lock:
-            return bool(self._given)
-
-    async def _write_waiting(self) -> str | None:
-        """Pack and write what waits. Gives what is wrong with the store, if anything is."""
+    async def _write_waiting(self) -> bool:
+        """Pack and write what waits. Gives whether it is durable."""
         self._take()
         with self.lock:
-            sessions, self._sessions = self._sessions, {}
-        try:
-            await self._opened()
-            while self._shelf or sessions:
-                await self._write_some(sessions)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
+            self._in_hand |= self._sessions
+            self._sessions = {}
+        is_written = await self._scribe.write(self._in_hand)
+        if is_written:
             with self.lock:
-                self._sessions = {**sessions, **self._sessions}
-            await self._failed(exc)
-            return str(exc)
-        self._succeeded()
-        return None
+                self._durable = max(self._durable, self._taken)
+        self._answer_flushes()
+        return is_written
 
     def _take(self) -> None:
         """Pack what was given."""
         with self.lock:
-            given, self._given = self._given, {}
+            self._packing, self._given = self._given, {}
             self._taken, self._is_awake = self._put_count, False
-        self._shelf.put(given, self._store.packer, self._refused)
-
-    def _refused(self, exc: Exception) -> None:
-        """Note that something can't be kept, whatever the store does."""
-        self.health.lost += 1
-        if not self._said_refused:
-            self._said_refused = True
-            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
-
-    async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
-        """Write as much as is written at once. What can't be written is found, and let go."""
-        batch, keys = self._shelf.batch(sessions.values())
-        try:
-            await self._store.write(batch)
-        except (HistoryError, ValueError, TypeError) as exc:
-            if type(exc) in _OF_THE_STORE:
-                raise
-            if len(keys) > 1:
-                self._shelf.smaller(keys)
-            elif sessions:
-                sessions.clear()
-            else:
-                self._shelf.wrote(keys)
-                self._refused(exc)
-            return
-        self._shelf.wrote(keys)
-        sessions.clear()
-        self.health.written += len(keys)
-
-    async def _opened(self) -> None:
-        async with self._opening:
-            if self._is_open:
-                return
-            if self._is_hopeless:
-                raise StoreUnavailable(self.health.problem or "The history can't be used.")
-            for news in await self._store.open():
-                self._say(news)
-            self._is_open = True
-            await self._take_leftovers()
-
-    async def _take_leftovers(self) -> None:
-        """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._full_url):
-            try:
-                await self._store.write(batch)
-            except BaseException:
-                leftovers.put_back(file)
-                raise
-            leftovers.done(file)
-            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
-
-    def _set_by(self, left: int) -> None:
-        """Put what could not be written into a file, for the next process."""
-        try:
-            file = leftovers.set_by(self._full_url, self._shelf.all(self._sessions.values()))
-        except (OSError, RuntimeError) as exc:
-            self.health.lost += left
-            self._say(f"{left} entries could not be written to {self.url}, and are lost: {exc}.")
-        else:
-            self._say(f"{left} entries wait in {file}, and are written the next time.")
-
-    def _succeeded(self) -> None:
-        problem, self.health.problem = self.health.problem, None
-        with self.lock:
-            self._durable = max(self._durable, self._taken)
-        self._answer_flushes()
-        if problem is not None:
-            lost = f"; {self.health.lost} entries were lost" if self._said_lost else ""
-            self._say(f"{self.url} is written again, with all that has waited{lost}.")
-            self._said_lost = False
-
-    async def _failed(self, exc: Exception) -> None:
-        """Say once what is wrong, and hold what waits within its bounds."""
-        if not isinstance(exc, HistoryError):
-            exc = HistoryError(f"{type(exc).__name__}: {exc}")
-        first, self.health.problem = self.health.problem is None, str(exc)
-        hopeless = self._is_hopeless or isinstance(exc, (BadUrl, StoreTooNew, NotKept))
-        if first and hopeless:
-            self._say(f"{exc} Nothing is kept.")
-        elif first:
-            self._say(
-                f"{exc} The work goes on; what is to be kept waits, and is written when it can be."
-            )
-        if hopeless:
-            self._is_hopeless = True
-            self._drop(0)
-        else:
-            if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-                with suppress(Exception):
-                    await self._store.close()
-                self._is_open = False
-            self._drop(MOST_WAITING)
-
-    def _drop(self, limit: int) -> None:
-        """Let go of the oldest, until what waits is small enough."""
-        lost = self._shelf.drop(limit)
-        self.health.lost += lost
-        if lost and not self._said_lost and not self._is_hopeless:
-            self._said_lost = True
-            self._say(
-                f"More than {limit >> 20} MB wait for {self.url}: the oldest calls are let go."
-            )
-
-    def _say(self, text: str) -> None:
-        with suppress(Exception):  # whoever is told must not keep us from writing
-            self._tell(text)
+        self._scribe.take(self._packing)
+        self._packing = {}
 
     def _answer_flushes(self) -> None:
         with self.lock:
             failing = self.health.problem is not None or self._is_closing
-            waiting, self._flushes, durable = self._flushes, [], self._durable
+            waiting, durable = self._flushes, self._durable
             self._flushes = [one for one in waiting if not failing and one[0] > durable]
         for mark, done in waiting:
             if (failing or mark <= durable) and done.set_running_or_notify_cancel():
                 done.set_result(mark <= durable)
 
-    async def _tidy(self) -> bool:
-        """Do a little of what can be done when there is time. Gives whether there is more."""
-        if not self._is_open:
-            return False
-        try:
-            if await self._store.index():
-                return True
-            if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
-                pruned = await self._store.prune(self._keep, now=time.time())
-                if pruned.spills and self._forget_spills is not None:
-                    self._forget_spills(list(pruned.spills))
-                if pruned.calls or pruned.messages:
-                    return True
-                self._tidied = time.monotonic()
-        except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
-            return False
-        return False
-
     def after_fork(self) -> None:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
-        _parents.append(self._store)
+        _parents.append(self._scribe)
         self.lock, self._flushes = threading.RLock(), []
         self._thread = self._loop = self._news = self._hurry = None
-        self._opening = asyncio.Lock()
-        self._given, self._sessions, self._shelf = {}, {}, Shelf()
-        self._store = store_at(self._full_url)
+        self._ready = threading.Event()
+        self._given, self._packing, self._sessions, self._in_hand = {}, {}, {}, {}
+        self._scribe = self._make()
         self._durable = self._taken = self._put_count
-        self._is_awake = self._is_closing = self._is_closed = self._is_open = False
-        self.health = HistoryHealth()
+        self._is_awake = self._is_closing = self._is_closed = False
 
 
-_parents: list[Store] = []
-"""Stores of a parent, which a child must not close."""
+_parents: list[Scribe] = []
+"""Those of a parent, whose stores a child must not close."""
 
 
 def _forked() -> None:
     for history in list(_all):
         history.after_fork()
+
+
+@atexit.register
+def _end() -> None:
+    until = time.monotonic() + LAST
+    for history in list(_all):
+        with suppress(Exception):  # one must not keep the others from their end
+            history.at_last(until)
 
 
 if hasattr(os, "register_at_fork"):

@@ -53,8 +53,8 @@ class Taker(Protocol):
         """Write an item down soon. A later one under the same key takes its place."""
         ...
 
-    def wait(self, until: float) -> bool:
-        """Wait until everything is written, or until a monotonic time."""
+    def at_last(self, until: float) -> bool:
+        """Wait until everything is written, or until a monotonic time; what is not is set by."""
         ...
 
 
@@ -178,7 +178,7 @@ class SessionLog:
     def send_now(self, items: deque[Any], until: float) -> None:
         """Take records of calls, and see to it that they are kept; for the end of a process."""
         self.send(items)
-        self._history.wait(until)
+        self._history.at_last(until)
 
     def close(self) -> None:
         """Nothing was opened: the history goes on without this session."""
@@ -246,8 +246,10 @@ class SessionLog:
             if self._plan is None or self._plan[0] != message_id:
                 self._plan = message_id, self._place(), now
             _, place, at = self._plan
-            plan = WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries))
-            self._keep(plan, now)
+            self._keep(
+                WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries)),
+                now,
+            )
 
     def name(self, title: str) -> None:
         """Name the session, if it has no name yet."""

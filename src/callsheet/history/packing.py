@@ -139,11 +139,7 @@ class Packer:
 
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
         """Give a call that was packed; `blob` finds the blobs by their hashes."""
-        body = self.expand(payload, blob)
-        try:
-            return record_of(body)
-        except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
+        return record_of(self.expand(payload, blob))
 
     # Any JSON
 
@@ -251,11 +247,14 @@ def as_json_bytes(record: CallRecord) -> bytes:
 
 def record_of(body: JsonObject) -> CallRecord:
     """Give the call that was told as JSON."""
-    (event,) = [one for one in v1.decode(body["call"]) if isinstance(one, CallOpened)]
-    report = event.report
-    if "odd" in body:
-        report = odd.put_back(report, body["odd"])
-    return CallRecord(report, tuple([_kept(one) for one in body.get("terminals", ())]))
+    try:
+        (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
+        report = event.report
+        if "odd" in body:
+            report = odd.put_back(report, body["odd"])
+        return CallRecord(report, tuple([_kept(one) for one in body.get("terminals", ())]))
+    except (CallsheetError, LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise StoreDamaged(f"a payload is no call: {type(exc).__name__}: {exc}") from None
 
 
 def _body(record: CallRecord) -> JsonObject:

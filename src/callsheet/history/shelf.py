@@ -34,6 +34,12 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._items)
 
+    def copy(self) -> Shelf:
+        """Give another that holds the same. Any thread may ask for it."""
+        other = Shelf()
+        other._items, other.size = self._items.copy(), self.size
+        return other
+
     def put(
         self, given: dict[Key, Waiting], packer: Packer, refuse: Callable[[Exception], None]
     ) -> None:

@@ -74,7 +74,7 @@ class Connection:
             try:
                 return await self._run(work)
             except _Lost as exc:
-                if not was_open:
+                if not was_open or isinstance(exc.__cause__, TimeoutError):
                     raise StoreUnavailable(str(exc)) from exc.__cause__
             try:
                 return await self._run(work)

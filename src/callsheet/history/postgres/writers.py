@@ -27,9 +27,8 @@ class Writers:
 
     async def seen(self, db: Any, now: float) -> None:
         """Note that this process still writes."""
-        if (
-            not self._has_lock
-        ):  # a connection that the server has not yet given up may still have it
+        # A connection of ours that the server has not yet given up may still have the lock.
+        if not self._has_lock:
             self._has_lock = await db.fetchval("SELECT pg_try_advisory_lock($1)", lock_of(self.me))
         await db.execute(
             "INSERT INTO callsheet.writers VALUES ($1, $2, $3, $3) "
