@@ -487,7 +487,7 @@ async def test_what_could_not_be_written_by_the_end_is_said(kept: Kept) -> None:
     kept.put(2)
     await kept.close()
     assert len(kept.told) == 2
-    assert "9 entries wait in" in kept.told[1]
+    assert "9 entries for" in kept.told[1]
     kept.file.parent.unlink()
     after = Kept(kept.file)
     after.put(0)
