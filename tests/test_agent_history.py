@@ -131,8 +131,15 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
         log.name(f"Question {number}")
         log.say("user", f"msg_{number}", [{"type": "text", "text": "hi"}])
     await history.close()
+    by_hand = History(url)
+    for number in range(60):  # what was run by `callsheet call` is no conversation
+        log = by_hand.session(f"call_{number}", info={"source": "call"})
+        log.say("user", f"m_{number}", [{"type": "text", "text": "hi"}])
+    await by_hand.close()
     async with agent(url) as client:
         unused = await client.new_session(place)
+        first = await client.request("session/list", {})
+        assert len(first["sessions"]) > 50, "a page is full"
         found, cursor = list[Any](), None
         while True:
             params = {"cursor": cursor} if cursor else {}
@@ -273,6 +280,32 @@ async def _until_kept(url: str, session: str) -> None:
                 return
         await asyncio.sleep(0.05)
     raise AssertionError("the call was not kept while it ran")
+
+
+async def test_live_output_is_kept_while_the_call_runs(url: str, place: Path):
+    async with play_process("--history", url, "--permission", "allow") as (client, process):
+        session = await client.new_session(place)
+        command = "!for i in $(seq 1 1000); do echo line $i; sleep 0.05; done"
+        turn = client.start_prompt(session, command)
+        seen = set[int]()
+        for _ in range(200):
+            with suppress(NotKept):
+                for call in await read(url, lambda store: store.calls(Query(session_id=session))):
+                    seen |= {one.total for one in call.record.terminals if one.total}
+            if len(seen) > 2:
+                break
+            await asyncio.sleep(0.05)
+        process.kill()
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)
+    assert len(seen) > 2, "it grows while the command runs"
+    async with agent(url) as client:
+        await client.request("session/list", {})
+    (call,) = await read(url, lambda store: store.calls(Query(session_id=session)))
+    assert call.head.reason == "abandoned"
+    assert call.record.terminals[0].total >= max(seen)
+    assert call.head.duration_ms is not None
+    assert call.head.duration_ms > 1000, "it ended when it was last seen"
 
 
 async def test_a_clients_own_terminal_is_text_when_the_session_is_loaded(url: str, place: Path):

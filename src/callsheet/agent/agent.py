@@ -58,7 +58,7 @@ class AgentSettings(Struct, kw_only=True):
     tools: Sequence[Tool] = ()
     tool_settings: ToolSettings | None = None
     guard: GuardSettings | None = None
-    history: Callable[[], History] | None = None
+    history: Callable[[], History] | History | None = None
 
 
 class Agent:

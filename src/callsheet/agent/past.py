@@ -31,9 +31,11 @@ LAST = 4.0
 class Past:
     """The sessions that were, and what is kept of those that are. The history is opened when it is needed."""
 
-    def __init__(self, make: Callable[[], History] | None) -> None:
-        self._make: Callable[[], History] | None = make
+    def __init__(self, history: Callable[[], History] | History | None) -> None:
+        self._make: Callable[[], History] | None = history if callable(history) else None
         self._made: History | None = None
+        if history is not None and not callable(history):
+            self._make, self._made = (lambda: history), history
 
     @property
     def is_kept(self) -> bool:

@@ -30,8 +30,10 @@ from .store import Store
 
 _T = TypeVar("_T")
 
-LINGER = 0.05
-"""Seconds in which more is waited for, before something is written."""
+LINGER = 0.2
+"""Seconds in which more is waited for, before something is written: a short call is written once, at its end.
+Who wants to know that it is durable does not wait for that: see `flush`.
+"""
 
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0

@@ -38,8 +38,8 @@ KNOWN = 1000
 class Waiting(Protocol):
     """Something that is to be written. It is packed in the history's thread."""
 
-    def pack(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
+    def fold(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
         ...
 
 
@@ -67,9 +67,9 @@ class WaitingCall(Struct, frozen=True, gc=False):
     updated_at: float
     record: CallRecord
 
-    def pack(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
-        report, packed = self.record.report, packer.pack(self.record)
+    def fold(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        report, packed = self.record.report, packer.fold_call(self.record)
         notes = report.notes
         took = notes.get("durationMs")
         reason = notes.get("reason")
@@ -104,9 +104,9 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     at: float
     blocks: tuple[JsonObject, ...]
 
-    def pack(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
-        packed = packer.squeeze({"blocks": self.blocks})
+    def fold(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        packed = packer.fold({"blocks": self.blocks})
         row = MessageRow(
             session_id=self.session_id,
             message_id=self.message_id,

@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from callsheet.history.errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreUnavailable
+from callsheet.history.errors import (
+    BadUrl,
+    HistoryError,
+    NotKept,
+    StoreDamaged,
+    StoreUnavailable,
+)
 
 from . import schema
-from .writers import WRITERS
 
 _T = TypeVar("_T")
 
@@ -22,7 +27,7 @@ BUSY = 2.0
 """Seconds that a transaction waits for another process."""
 
 _MAGIC = b"SQLite format 3\0"
-_ENDINGS = (".sqlite", ".sqlite3", ".db", ".db3")
+_SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 
 FileId = tuple[int, int]
 """What tells a file from another one in its place."""
@@ -49,8 +54,10 @@ def open_to_write(file: Path, damaged: FileId | None, news: list[str]) -> sqlite
         return _made(file)
     except StoreDamaged as exc:
         if before is not None and before == id_of(file):
-            if not _was_ours(file):
-                raise BadUrl(f"{file} is no database; name another file.") from None
+            if before != damaged and not _may_be_ours(file):
+                raise BadUrl(
+                    f"{file} is no history, but something else; it is left alone. Name another file."
+                ) from None
             aside = guarded(file, lambda: _set_aside(file))
             news.append(f"{exc} It was set aside as {aside}, and a new one was begun.")
     return _made(file)
@@ -96,6 +103,13 @@ def transact(db: sqlite3.Connection, work: Callable[[], Any]) -> Any:
     return done
 
 
+def _may_be_ours(file: Path) -> bool:
+    """Whether a file that can't be read may be a damaged history, and not somebody's text."""
+    with file.open("rb") as opened:
+        begins = opened.read(len(_MAGIC))
+    return begins == _MAGIC or file.suffix.lower() in _SUFFIXES
+
+
 def _made(file: Path) -> sqlite3.Connection:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,14 +147,6 @@ def _prepare(db: sqlite3.Connection, file: Path) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-def _was_ours(file: Path) -> bool:
-    """Whether a damaged file may be moved away: what somebody named by mistake stays where it is."""
-    if file.suffix in _ENDINGS or file.with_name(file.name + WRITERS).exists():
-        return True
-    with file.open("rb") as stream:
-        return stream.read(len(_MAGIC)) == _MAGIC
 
 
 def _set_aside(file: Path) -> Path:

@@ -21,8 +21,6 @@ except ImportError:  # Windows
     fcntl = None
 
 SILENT = 600.0
-WRITERS = ".writers"
-"""What the directory of the locks is called, after the file's name."""
 
 
 _all: WeakSet[Writers] = WeakSet()
@@ -32,7 +30,7 @@ class Writers:
     """The writers of one file, and which of them is us."""
 
     def __init__(self, file: Path) -> None:
-        self._directory: Path = file.with_name(file.name + WRITERS)
+        self._directory: Path = file.with_name(file.name + ".writers")
         self._lock: int = -1
         self._pid: int = 0
         self.me: str = ""
