@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from callsheet.history.log import WaitingCall
 from callsheet.history.packing import as_json_bytes
 from callsheet.history.rows import Batch, Query, SessionRow
-from callsheet.history.shelf import MUCH
+from callsheet.history.shelf import MUCH, Shelf
 from callsheet.history.sqlite import schema
 from callsheet.history.sqlite.store import SqliteStore
 
@@ -228,6 +228,7 @@ class Ingest:
     def __init__(self, place: Path) -> None:
         place.mkdir(exist_ok=True)
         self.store: SqliteStore = SqliteStore(place / "ours.sqlite")
+        self._shelf: Shelf = Shelf()
         self.bare: Bare = Bare(place / "bare.sqlite")
         self.floor: Bare = Bare(place / "floor.sqlite", indexes=False)
         self.costs: dict[str, list[Cost]] = {OURS: [], READY: [], MADE: [], FLOOR: []}
@@ -236,9 +237,9 @@ class Ingest:
     async def round(self, calls: list[WaitingCall]) -> None:
         """Write the same calls to all."""
         begun = _now()
-        packed = [await self.write(calls[at : at + MUCH]) for at in range(0, len(calls), MUCH)]
+        written = [await self.write(calls[at : at + MUCH]) for at in range(0, len(calls), MUCH)]
         self.costs[OURS].append(_since(begun))
-        self._count(packed)
+        self._count(written)
         begun = _now()
         rows = [_row(call) for call in calls]
         making = _since(begun)
@@ -250,27 +251,31 @@ class Ingest:
         wrote = self.costs[READY][-1]
         self.costs[MADE].append(Cost(wrote.cpu + making.cpu, wrote.wall + making.wall))
 
-    async def write(self, calls: list[WaitingCall]) -> list[tuple[int, int]]:
-        """Do what the history's thread does. Gives each call's size, as JSON and as it is stored."""
-        packer, batch, sizes = self.store.packer, Batch(), list[tuple[int, int]]()
-        for key in dict.fromkeys(call.session_id for call in calls):
-            batch.sessions.append(SessionRow(session_id=key))
-        for call in calls:
-            row, blobs = call.pack(packer)
-            batch.calls.append(row)
-            stored = len(row.payload)
-            if blobs:
-                batch.blobs += blobs
-                stored += sum([len(blob.data) for blob in blobs])
-            sizes.append((row.size, stored))
+    async def write(self, calls: list[WaitingCall]) -> Batch:
+        """Do what the history's thread does. Gives what was written."""
+        keys = dict.fromkeys(call.session_id for call in calls)
+        self._shelf.put(
+            {(call.session_id, call.record.report.tool_call_id): call for call in calls},
+            self.store.packer,
+            _refuse,
+        )
+        batch, taken = self._shelf.batch([SessionRow(session_id=key) for key in keys])
         await self.store.write(batch)
-        return sizes
+        self._shelf.wrote(taken)
+        return batch
 
-    def _count(self, packed: list[list[tuple[int, int]]]) -> None:
-        for size, stored in (one for batch in packed for one in batch):
-            found = next(at for at, limit in enumerate(CLASSES) if size <= limit)
-            for column, more in enumerate((1, size, stored)):
-                self.classes[found][column] += more
+    def _count(self, written: list[Batch]) -> None:
+        for batch in written:
+            blobs = {blob.hash: len(blob.data) for blob in batch.blobs}
+            for row in batch.calls:
+                found = next(at for at, limit in enumerate(CLASSES) if row.size <= limit)
+                stored = len(row.payload) + sum([blobs[key] for key in row.blobs])
+                for column, more in enumerate((1, row.size, stored)):
+                    self.classes[found][column] += more
+
+
+def _refuse(exc: Exception) -> None:
+    raise exc
 
 
 def _now() -> Cost:

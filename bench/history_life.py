@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -30,8 +31,8 @@ from .work import LIMIT, NAME, PATH, SESSION, TEXT
 
 CWD = "/home/dev/app"
 PROCESSES = 4
-ROUNDS = 10
-CALLS = 500
+ROUNDS = 5
+CALLS = 1000
 """Calls of a round: 20,000 of each kind in all, with a history and without one."""
 
 LIMIT_OF_SHARE = 1.25
@@ -155,6 +156,9 @@ async def _time_lives(place: Path, pipe: int, rounds: int) -> dict[str, dict[str
                 if round_:  # the first one warms up
                     for column, value in zip(took[name], (bare, whole, indexing), strict=True):
                         took[name][column].append(value)
+            if not round_:
+                gc.collect()
+                gc.freeze()  # as in `timing`: what was imported is nobody's to walk
     await history.close()
     if history.health.lost or history.health.written < (rounds + 1) * len(LIVES) * CALLS:
         raise RuntimeError(f"not all is kept: {history.health}")

@@ -5,7 +5,8 @@ stands in many rows here, which nothing that is measured depends on. Then every 
 each store, many times, for ids by chance from all over it. Look-ups are also asked after the system was told
 to forget the files' pages.
 
-The disk needs about 2 GB for as long as it runs.
+PostgreSQL is one that the tests start; it does not write through to the disk, which no question depends on.
+The disk, or the memory that stands for one, needs about 2 GB for as long as it runs.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import gc
 import os
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
 from typing import Any
 
 from msgspec.structs import replace
+from tests.postgres import Server, programs
 
-from callsheet.history.places import store_at
+from callsheet.history.places import file_of, store_at
 from callsheet.history.rows import Batch, CallRow, Query, SessionRow
 from callsheet.history.store import Store
 from callsheet.runtime.ids import new_call_id
@@ -41,6 +45,7 @@ COLD = 200
 NEWEST = 50
 LIMIT_MS = 5.0
 FLAT = 1.5
+_OLDEST = Query(until=mix.START + 0.5, limit=1)
 BY_ID, LIST, WHOLE, TOOL, COLD_ID = (
     "a call by its id, whole",
     f"the {NEWEST} newest, as a list shows them",
@@ -50,37 +55,77 @@ BY_ID, LIST, WHOLE, TOOL, COLD_ID = (
 )
 
 
-def measure(most: int = SIZES[-1]) -> Subject:
-    """Fill the stores, and ask them."""
-    sizes = [size for size in SIZES if size <= most]
-    made = mix.templates()
-    with tempfile.TemporaryDirectory(prefix="callsheet-bench-") as place:
-        took, disk = asyncio.run(_measure(Path(place), made, sizes))
-    return _subject(took, disk, sizes)
-
+SQLITE, POSTGRES = "SQLite", "PostgreSQL"
 
 Times = dict[str, dict[int, list[float]]]
 """Milliseconds, by question and by the size of the store."""
 
+Places = dict[int, str]
+"""The URLs of the stores, by their sizes."""
 
-async def _measure(place: Path, made: list[mix.Template], sizes: list[int]) -> tuple[Times, int]:
+
+def measure(most: int = SIZES[-1]) -> Subject:
+    """Fill the stores, and ask them."""
+    sizes = [size for size in SIZES if size <= most]
+    made, took, notes = mix.templates(), dict[str, Times](), list[str]()
+    with tempfile.TemporaryDirectory(prefix="callsheet-bench-") as place:
+        files = {size: Path(place) / f"{size}.sqlite" for size in sizes}
+        places = {size: f"sqlite:///{file}" for size, file in files.items()}
+        took[SQLITE] = asyncio.run(_measure(places, made))
+        took[SQLITE][COLD_ID] = asyncio.run(_ask_cold(places))
+        disk = sum(file.stat().st_size for file in files.values())
+        notes.append(f"SQLite's files: {disk / 1e6:,.0f} MB in all")
+    with _server() as server:
+        if isinstance(server, str):
+            notes.append(f"PostgreSQL is left out: {server}")
+        else:
+            names = {size: f"calls_{size}" for size in sizes}
+            places = {size: _database(server, name) for size, name in names.items()}
+            took[POSTGRES] = asyncio.run(
+                # A minute later, the server would have done it by itself.
+                _measure(places, made, lambda size: server.do("ANALYZE", names[size]))
+            )
+    return _subject(took, notes, sizes)
+
+
+@contextmanager
+def _server() -> Generator[Server | str, None, None]:
+    """Give a server of our own, or why there is none."""
+    found = programs()
+    if found is None or find_spec("asyncpg") is None:
+        yield "its programs or asyncpg are not on this machine"
+        return
+    server = Server(found)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+def _database(server: Server, name: str) -> str:
+    server.do(f"CREATE DATABASE {name}")
+    return server.url(name)
+
+
+async def _measure(
+    places: Places, made: list[mix.Template], settle: Callable[[int], object] | None = None
+) -> Times:
     stores: dict[int, tuple[Store, list[tuple[str, str]]]] = {}
-    disk = 0
-    for size in sizes:
-        file = place / f"{size}.sqlite"
-        store = store_at(f"sqlite:///{file}")
+    for size, url in places.items():
+        store = store_at(url)
         await store.open()
         ids = await _fill(store, made, size)
         await store.close()  # what was written is in its file then, and in nobody's cache of pages
+        if settle is not None:
+            settle(size)
         await store.open(write=False)
         stores[size] = store, ids
-        disk += file.stat().st_size
     gc.collect()
     took = await _ask(stores)
-    took[COLD_ID] = {size: await _cold(place / f"{size}.sqlite", stores[size][1]) for size in sizes}
     for store, _ in stores.values():
         await store.close()
-    return took, disk
+    return took
 
 
 # Filling
@@ -90,7 +135,8 @@ async def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
     calls = mix.waiting(made, len(made), pick)
-    packed = [row for call in calls for row, blobs in [call.pack(store.packer)] if not blobs]
+    packed = [row for call in calls for row, blobs in [call.fold(store.packer)] if not blobs]
+    store.packer.press(packed, [])
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
     for start in range(0, size, BATCH):
         rows = list(_rows(packed, start, min(size, start + BATCH)))
@@ -144,18 +190,33 @@ def _questions(
     }
 
 
-async def _cold(file: Path, ids: list[tuple[str, str]]) -> list[float]:
+async def _ask_cold(places: Places) -> dict[int, list[float]]:
     """Look calls up while neither the store nor the system has the file's pages."""
-    took: list[float] = []
-    for _, call_id in ids[:COLD]:
-        _forget_pages(file)
-        store = store_at(f"sqlite:///{file}")
-        await store.open(write=False)
-        begun = perf_counter()
-        (_found,) = await store.calls(Query(call_id=call_id, limit=1))
-        took.append((perf_counter() - begun) * 1e3)
-        await store.close()
+    took: dict[int, list[float]] = {size: [] for size in places}
+    for size, url in places.items():
+        ids = await _some_ids(url)
+        for call_id in ids:
+            _forget_pages(file_of(url))
+            store = store_at(url)
+            await store.open(write=False)
+            begun = perf_counter()
+            (_found,) = await store.calls(Query(call_id=call_id, limit=1))
+            took[size].append((perf_counter() - begun) * 1e3)
+            await store.close()
     return took
+
+
+async def _some_ids(url: str) -> list[str]:
+    """Give ids from all over a store."""
+    store = store_at(url)
+    await store.open(write=False)
+    first, last = [(await store.heads(query))[0].at for query in (_OLDEST, Query(limit=1))]
+    pick, found = random.Random(mix.SEED), list[str]()
+    for _ in range(COLD):
+        heads = await store.heads(Query(until=pick.uniform(first + 1, last), limit=1))
+        found += [head.call_id for head in heads]
+    await store.close()
+    return found
 
 
 def _forget_pages(file: Path) -> None:
@@ -171,37 +232,40 @@ def _forget_pages(file: Path) -> None:
 # Judging
 
 
-def _subject(took: Times, disk: int, sizes: list[int]) -> Subject:
-    found = {name: {size: _shares(ms) for size, ms in by.items()} for name, by in took.items()}
-    rows = [
-        (name, *[f"{p50:.3f} / {p95:.3f} ms" for p50, p95 in by.values()], f"{_growth(by):.2f}×")
-        for name, by in found.items()
-    ]
-    claims = [
-        Claim(f"{name}, p95 of all sizes", _worst(found[name]), LIMIT_MS, unit=" ms")
-        for name in (BY_ID, LIST)
-    ]
-    claims += [
-        Claim(f"{name}, p50 of {sizes[0]:,} → {sizes[-1]:,} calls", _growth(found[name]), FLAT)
-        for name in (BY_ID, LIST)
-    ]
-    notes = [
-        f"p50 / p95 of {ASKED:,} questions to each store, in turns; of {COLD} where caches are emptied"
-        f" (the file's pages forgotten, a new connection)",
-        f"the files: {disk / 1e6:,.0f} MB in all",
-    ]
-    kept: Figures = {
-        "milliseconds": {
+def _subject(took: dict[str, Times], notes: list[str], sizes: list[int]) -> Subject:
+    rows: list[tuple[str, ...]] = []
+    claims: list[Claim] = []
+    kept: Figures = {}
+    for engine, times in took.items():
+        found = {name: {size: _shares(ms) for size, ms in by.items()} for name, by in times.items()}
+        rows += [
+            (f"{engine}: {name}", *map(_told, by.values()), f"{_growth(by):.2f}×")
+            for name, by in found.items()
+        ]
+        for name in (BY_ID, LIST):
+            what, span = f"{engine}, {name}", f"{sizes[0]:,} → {sizes[-1]:,} calls"
+            claims += [
+                Claim(f"{what}, p95 of all sizes", _worst(found[name]), LIMIT_MS, unit=" ms"),
+                Claim(f"{what}, p50 of {span}", _growth(found[name]), FLAT),
+            ]
+        kept[engine] = {
             name: {
-                f"{size}": {"p50": round(p50, 4), "p95": round(p95, 4)}
+                f"{size}": {"p50_ms": round(p50, 4), "p95_ms": round(p95, 4)}
                 for size, (p50, p95) in by.items()
             }
             for name, by in found.items()
-        },
-        "disk_bytes": disk,
-    }
+        }
+    notes = [
+        f"p50 / p95 of {ASKED:,} questions to each store, in turns; of {COLD} where caches are emptied"
+        " (the file's pages forgotten, a new connection)",
+        *notes,
+    ]
     head = ("question", *[f"{size:,} calls" for size in sizes], "growth")
     return Subject("A history, asked", head, rows, claims, notes, kept)
+
+
+def _told(shares: tuple[float, float]) -> str:
+    return f"{shares[0]:.3f} / {shares[1]:.3f} ms"
 
 
 def _shares(values: list[float]) -> tuple[float, float]:

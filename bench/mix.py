@@ -28,6 +28,7 @@ from callsheet.history.packing import as_json_bytes, record_of
 from callsheet.report.record import CallRecord
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.ids import new_call_id
+from callsheet.wire.peer import Peer
 
 ROOT = Path(__file__).parent.parent
 SEED = 2026
@@ -59,7 +60,7 @@ def _when(at: float) -> str:
 
 
 class _Collected:
-    peer = None
+    peer: Peer | None = None
     takes_records = True
 
     def __init__(self) -> None:

@@ -87,7 +87,8 @@ def batch(items: Iterable[WaitingCall | WaitingMessage], packer: Packer | None =
     made, packer = Batch(), packer or Packer()
     sessions: dict[str, SessionRow] = {}
     for item in items:
-        row, blobs = item.pack(packer)
+        row, blobs = item.fold(packer)
+        packer.press([row], blobs)
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # pyright: ignore[reportArgumentType]
         made.blobs += blobs
         key = item.session_id

@@ -85,7 +85,8 @@ def message(
 def batch(packer: Packer, *items: WaitingCall | WaitingMessage, info: str = "{}") -> Batch:
     made = Batch()
     for item in items:
-        row, blobs = item.pack(packer)
+        row, blobs = item.fold(packer)
+        packer.press([row], blobs)
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # type: ignore[arg-type]
         made.blobs += blobs
     for key in dict.fromkeys(item.session_id for item in items):

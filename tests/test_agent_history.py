@@ -129,8 +129,15 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
         log.name(f"Question {number}")
         log.say("user", f"msg_{number}", [{"type": "text", "text": "hi"}])
     await history.close()
+    by_hand = History(url)
+    for number in range(60):  # what was run by `callsheet call` is no conversation
+        log = by_hand.session(f"call_{number}", info={"source": "call"})
+        log.say("user", f"m_{number}", [{"type": "text", "text": "hi"}])
+    await by_hand.close()
     async with agent(url) as client:
         unused = await client.new_session(place)
+        first = await client.request("session/list", {})
+        assert len(first["sessions"]) > 50, "a page is full"
         found, cursor = list[Any](), None
         while True:
             params = {"cursor": cursor} if cursor else {}
@@ -152,6 +159,19 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
             await load(client, "sess_119", place)
         with pytest.raises(Refused, match="there is no session"):
             await client.request("session/delete", {"sessionId": "sess_119"})
+
+
+async def test_a_deleted_session_leaves_no_spill_file(
+    url: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        (place / "large.txt").write_text("".join(f"line {n}\n" for n in range(30_000)))
+        await client.prompt(session, "/read large.txt")
+        assert list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
+        await client.request("session/delete", {"sessionId": session})
+        assert not list((tmp_path / "cache/callsheet/spill").glob("spill-*"))
 
 
 async def test_without_a_history_nothing_is_promised(place: Path):
@@ -220,6 +240,32 @@ async def _until_kept(url: str, session: str) -> None:
     raise AssertionError("the call was not kept while it ran")
 
 
+async def test_live_output_is_kept_while_the_call_runs(url: str, place: Path):
+    async with play_process("--history", url, "--permission", "allow") as (client, process):
+        session = await client.new_session(place)
+        command = "!for i in $(seq 1 1000); do echo line $i; sleep 0.05; done"
+        turn = client.start_prompt(session, command)
+        seen = set[int]()
+        for _ in range(200):
+            with suppress(NotKept):
+                for call in await read(url, lambda store: store.calls(Query(session_id=session))):
+                    seen |= {one.total for one in call.record.terminals if one.total}
+            if len(seen) > 2:
+                break
+            await asyncio.sleep(0.05)
+        process.kill()
+        turn.cancel()
+        await asyncio.gather(turn, return_exceptions=True)
+    assert len(seen) > 2, "it grows while the command runs"
+    async with agent(url) as client:
+        await client.request("session/list", {})
+    (call,) = await read(url, lambda store: store.calls(Query(session_id=session)))
+    assert call.head.reason == "abandoned"
+    assert call.record.terminals[0].total >= max(seen)
+    assert call.head.duration_ms is not None
+    assert call.head.duration_ms > 1000, "it ended when it was last seen"
+
+
 async def test_a_clients_own_terminal_is_text_when_the_session_is_loaded(url: str, place: Path):
     terminal = {"output": "from the client\n", "truncated": False, "exitStatus": {"exitCode": 0}}
     capabilities = {"terminal": True}
@@ -257,6 +303,25 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         assert await client.prompt(other, "/read notes.txt") == "end_turn"
         said = [u["content"]["text"].split()[0] for u in client.updates("user_message_chunk")]
         assert said == [str(number) for number in range(3000)]
+
+
+async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url: str, place: Path):
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        await client.prompt(session, "/read notes.txt")
+    async with agent(url) as client:
+        params = {"sessionId": session, "cwd": str(place), "mcpServers": []}
+        loads = [client.begin("session/load", params) for _ in range(3)]
+        client.notify("$/cancel_request", {"requestId": client.sent[-3]["id"]})
+        done = await asyncio.gather(*loads, return_exceptions=True)
+        assert [type(one) for one in done[1:]] == [dict, dict], "who was first may take it back"
+        before = len(client.updates("tool_call"))
+        await client.prompt(session, "/read notes.txt")
+        assert len(client.updates("tool_call")) == before + 1
+        deleted = client.begin("session/delete", {"sessionId": session})
+        with pytest.raises(Refused, match="there is no session"):
+            await client.request("session/load", params)
+        await deleted
 
 
 async def test_a_mind_can_look_back(url: str, place: Path):

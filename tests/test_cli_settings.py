@@ -13,6 +13,7 @@ import pytest
 from callsheet.cli.amounts import BadAmount, age_of, moment_of, size_of
 from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import KEEP, BadUrl
+from callsheet.history.places import file_of
 
 from .histories import Cli, cli_in_process
 from .shells import CALLSHEET
@@ -253,7 +254,10 @@ def test_a_history_that_another_process_holds_is_not_waited_for_long(tmp_path: P
     assert done.returncode == 0
     assert "completed" in done.stdout
     assert done.stderr.count("\n") == 1
-    assert "h.sqlite" in done.stderr
+    assert "h.sqlite wait in" in done.stderr
+    again = call("call", "think", "thought=third", cwd=tmp_path, **env)
+    assert "are kept now" in again.stderr
+    assert call("history", cwd=tmp_path, **env).stdout.count("\n") == 3
 
 
 def test_settings_of_the_project_hold_for_a_call_in_it(tmp_path: Path) -> None:
@@ -277,6 +281,31 @@ def test_a_project_can_not_send_the_history_elsewhere(tmp_path: Path, url: str):
     named = {"CALLSHEET_CONFIG": str(project / "pyproject.toml")}
     history_settings(environ=named, cwd=project)  # whoever names it trusts it
     assert history_settings("off", environ={}, cwd=project)[0] is None
+
+
+def test_a_link_in_a_project_does_not_lead_out_of_it(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (tmp_path / "own").mkdir()
+    project.mkdir()
+    (project / "data").symlink_to("../own")
+    toml(project / "pyproject.toml", '[tool.callsheet.history]\nurl = "data/h.db"\nmax_calls = 0\n')
+    with pytest.raises(BadSettings, match="a project can name a file inside of it, or off"):
+        history_settings(environ={}, cwd=project)
+
+
+@pytest.mark.parametrize("url", ["h%41.db", "sqlite:///h%2541.db"])
+def test_a_projects_directory_may_have_any_name(tmp_path: Path, url: str) -> None:
+    project = tmp_path / "100%41"
+    project.mkdir()
+    toml(project / "pyproject.toml", f'[tool.callsheet.history]\nurl = "{url}"\n')
+    found, _ = history_settings(environ={}, cwd=project)
+    assert found is not None
+    assert file_of(found) == project / "h%41.db"
+
+
+def test_nobodys_home_is_a_bad_url() -> None:
+    with pytest.raises(BadUrl, match="nobody's home"):
+        history_settings("~no_such_user/h.db", environ={})
 
 
 def test_a_projects_limits_are_not_for_the_users_history(tmp_path: Path):

@@ -109,6 +109,10 @@ async def test_calls_are_found_by_each_condition(store: Store) -> None:
     assert await ids(store, status="open") == await ids(store, status="in_progress") == s1(4)
     assert await ids(store, since=NOON + 2, until=NOON + 4) == s1(3, 2)
     assert await ids(store, limit=2) == [*s2, *s1(4)]
+    assert await ids(store, id_part="call_s2") == await ids(store, id_part="2_5") == s2
+    assert await ids(store, id_part="_s1_") == await ids(store, id_part="%") == []
+    assert await ids(store, tool="\udcff") == await ids(store, id_part="\udcff") == []
+    assert await store.session("\udcff") is None
     assert await ids(store, call_id="none") == await ids(store, tool="bash", until=NOON) == []
 
 

@@ -466,7 +466,7 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
         await kept.fails()
     shelf = kept.history._scribe._shelf
     async with asyncio.timeout(PATIENCE):
-        while kept.history._given or shelf.size > 200_000:
+        while kept.history._given or kept.history._packing or shelf.size > 200_000:
             await asyncio.sleep(0.01)
     lost = kept.history.health.lost
     assert 0 < lost < 500
@@ -507,3 +507,15 @@ async def test_what_can_not_even_be_set_by_is_said_to_be_lost(
     await kept.close()
     assert "7 entries could not be written" in kept.told[1]
     assert kept.history.health.lost == 7
+
+
+async def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
+    file, said = tmp_path / "notes.txt", list[str]()
+    file.write_text("my notes\n" * 100)
+    async with History(f"sqlite:///{file}", tell=said.append) as history:
+        history.session("s").say("user", "m", [{"type": "text", "text": "hi"}])
+        assert not await history.flush()
+    assert file.read_text() == "my notes\n" * 100
+    assert [one.name for one in tmp_path.iterdir()] == ["notes.txt"]
+    assert len(said) == 1
+    assert "is no history, but something else" in said[0]

@@ -57,6 +57,46 @@ async def test_each_store_gets_its_own(tmp_path: Path):
     lock.close()
 
 
+async def test_files_of_one_name_in_two_directories_are_two_stores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        async with History("sqlite:///h.sqlite", tell=lambda _: None) as history:
+            if name == "other":
+                assert await history.ask(lambda store: store.timeline("sess_1")) == []
+                break
+            history.session("sess_1").say("user", "msg_0", HELLO)
+            await history.flush()
+            lock = locked(Path("h.sqlite"))
+            history.session("sess_1", position=1).say("user", "msg_1", HELLO)
+            await history.flush()
+    assert len(list(leftovers.directory().iterdir())) == 1
+    lock.close()
+
+
+async def test_what_takes_longer_than_there_is_time_is_set_by(tmp_path: Path):
+    file, said = tmp_path / "h.sqlite", list[str]()
+    url = f"sqlite:///{file}"
+    history = History(url, tell=said.append)
+    history.session("sess_1").say("user", "msg_0", HELLO)
+    assert await history.flush()
+    lock = locked(file)
+    log = history.session("sess_1", position=1)
+    log.say("user", "msg_1", HELLO)
+    assert not await history.flush(0.1)  # the thread waits for the lock now
+    log.say("user", "msg_2", HELLO)
+    await history.close(0.1)
+    assert said[0].startswith("2 entries for sqlite:"), said
+    lock.close()
+    async with History(url, tell=said.append) as history:
+        kept = await history.ask(lambda store: store.timeline("sess_1"))
+        assert [entry.message_id for entry in kept] == ["msg_0", "msg_1", "msg_2"]  # type: ignore[union-attr]
+        (session,) = await history.ask(lambda store: store.sessions())
+        assert session.session_id == "sess_1"
+
+
 async def test_what_is_not_whole_is_left_alone(tmp_path: Path):
     url = f"sqlite:///{tmp_path}/h.sqlite"
     file = leftovers.set_by(url, leftovers.Batch())

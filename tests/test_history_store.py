@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.history import BadUrl, NotKept, Query, StoreTooNew
-from callsheet.history.packing import Packer, as_json_bytes, train
+from callsheet.history.packing import LARGE, Packer, as_json_bytes, train
 from callsheet.history.rows import Head
 from callsheet.history.sqlite import schema
 from callsheet.history.sqlite.store import SqliteStore
@@ -56,9 +56,9 @@ def test_a_call_that_was_kept_comes_back_whole(tmp_path: Path) -> None:
 def test_the_same_batch_again_changes_nothing(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         items = [
-            call("c1", text="y" * 9000),
+            call("c1", text="y" * LARGE),
             call("c2", status="pending"),
-            message("m", "z" * 5000),
+            message("m", "z" * LARGE),
         ]
         keep(store, *items)
         before = list(store.db.iterdump())
@@ -77,7 +77,7 @@ def test_a_call_that_has_ended_does_not_change_any_more(
     with store_in(tmp_path) as store:
         for status in ("pending", "in_progress", end):
             keep(store, call("c1", status=status, text=f"state {status} " * 600))
-        keep(store, call("c1", status=later, title="too late", text="other " * 1000))
+        keep(store, call("c1", status=later, title="too late", text="other " * LARGE))
         (found,) = run(store.calls(Query()))
         assert (found.head.status, found.head.title) == (end, "read c1")
         assert found.record.report.status == end
@@ -113,8 +113,8 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_texts_of_states_that_are_over_are_let_go(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
         for turn in range(6):
-            keep(store, call("c1", status="in_progress", text=f"{turn}" * 9000))
-            keep(store, message("m", f"{turn}" * 10000))
+            keep(store, call("c1", status="in_progress", text=f"{turn}" * LARGE))
+            keep(store, message("m", f"{turn}" * (LARGE + 1)))
         assert count(store, "blobs") == 2
         keep(store, call("c1", text="short"))
         assert count(store, "blobs") == 1

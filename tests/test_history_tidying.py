@@ -15,6 +15,7 @@ import pytest
 
 from callsheet.describe import Describer
 from callsheet.history import Pruned, Query, Retention
+from callsheet.history.packing import LARGE
 from callsheet.history.sqlite.store import SqliteStore
 
 from .stores import NOW, batch, call, check_whole, count, keep, message, run, store_in
@@ -47,8 +48,10 @@ def ids(store: SqliteStore) -> list[str]:
 def test_by_age_the_old_go_with_what_was_said_before_them(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
         for n in range(10):
-            keep(store, message(f"m{n}", "x" * 5000, position=2 * n, at=NOW - 100 * (10 - n)))
-            keep(store, call(f"c{n}", position=2 * n + 1, at=NOW - 100 * (10 - n), text="y" * 5000))
+            keep(store, message(f"m{n}", "x" * LARGE, position=2 * n, at=NOW - 100 * (10 - n)))
+            keep(
+                store, call(f"c{n}", position=2 * n + 1, at=NOW - 100 * (10 - n), text="y" * LARGE)
+            )
         run(store.index())
         done = prune(store, Retention(max_age=350), most=3)
         assert (done.calls, done.messages, done.sessions) == (7, 7, 0)
@@ -188,7 +191,7 @@ def test_what_was_said_goes_too_where_only_that_takes_the_space(tmp_path: Path) 
 
 def test_a_shared_text_stays_while_somebody_uses_it(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
-        text = "shared " * 2000
+        text = "shared " * LARGE
         keep(
             store,
             call("c1", session="a", at=NOW, text=text),
@@ -269,10 +272,10 @@ def test_a_session_is_forgotten_with_all_it_had(tmp_path: Path) -> None:
         for session in "ab":
             keep(
                 store,
-                call("c1", session=session, text="t" * 5000),
+                call("c1", session=session, text="t" * LARGE),
                 call("c2", session=session, status="pending"),
             )
-            keep(store, message("m", session * 5000, session=session, position=9))
+            keep(store, message("m", session * LARGE, session=session, position=9))
         done = run(store.forget("a"))
         assert (done.calls, done.messages, done.sessions) == (2, 1, 1)
         assert run(store.session("a")) is None

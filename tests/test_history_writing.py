@@ -266,6 +266,47 @@ def test_a_program_that_just_exits_leaves_ended_calls(tmp_path: Path, how: str) 
         assert (heads[running].status, heads[running].reason) == ("failed", "abandoned")
 
 
+FORGETS = """
+    import asyncio, sys
+    from callsheet import Session
+    from callsheet.history import History
+    async def main():
+        async with Session("s", sinks=[History(sys.argv[1]).session("s")]) as session:
+            async with session.call("read", {"path": "/a"}) as call:
+                call.succeed()
+    asyncio.run(main())
+"""
+
+
+def test_a_program_that_never_closes_its_history_loses_nothing(tmp_path: Path) -> None:
+    finish(start(FORGETS, f"sqlite:///{tmp_path}/history.sqlite"))
+    with store_in(tmp_path, write=False) as store:
+        assert [head.status for head in run(store.heads(Query()))] == ["completed"]
+
+
+async def test_where_no_thread_can_be_started_that_is_said_and_caught_up_with(
+    tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for key in ("c1", "c2"):
+            history.session("s").send(records(report(key)))
+        assert not await history.flush()
+        with pytest.raises(StoreUnavailable, match="No thread can be started"):
+            await history.ask(lambda store: store.heads(Query()))
+    history.session("s").send(records(report("c3")))
+    found = await history.ask(lambda store: store.heads(Query()))
+    assert sorted(head.call_id for head in found) == ["c1", "c2", "c3"]
+    assert await history.flush()
+    assert [text[:24] for text in told] == ["No thread can be started", told[1][:24]]
+    assert "is written again" in told[1]
+    await history.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> None:
     script = """
@@ -434,6 +475,16 @@ async def test_in_quiet_times_it_indexes_and_prunes_and_lets_spills_go(
     assert (stats.calls, stats.indexed) == (1, 1)
     await history.close()
     assert told == []
+
+
+async def test_a_session_that_is_forgotten_takes_its_spill_files_along(tmp_path: Path) -> None:
+    gone: list[str] = []
+    spilled = {"callsheet": {"truncated": {"spill": "/tmp/spill-1"}}}
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    async with History(url, forget_spills=gone.extend) as history:
+        history.session("s").send(records(report("c1", meta=spilled)))
+        assert (await history.forget("s")).calls == 1
+    assert gone == ["/tmp/spill-1"]
 
 
 async def test_a_session_of_real_calls_is_kept_as_it_was_reported(history: History) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,7 +58,7 @@ class AgentSettings(Struct, kw_only=True):
     tools: Sequence[Tool] = ()
     tool_settings: ToolSettings | None = None
     guard: GuardSettings | None = None
-    history: Callable[[], History] | None = None
+    history: Callable[[], History] | History | None = None
 
 
 class Agent:
@@ -72,7 +73,7 @@ class Agent:
         self.conversations: dict[str, Conversation] = {}
         self.past: Past = Past(settings.history)
         self._is_ready: bool = False
-        self._restoring: asyncio.Lock = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._methods: dict[str, Callable[[JsonObject], Awaitable[Answer]]] = {
             "initialize": self._initialize,
@@ -179,6 +180,7 @@ class Agent:
         from .conversation import Conversation
 
         conversation = await self._open(Conversation.new_id("sess"), params)
+        self.conversations[conversation.session_id] = conversation
         return Answer(self.surface.opened(conversation), conversation.show)
 
     async def _open(self, key: str, params: JsonObject, position: int = 0) -> Conversation:
@@ -191,7 +193,6 @@ class Agent:
         directories = [_directory(one, "additionalDirectories") for one in more]
         conversation = Conversation(self, key, cwd, directories, servers, position)
         await conversation.open()
-        self.conversations[key] = conversation
         return conversation
 
     async def _prompt(self, params: JsonObject) -> Answer:
@@ -213,23 +214,33 @@ class Agent:
 
     async def _go_on(self, params: JsonObject, *, replay: bool) -> Answer:
         key: str = params["sessionId"]
-        conversation = self.conversations.get(key)
-        is_new = conversation is None
-        if conversation is None:
-            async with self._restoring:  # two requests for one session must not make two of it
-                conversation = self.conversations.get(key) or await self._restored(params)
-        try:
-            if replay:
-                await conversation.replay()
-            await self.surface.resumed(conversation)
-        except BaseException:
-            if is_new:  # nobody knows of it
-                self.conversations.pop(key, None)
+        async with self._turn_of(key):
+            conversation = self.conversations.get(key)
+            if conversation is not None:
+                await self._tell_again(conversation, replay)
+                return Answer(self._told(conversation))
+            conversation = await self._restored(params)
+            try:
+                await self._tell_again(conversation, replay)
+            except BaseException:  # nobody knows of it
                 await conversation.close()
-            raise
+                raise
+            self.conversations[key] = conversation
+        return Answer(self._told(conversation), conversation.show)
+
+    def _turn_of(self, key: str) -> asyncio.Lock:
+        """Give what is held while a session is loaded or deleted: two requests must not make two of it."""
+        return self._turns.setdefault(key, asyncio.Lock())
+
+    async def _tell_again(self, conversation: Conversation, replay: bool) -> None:
+        if replay:
+            await conversation.replay()
+        await self.surface.resumed(conversation)
+
+    def _told(self, conversation: Conversation) -> JsonObject:
         told = self.surface.opened(conversation)
         del told["sessionId"]
-        return Answer(told, conversation.show if is_new else None)
+        return told
 
     async def _restored(self, params: JsonObject) -> Conversation:
         """Open a session that has ended, or that another process had."""
@@ -246,13 +257,14 @@ class Agent:
     async def _delete(self, params: JsonObject) -> Answer:
         """Remove a session, and all that is kept of it."""
         key: str = params["sessionId"]
-        conversation = self.conversations.pop(key, None)
-        if conversation is not None:
-            await conversation.close()
-        try:
-            kept = await self.past.forget(key)
-        except CallsheetError as exc:
-            raise ProtocolError(f"the history can't be changed: {exc}") from exc
+        async with self._turn_of(key):
+            conversation = self.conversations.pop(key, None)
+            if conversation is not None:
+                await conversation.close()
+            try:
+                kept = await self.past.forget(key)
+            except CallsheetError as exc:
+                raise ProtocolError(f"the history can't be changed: {exc}") from exc
         if not kept and conversation is None:
             raise self._unknown(key)
         return Answer({})

@@ -109,6 +109,8 @@ class Conversation:
 
     def show(self) -> None:
         """Begin to send, now that the client knows of the session."""
+        if self.session.desk.is_closed:  # it was closed or deleted before the client had read of it
+            return
         self.session.attach(SharedSink(self._agent.connection.writer, self._agent.peer))
         self._agent.spawn(self._introduce())
 

@@ -28,9 +28,11 @@ LAST = 4.0
 class Past:
     """The sessions that were, and what is kept of those that are. The history is opened when it is needed."""
 
-    def __init__(self, make: Callable[[], History] | None) -> None:
-        self._make: Callable[[], History] | None = make
+    def __init__(self, history: Callable[[], History] | History | None) -> None:
+        self._make: Callable[[], History] | None = history if callable(history) else None
         self._made: History | None = None
+        if history is not None and not callable(history):
+            self._make, self._made = (lambda: history), history
 
     @property
     def is_kept(self) -> bool:
@@ -103,20 +105,29 @@ class Past:
         What somebody ran by `callsheet call` is no conversation.
         """
         before = None if cursor is None else _read_cursor(cursor)
-        if self._make is None:
-            return [], None
-        found = await self._history.ask(
+        told: list[StoredSession] = []
+        while self._make is not None:
+            found = await self._sessions(cwd, before)
+            told += [one for one in found if one.info.get("source") != "call"]
+            if len(found) < PAGE:
+                break
+            before = found[-1].updated_at, found[-1].session_id
+            if len(told) >= PAGE:
+                return told, _cursor(*before)
+        return told, None
+
+    async def _sessions(
+        self, cwd: str | None, before: tuple[float, str] | None
+    ) -> list[StoredSession]:
+        return await self._history.ask(
             lambda store: store.sessions(cwd=cwd, before=before, limit=PAGE)
         )
-        last = found[-1] if len(found) == PAGE else None
-        conversations = [one for one in found if one.info.get("source") != "call"]
-        return conversations, last and _cursor(last.updated_at, last.session_id)
 
     async def forget(self, session_id: str) -> bool:
         """Remove all that is kept of a session. Gives whether there was anything."""
         if self._make is None:
             return False
-        gone = await self._history.ask(lambda store: store.forget(session_id))
+        gone = await self._history.forget(session_id)
         return bool(gone.sessions or gone.calls)
 
 

@@ -150,19 +150,22 @@ def _beside(url: str, file: Path) -> str:
     path = url.removeprefix(begin)
     if "://" in path or not path or path.startswith(("/", "~")):
         return url
-    return f"{begin}{file.parent / path}"
+    if path == url:  # a plain path, in which % is just a sign
+        return str(file.parent / path)
+    return f"{begin}{str(file.parent).replace('%', '%25')}/{path}"
 
 
 def _hold_inside(url: str, file: Path) -> None:
     """Refuse a project's wish to have what people do here anywhere else than in the project itself.
 
-    Whoever opens a directory that they were sent does not mean to send its author their history.
+    Whoever opens a directory that they were sent does not mean to send its author their history; nor to let
+    links in it lead to their own, which its limits would empty.
     """
     from callsheet.history.places import OFF, file_of, is_postgres
 
     if url.strip().lower() in OFF:
         return
-    if is_postgres(url) or not Path(os.path.normpath(file_of(url))).is_relative_to(file.parent):
+    if is_postgres(url) or not file_of(url).resolve().is_relative_to(file.parent.resolve()):
         raise BadSettings(
             f"{file}: [tool.callsheet.history] url: a project can name a file inside of it, or off; "
             f"say elsewhere by {URL_VARIABLE}, or in your own settings ({user_file() or 'callsheet.toml'})"

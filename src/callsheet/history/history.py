@@ -8,6 +8,7 @@ everything that was put before is durable.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import sys
 import threading
@@ -23,14 +24,16 @@ from callsheet.report.values import EMPTY, JsonObject
 from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
 from .places import without_password
-from .rows import KEEP, Retention, SessionRow
+from .rows import KEEP, Pruned, Retention, SessionRow
 from .scribe import HistoryHealth, Scribe
 from .store import Store
 
 _T = TypeVar("_T")
 
-LINGER = 0.05
-"""Seconds in which more is waited for, before something is written."""
+LINGER = 0.2
+"""Seconds in which more is waited for, before something is written: a short call is written once, at its end.
+Who wants to know that it is durable does not wait for that: see `flush`.
+"""
 
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0
@@ -38,6 +41,12 @@ IDLE = 2.0
 
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
+
+LAST = 2.0
+"""Seconds for what waits at the end of a process that has closed nothing."""
+
+START = 2.0
+"""Seconds in which the thread has begun."""
 
 
 _all: WeakSet[History] = WeakSet()
@@ -69,12 +78,15 @@ class History:
         self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
         self._scribe: Scribe = self._make()
         self._thread: threading.Thread | None = None
+        self._ready: threading.Event = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
         # What waits, as it was given. Counts tell what of it was taken, and what is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
+        self._packing: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
+        self._in_hand: dict[str, SessionRow] = {}
         self._put_count: int = 0
         self._taken: int = 0
         self._durable: int = 0
@@ -152,6 +164,8 @@ class History:
                 self._flushes.append((self._put_count, done))
         if not is_durable:
             self._wake(hurry=True)
+            if self._loop is None:
+                self._answer_flushes()
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
@@ -160,6 +174,8 @@ class History:
         if self._is_closed:
             raise StoreUnavailable("The history is closed.")
         loop = self._started()
+        if loop is None:
+            raise StoreUnavailable(self.health.problem or "The history can't be asked now.")
 
         async def answer() -> _T:
             await self._scribe.open()
@@ -173,6 +189,10 @@ class History:
                 raise StoreUnavailable("The history was closed meanwhile.") from None
             raise
 
+    async def forget(self, session_id: str) -> Pruned:
+        """Remove a session, with all that it has said and done, and its spill files."""
+        return await self.ask(lambda _: self._scribe.forget(session_id))
+
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
         if self._thread is None:
@@ -181,7 +201,7 @@ class History:
         thread = self._stop()
         if thread is not None:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(None, thread.join, timeout)
+            await loop.run_in_executor(None, self._join, thread, timeout)
 
     def close_now(self, timeout: float = PATIENCE) -> None:
         """Do the same without an event loop."""
@@ -189,7 +209,28 @@ class History:
             self.wait(time.monotonic() + timeout)
             thread = self._stop()
             if thread is not None:
-                thread.join(timeout)
+                self._join(thread, timeout)
+
+    def _join(self, thread: threading.Thread, timeout: float) -> None:
+        thread.join(timeout)
+        if thread.is_alive():
+            self._set_by()
+
+    def at_last(self, until: float) -> bool:
+        """Wait as `wait` does, at the end of the process: what is not written by then is set by."""
+        is_durable = self.wait(until)
+        if not is_durable and not self._is_closed:
+            self._set_by()
+        return is_durable
+
+    def _set_by(self) -> None:
+        """Put what is not durable into a file: the store takes longer than there is time.
+
+        The thread may write some of it all the same. The same row again changes nothing.
+        """
+        with self.lock:
+            given, sessions = {**self._packing, **self._given}, {**self._in_hand, **self._sessions}
+        self._scribe.set_by(given, sessions)
 
     def _stop(self) -> threading.Thread | None:
         thread, self._thread = self._thread, None
@@ -199,23 +240,28 @@ class History:
 
     # The thread
 
-    def _started(self) -> asyncio.AbstractEventLoop:
-        """Give the loop of the thread, which is started when it is first needed."""
+    def _started(self) -> asyncio.AbstractEventLoop | None:
+        """Give the loop of the thread, which is started when it is first needed. None: it can't be."""
         with self.lock:
-            if self._loop is None:
-                ready = threading.Event()
+            if self._loop is None and self._thread is None:
                 self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._work(ready)),
-                    name="callsheet-history",
-                    daemon=True,
+                    target=lambda: asyncio.run(self._work()), name="callsheet-history", daemon=True
                 )
-                self._thread.start()
-                ready.wait()
-            assert self._loop is not None
+                try:
+                    self._thread.start()
+                except RuntimeError as exc:
+                    self._thread = None
+                    self._scribe.stuck(f"No thread can be started: {exc}.")
+            if self._thread is not None:
+                # Not for ever: a signal's handler may report in the midst of the start.
+                self._ready.wait(START)
             return self._loop
 
     def _wake(self, *, hurry: bool = False) -> None:
         loop = self._started()
+        if loop is None:
+            self._is_awake = False  # the next that is put tries again
+            return
 
         def wake() -> None:
             assert self._news is not None
@@ -227,10 +273,10 @@ class History:
         with suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(wake)
 
-    async def _work(self, ready: threading.Event) -> None:
+    async def _work(self) -> None:
         self._news, self._hurry = asyncio.Event(), asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        ready.set()
+        self._ready.set()
         pause = RETRY
         while True:
             if not self._scribe.is_behind:
@@ -249,7 +295,7 @@ class History:
         with self.lock:
             self._is_closed = True
         self._take()
-        await self._scribe.end(self._sessions)
+        await self._scribe.end({**self._in_hand, **self._sessions})
         self._answer_flushes()
 
     async def _pause(self, seconds: float) -> None:
@@ -283,22 +329,22 @@ class History:
         """Pack and write what waits. Gives whether it is durable."""
         self._take()
         with self.lock:
-            sessions, self._sessions = self._sessions, {}
-        is_written = await self._scribe.write(sessions)
-        with self.lock:
-            if is_written:
+            self._in_hand |= self._sessions
+            self._sessions = {}
+        is_written = await self._scribe.write(self._in_hand)
+        if is_written:
+            with self.lock:
                 self._durable = max(self._durable, self._taken)
-            else:
-                self._sessions = {**sessions, **self._sessions}
         self._answer_flushes()
         return is_written
 
     def _take(self) -> None:
         """Pack what was given."""
         with self.lock:
-            given, self._given = self._given, {}
+            self._packing, self._given = self._given, {}
             self._taken, self._is_awake = self._put_count, False
-        self._scribe.take(given)
+        self._scribe.take(self._packing)
+        self._packing = {}
 
     def _answer_flushes(self) -> None:
         with self.lock:
@@ -314,7 +360,8 @@ class History:
         _parents.append(self._scribe)
         self.lock, self._flushes = threading.RLock(), []
         self._thread = self._loop = self._news = self._hurry = None
-        self._given, self._sessions = {}, {}
+        self._ready = threading.Event()
+        self._given, self._packing, self._sessions, self._in_hand = {}, {}, {}, {}
         self._scribe = self._make()
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = False
@@ -327,6 +374,14 @@ _parents: list[Scribe] = []
 def _forked() -> None:
     for history in list(_all):
         history.after_fork()
+
+
+@atexit.register
+def _end() -> None:
+    until = time.monotonic() + LAST
+    for history in list(_all):
+        with suppress(Exception):  # one must not keep the others from their end
+            history.at_last(until)
 
 
 if hasattr(os, "register_at_fork"):

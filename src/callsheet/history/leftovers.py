@@ -22,6 +22,7 @@ from .rows import Batch
 
 _ENDING = ".left"
 _CLAIMED = ".taken"
+_HALF = ".half"
 GONE = 600.0
 """Seconds after which a process that has taken one counts as gone."""
 
@@ -36,7 +37,7 @@ def set_by(url: str, batch: Batch) -> Path:
     place = directory()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = place / f"{_name(url)}-{token_hex(8)}{_ENDING}"
-    half = file.with_suffix(".half")
+    half = file.with_suffix(_HALF)
     handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as out:
@@ -57,6 +58,10 @@ def take(url: str) -> Iterator[tuple[Path, Batch]]:
             claimed = file.with_suffix(_CLAIMED)
             try:
                 if not _is_free(file):
+                    if (
+                        file.suffix == _HALF and _age(file) > GONE
+                    ):  # its process was killed meanwhile
+                        file.unlink()
                     continue
                 file.rename(claimed)
                 os.utime(claimed)
@@ -69,8 +74,12 @@ def take(url: str) -> Iterator[tuple[Path, Batch]]:
 def _is_free(file: Path) -> bool:
     """Whether nobody is at it. Who took it and has not been done for so long is gone."""
     if file.suffix == _CLAIMED:
-        return time.time() - file.stat().st_mtime > GONE
+        return _age(file) > GONE
     return file.suffix == _ENDING
+
+
+def _age(file: Path) -> float:
+    return time.time() - file.stat().st_mtime
 
 
 def put_back(claimed: Path) -> None:
@@ -86,4 +95,4 @@ def done(claimed: Path) -> None:
 
 
 def _name(url: str) -> str:
-    return blake2b(url.encode(), digest_size=8).hexdigest()
+    return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()

@@ -38,8 +38,8 @@ KNOWN = 1000
 class Waiting(Protocol):
     """Something that is to be written. It is packed in the history's thread."""
 
-    def pack(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
+    def fold(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
         ...
 
 
@@ -53,8 +53,8 @@ class Taker(Protocol):
         """Write an item down soon. A later one under the same key takes its place."""
         ...
 
-    def wait(self, until: float) -> bool:
-        """Wait until everything is written, or until a monotonic time."""
+    def at_last(self, until: float) -> bool:
+        """Wait until everything is written, or until a monotonic time; what is not is set by."""
         ...
 
 
@@ -67,9 +67,9 @@ class WaitingCall(Struct, frozen=True, gc=False):
     updated_at: float
     record: CallRecord
 
-    def pack(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
-        report, packed = self.record.report, packer.pack(self.record)
+    def fold(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        report, packed = self.record.report, packer.fold_call(self.record)
         notes = report.notes
         took = notes.get("durationMs")
         reason = notes.get("reason")
@@ -104,9 +104,9 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     at: float
     blocks: tuple[JsonObject, ...]
 
-    def pack(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to."""
-        packed = packer.squeeze({"blocks": self.blocks})
+    def fold(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
+        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        packed = packer.fold({"blocks": self.blocks})
         row = MessageRow(
             session_id=self.session_id,
             message_id=self.message_id,
@@ -178,7 +178,7 @@ class SessionLog:
     def send_now(self, items: deque[Any], until: float) -> None:
         """Take records of calls, and see to it that they are kept; for the end of a process."""
         self.send(items)
-        self._history.wait(until)
+        self._history.at_last(until)
 
     def close(self) -> None:
         """Nothing was opened: the history goes on without this session."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from operator import is_not
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 import zstandard
@@ -49,6 +49,9 @@ BETTER = 0.95
 LEVEL = 1
 """Of zstd. More of it makes payloads a twentieth smaller, and takes a third longer."""
 
+FEW, MANY = 8, 256
+"""How many payloads are compressed at once, at least and at most."""
+
 _MOST = 1 << 30
 _MARK = "\0"
 _BLOB = _MARK + "blob:"
@@ -63,6 +66,12 @@ _decode = msgspec.json.Decoder().decode
 def shipped_dictionary() -> bytes:
     """Give the dictionary that every store begins with."""
     return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
+
+
+class Payload(Protocol):
+    """Something with a payload: what was packed, or a row."""
+
+    payload: bytes
 
 
 class Packed(msgspec.Struct):
@@ -124,6 +133,10 @@ class Packer:
         """Give a call as bytes."""
         return self.squeeze(_body(record))
 
+    def fold_call(self, record: CallRecord) -> Packed:
+        """Give a call as bytes that are still to be pressed."""
+        return self.fold(_body(record))
+
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
         """Give a call that was packed; `blob` finds the blobs by their hashes."""
         return record_of(self.expand(payload, blob))
@@ -132,6 +145,12 @@ class Packer:
 
     def squeeze(self, body: JsonObject) -> Packed:
         """Give an object as bytes, and its large texts as blobs."""
+        packed = self.fold(body)
+        self.press([packed], packed.blobs)
+        return packed
+
+    def fold(self, body: JsonObject) -> Packed:
+        """Do the same, but compress nothing yet: that is better done with many at once."""
         data = _encode(body)
         size, blobs = len(data), list[BlobRow]()
         if size >= LARGE or b"\\u0000" in data:
@@ -139,11 +158,20 @@ class Packer:
             rest = _take_out(body, texts)
             if rest is not body:
                 data = _encode(rest)
-            blobs = [
-                BlobRow(key, len(text), self._plain.compress(text)) for key, text in texts.items()
-            ]
-        packer = self._small if len(data) <= SMALL else self._plain
-        return Packed(packer.compress(data), size, blobs)
+            blobs = [BlobRow(key, len(text), text) for key, text in texts.items()]
+        return Packed(data, size, blobs)
+
+    def press(self, rows: Sequence[Payload], blobs: Sequence[BlobRow]) -> None:
+        """Compress what was folded."""
+        small = [row for row in rows if len(row.payload) <= SMALL]
+        others = [row for row in rows if len(row.payload) > SMALL]
+        for compressor, some in ((self._small, small), (self._plain, others)):
+            for row, data in zip(
+                some, _pressed(compressor, [r.payload for r in some]), strict=True
+            ):
+                row.payload = data
+        for blob, data in zip(blobs, _pressed(self._plain, [b.data for b in blobs]), strict=True):
+            blob.data = data
 
     def expand(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> JsonObject:
         """Give an object that was made small."""
@@ -198,6 +226,18 @@ class Packer:
             return reader.decompress(data)
         except zstandard.ZstdError as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
+
+
+def _pressed(compressor: zstandard.ZstdCompressor, texts: list[bytes]) -> list[bytes]:
+    """Compress many: all of them without the interpreter's lock, which isn't fought for again and again."""
+    together: Any = getattr(compressor, "multi_compress_to_buffer", None)
+    if together is None or len(texts) < FEW:
+        return [compressor.compress(text) for text in texts]
+    return [
+        one.tobytes()
+        for begin in range(0, len(texts), MANY)
+        for one in together(texts[begin : begin + MANY])
+    ]
 
 
 def as_json_bytes(record: CallRecord) -> bytes:

@@ -83,7 +83,7 @@ def file_of(url: str) -> Path:
     if "://" not in url:
         if not url.strip() or "\0" in url or _SCHEME.match(url) or _SECRET.search(url):
             raise BadUrl(f"history {shown!r}: {_EXPECTED}")
-        return Path(url).expanduser().absolute()
+        return _absolute(url, shown)
     scheme, _, rest = url.partition("://")
     if scheme != "sqlite":
         raise BadUrl(f"history {shown}: the scheme {scheme!r} is not known; {_EXPECTED}")
@@ -92,7 +92,14 @@ def file_of(url: str) -> Path:
     path = unquote(rest[1:])
     if "\0" in path or path.endswith("/"):
         raise BadUrl(f"history {shown}: that is no file's name; {_EXPECTED}")
-    return Path(path).expanduser().absolute()
+    return _absolute(path, shown)
+
+
+def _absolute(path: str, shown: str) -> Path:
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:
+        raise BadUrl(f"history {shown}: nobody's home directory is called so") from None
 
 
 def without_password(url: str) -> str:

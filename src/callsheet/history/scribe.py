@@ -18,8 +18,9 @@ from msgspec import Struct
 from . import leftovers
 from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
 from .log import Waiting
+from .packing import Packer
 from .places import store_at, without_password
-from .rows import Retention, SessionRow
+from .rows import Pruned, Retention, SessionRow
 from .shelf import Key, Shelf
 from .store import Store
 
@@ -32,6 +33,9 @@ SELDOM = 50
 
 _OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
 """Errors that say nothing of what was to be written."""
+
+
+_GOES_ON = "The work goes on; what is to be kept waits, and is written when it can be."
 
 
 class HistoryHealth(Struct):
@@ -54,7 +58,6 @@ class Scribe:
     ) -> None:
         self.health: HistoryHealth = HistoryHealth()
         self.store: Store = store_at(url)
-        self._url: str = url
         self._shown: str = without_password(url)
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
@@ -65,6 +68,7 @@ class Scribe:
         self._is_hopeless: bool = False
         self._said_lost: bool = False
         self._said_refused: bool = False
+        self._was_set_by: bool = False
         self._tidied: float | None = None
 
     @property
@@ -126,7 +130,7 @@ class Scribe:
 
     async def _take_leftovers(self) -> None:
         """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self._url):
+        for file, batch in leftovers.take(self.store.url):
             try:
                 await self.store.write(batch)
             except (HistoryError, ValueError, TypeError, OverflowError) as exc:
@@ -143,23 +147,34 @@ class Scribe:
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
         """Let go of the store. What could not be written is put into a file, for the next process."""
-        left = len(self._shelf)
-        if left and not self._is_hopeless:
-            self._set_by(left, sessions)
+        if not self._was_set_by:
+            self._set_by(self._shelf, sessions)
         self._shelf.drop(-1)
         if self._tidied is None and random.randrange(SELDOM) == 0:
             await self.tidy()
         with suppress(Exception):
             await self.store.close()
 
-    def _set_by(self, left: int, sessions: dict[str, SessionRow]) -> None:
+    def set_by(self, given: dict[Key, Waiting], sessions: dict[str, SessionRow]) -> None:
+        """Put what waits into a file, and this. Called by whoever can't wait for our thread any longer."""
+        self._was_set_by = True
+        shelf = self._shelf.copy()
+        shelf.put(given, Packer(), self._refused)
+        self._set_by(shelf, sessions)
+
+    def _set_by(self, shelf: Shelf, sessions: dict[str, SessionRow]) -> None:
+        left = len(shelf)
+        if not left or self._is_hopeless:
+            return
         try:
-            file = leftovers.set_by(self._url, self._shelf.all(sessions.values()))
+            file = leftovers.set_by(self.store.url, shelf.all(sessions.values()))
         except (OSError, RuntimeError) as exc:
             self.health.lost += left
             self._say(f"{left} entries could not be written to {self._shown}, and are lost: {exc}.")
         else:
-            self._say(f"{left} entries wait in {file}, and are written the next time.")
+            self._say(
+                f"{left} entries for {self._shown} wait in {file}, and are written the next time."
+            )
 
     # How it goes
 
@@ -176,14 +191,19 @@ class Scribe:
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
         self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
-        goes_on = "The work goes on; what is to be kept waits, and is written when it can be."
         if first:
-            self._say(f"{exc} {'Nothing is kept.' if self._is_hopeless else goes_on}")
+            self._say(f"{exc} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
         if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
             with suppress(Exception):
                 await self.store.close()
             self._is_open = False
         self._drop(0 if self._is_hopeless else MOST_WAITING)
+
+    def stuck(self, why: str) -> None:
+        """Note that nothing can be written for now."""
+        if self.health.problem is None:
+            self.health.problem = why
+            self._say(f"{why} {_GOES_ON}")
 
     def _refused(self, exc: Exception) -> None:
         """Note that something can't be kept, whatever the store does."""
@@ -216,11 +236,20 @@ class Scribe:
                 return True
             if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
                 pruned = await self.store.prune(self._keep, now=time.time())
-                if pruned.spills and self._forget_spills is not None:
-                    self._forget_spills(list(pruned.spills))
+                self._let_go(pruned)
                 if pruned.calls or pruned.messages:
                     return True
                 self._tidied = time.monotonic()
         except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
             return False
         return False
+
+    async def forget(self, session_id: str) -> Pruned:
+        """Remove a session, and its spill files."""
+        pruned = await self.store.forget(session_id)
+        self._let_go(pruned)
+        return pruned
+
+    def _let_go(self, pruned: Pruned) -> None:
+        if pruned.spills and self._forget_spills is not None:
+            self._forget_spills(list(pruned.spills))

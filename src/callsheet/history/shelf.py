@@ -34,16 +34,24 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._items)
 
+    def copy(self) -> Shelf:
+        """Give another that holds the same. Any thread may ask for it."""
+        other = Shelf()
+        other._items, other.size = self._items.copy(), self.size
+        return other
+
     def put(
         self, given: dict[Key, Waiting], packer: Packer, refuse: Callable[[Exception], None]
     ) -> None:
         """Pack what was given. What can't be packed is told of."""
+        folded: list[tuple[Key, CallRow | MessageRow, list[BlobRow]]] = []
         for key, item in given.items():
             try:
-                row, blobs = item.pack(packer)
+                folded.append((key, *item.fold(packer)))
             except Exception as exc:  # noqa: BLE001 - whatever it is, the others are kept
                 refuse(exc)
-                continue
+        packer.press([row for _, row, _ in folded], [b for *_, blobs in folded for b in blobs])
+        for key, row, blobs in folded:
             size = len(row.payload) + 500
             if blobs:
                 size += sum([len(blob.data) for blob in blobs])

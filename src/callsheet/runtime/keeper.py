@@ -2,7 +2,8 @@
 
 It is told of a call's beginning and of its end at once, in the midst of the change and by whatever thread
 makes it: to hand a record over costs less than to plan that for later. Of what is between, the latest state
-stands for all, and is handed over at a pace. So the sink must be quick, take everything, and not wait.
+stands for all, and is handed over at a pace; live output, at a slower one. So the sink must be quick, take
+everything, and not wait.
 
 `put` and `output` are called under the desk's lock by any thread; all else by the event loop's.
 """
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .desk import Desk
     from .session import Session
 
+LIVE = 1.0
+"""Seconds between two records of a call that puts something out, so that a crash does not take it."""
+
 _BETWEEN = (ToolCallStatus.IN_PROGRESS, ToolCallStatus.PAUSED)
 _log = logging.getLogger("callsheet")
 
@@ -50,6 +54,8 @@ class Keeper:
         self._outputs: dict[str, Output] = {}
         self._is_planned: bool = False
         self._timer: Timer | None = None
+        self._written: set[str] = set()
+        self._live: Timer | None = None
         self._tries: int = 0
 
     # Under the desk's lock, from any thread
@@ -69,9 +75,13 @@ class Keeper:
                 self._soon(self._plan)
 
     def output(self, output: Output, _much: bool) -> None:
-        """Hold a call's output: it is in the record of the call's next state."""
-        if not self.is_dead:
-            self._outputs[output.call_id] = output
+        """Hold a call's output: it is in the record of the call's next state, or comes by itself."""
+        if self.is_dead:
+            return
+        self._outputs[output.call_id] = output
+        if not self._written:
+            self._soon(self._plan_live)
+        self._written.add(output.call_id)
 
     def _give(self, report: ToolCallReport) -> None:
         self._records.append(self._desk.record(report))
@@ -112,6 +122,26 @@ class Keeper:
 
     def _paced(self) -> None:
         self._timer, self._is_planned = None, False
+        self._hand_over()
+
+    def _plan_live(self) -> None:
+        if self._live is None and not self.is_dead:
+            self._live = self._desk.clock.call_later(self._loop, LIVE, self._show_live)
+
+    def _show_live(self) -> None:
+        """Give the calls that have put something out, with the end of that."""
+        self._live = None
+        with self._desk.lock:
+            written, self._written = self._written, set()
+            for key in written:
+                output, report = self._outputs.get(key), self._desk.ledger.get(key)
+                if (
+                    output is not None
+                    and isinstance(report, ToolCallReport)
+                    and not report.is_final
+                ):
+                    output.settle(self._desk.clock.monotonic())
+                    self._changed[key] = report
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -157,13 +187,15 @@ class Keeper:
     def forget(self) -> int:
         """Give nothing more. Says how much was waiting."""
         self.is_dead = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._live):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._live = None
         waited = len(self._records) + len(self._changed)
         self._records.clear()
         self._changed.clear()
         self._outputs.clear()
+        self._written.clear()
         return waited
 
     def close(self) -> None:

@@ -134,6 +134,33 @@ class AgentClient:
             raise AgentError("session/new", {"message": f"no sessionId in {answer!r}"})
         return key
 
+    async def load_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
+        """Go on with a session of before, and be told all that it has said and done. Gives the answer."""
+        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
+        if self.version == 1:
+            return _object(await self.request("session/load", given))
+        return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
+
+    async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
+        """Go on with a session of before. Gives the answer."""
+        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
+        return _object(await self.request("session/resume", given))
+
+    async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
+        """Give the sessions that the agent knows, all pages of them."""
+        found: list[JsonObject] = []
+        while True:
+            answer = _object(await self.request("session/list", params))
+            sessions = answer.get("sessions")
+            found += [_object(one) for one in (sessions if is_list(sessions) else [])]
+            if not isinstance(cursor := answer.get("nextCursor"), str):
+                return found
+            params["cursor"] = cursor
+
+    async def delete_session(self, session: str) -> None:
+        """Remove a session, and all that is kept of it."""
+        await self.request("session/delete", {"sessionId": session})
+
     async def prompt(self, session: str, prompt: str | Sequence[JsonObject]) -> str:
         """Say something, wait for the end of the turn, and give why it stopped."""
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)

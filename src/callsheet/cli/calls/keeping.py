@@ -37,7 +37,6 @@ class Keeping:
         self.session_id: str = "sess_" + new_call_id().removeprefix("call_")
         self.sinks: list[Sink] = []
         self._history: History | None = None
-        self._has_told: bool = False
         if not _is_off(flag):
             self._open(flag, cwd, tool, locale)
 
@@ -70,15 +69,12 @@ class Keeping:
         history, self._history = self._history, None
         if history is None:
             return
-        if not await history.flush(PATIENCE / 2) and history.health.problem is None:
-            self._tell(f"{history.url} takes too long; this call may not be kept.")
+        await history.flush(PATIENCE / 2)
         await history.close(PATIENCE / 4)
 
     def _tell(self, text: str) -> None:
-        """Say what is wrong, once."""
-        if not self._has_told:
-            self._has_told = True
-            click.echo(f"callsheet: history: {' '.join(text.split())}", err=True)
+        """Say what is wrong, and what becomes of it."""
+        click.echo(f"callsheet: history: {' '.join(text.split())}", err=True)
 
 
 def _is_off(flag: str | None) -> bool:

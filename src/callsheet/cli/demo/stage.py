@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -230,7 +231,8 @@ class Stage:
         self._title(f"Checks: {passed} of {len(found)} passed")
         self._print(summary.checks(found, self._looks, width))
         self._title("History")
-        self._print(summary.history(kept))
+        program = shlex.join(agent_command()[:-1])
+        self._print(summary.history(kept, program))
         self._title("Use it in your editor")
         self._print(summary.how_to_go_on(settings(agent_command())))
         return 0 if passed == len(found) else 1

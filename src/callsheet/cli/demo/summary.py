@@ -123,14 +123,14 @@ def checks(found: Sequence[tuple[str, Verdict]], looks: Looks, width: int) -> li
     return out
 
 
-def history(kept: Kept | None) -> list[Text]:
+def history(kept: Kept | None, program: str) -> list[Text]:
     """Give where the calls are kept, and how to look at them. These lines are for copying, too."""
     if kept is None:
         return [Text("None is kept: CALLSHEET_HISTORY is off.", "dim")]
     out = [Text(kept.where)]
     if kept.reports:
-        out += [Text(f"callsheet history --session {kept.session}", "dim")]
-        out += [Text(f"callsheet show {kept.reports[-1].tool_call_id}", "dim")]
+        out += [Text(f"{program} history --session {kept.session}", "dim")]
+        out += [Text(f"{program} show {kept.reports[-1].tool_call_id}", "dim")]
     return out
 
 

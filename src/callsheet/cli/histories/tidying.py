@@ -120,7 +120,9 @@ def forget(url: str | None, text: str, *, is_sure: bool) -> int:
             if not _is_sure("Remove it?", is_sure=is_sure):
                 return 1
         before = await _size(store)
-        await _say_what_went(store, await store.forget(session.session_id), before)
+        gone = await store.forget(session.session_id)
+        await store.prune(Retention(), now=time.time())  # removes nothing, and gives the space back
+        await _say_what_went(store, gone, before)
         return 0
 
     return run(url, work, change=True)

@@ -99,6 +99,11 @@ def conditions_of(query: Query) -> Terms:
     ):
         if value is not None:
             terms.add(f"c.{column} = {{}}", value)
+    if query.id_part is not None:
+        part = plain(query.id_part)
+        terms.add(
+            "(starts_with(c.call_id, {}) OR right(c.call_id, {}) = {})", part, len(part), part
+        )
     if query.status == "open":
         terms.add("c.writer IS NOT NULL")
     elif query.status in _REASONS and query.status != "cancelled":

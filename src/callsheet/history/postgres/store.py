@@ -210,9 +210,12 @@ class PostgresStore:
         return pruned
 
     async def forget(self, session_id: str) -> Pruned:
-        """Remove a session, with all that it has said and done."""
+        """Remove a session, with all that it has said and done.
+
+        Whoever asks for it does not wait until its space is given back: the next `prune` does that.
+        """
         pruned = await self._transact(lambda db: tidying.forget(db, self.packer, session_id))
-        await self._give_back()
+        self._has_removed = True
         return pruned
 
     async def _give_back(self) -> None:

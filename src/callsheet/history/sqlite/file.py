@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from callsheet.history.errors import HistoryError, NotKept, StoreDamaged, StoreUnavailable
+from callsheet.history.errors import (
+    BadUrl,
+    HistoryError,
+    NotKept,
+    StoreDamaged,
+    StoreUnavailable,
+)
 
 from . import schema
 
@@ -19,6 +25,9 @@ _T = TypeVar("_T")
 
 BUSY = 2.0
 """Seconds that a transaction waits for another process."""
+
+_MAGIC = b"SQLite format 3\0"
+_SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 
 FileId = tuple[int, int]
 """What tells a file from another one in its place."""
@@ -45,6 +54,10 @@ def open_to_write(file: Path, damaged: FileId | None, news: list[str]) -> sqlite
         return _made(file)
     except StoreDamaged as exc:
         if before is not None and before == id_of(file):
+            if before != damaged and not _may_be_ours(file):
+                raise BadUrl(
+                    f"{file} is no history, but something else; it is left alone. Name another file."
+                ) from None
             aside = guarded(file, lambda: _set_aside(file))
             news.append(f"{exc} It was set aside as {aside}, and a new one was begun.")
     return _made(file)
@@ -88,6 +101,13 @@ def transact(db: sqlite3.Connection, work: Callable[[], Any]) -> Any:
             db.execute("ROLLBACK")
         raise
     return done
+
+
+def _may_be_ours(file: Path) -> bool:
+    """Whether a file that can't be read may be a damaged history, and not somebody's text."""
+    with file.open("rb") as opened:
+        begins = opened.read(len(_MAGIC))
+    return begins == _MAGIC or file.suffix.lower() in _SUFFIXES
 
 
 def _made(file: Path) -> sqlite3.Connection:

@@ -114,7 +114,12 @@ def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
     if query.before is not None:
         terms.append("(c.at, c.session_id, c.call_id) < (?, ?, ?)")
         values += query.before
-    return source, " AND ".join(terms), values
+    return source, " AND ".join(terms), [_given(value) for value in values]
+
+
+def _given(value: Any) -> Any:
+    """Give a value to ask for. What is typed may be no text at all, and is nobody's then."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _match(text: str) -> str:
@@ -149,7 +154,7 @@ FROM sessions s WHERE
 
 def session(db: sqlite3.Connection, session_id: str) -> StoredSession | None:
     """Give a session."""
-    row = db.execute(f"{_SESSION} s.session_id = ?", (session_id,)).fetchone()
+    row = db.execute(f"{_SESSION} s.session_id = ?", (_given(session_id),)).fetchone()
     return row and _session(row)
 
 
@@ -160,7 +165,7 @@ def sessions(
     terms, values = ["1"], list[Any]()
     if cwd is not None:
         terms.append("s.cwd = ?")
-        values.append(cwd.encode(errors="replace").decode())  # as it was written: see `log`
+        values.append(_given(cwd))  # as it was written: see `log`
     if before is not None:
         terms.append("(s.updated_at, s.session_id) < (?, ?)")
         values += before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
+from itertools import chain
 
 from callsheet.history.rows import Batch, BlobRow, CallRow
 
@@ -31,6 +32,13 @@ _MESSAGES = """
 INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (session_id, message_id, part) DO UPDATE SET size = excluded.size, payload = excluded.payload
 """
+
+
+WIDE = 32
+"""Calls that one statement writes: the interpreter's lock is given away, and fought for, once for all."""
+
+_ROW = "(" + ", ".join("?" * 14) + ")"
+_MANY_CALLS = _CALLS.replace(_ROW, ", ".join([_ROW] * WIDE))
 
 
 class Writing:
@@ -79,17 +87,18 @@ class Writing:
                 known.discard((row.session_id, row.call_id))
 
     def _write_calls(self, db: sqlite3.Connection, calls: list[CallRow], writer: str) -> None:
-        db.executemany(
-            _CALLS,
-            [
-                (
-                    row.session_id, row.call_id, row.position, row.name, row.title, row.kind,
-                    row.status, row.reason, row.at, row.updated_at, row.duration_ms,
-                    writer if row.is_open else None, row.size, row.payload,
-                )
-                for row in calls
-            ],
-        )  # fmt: skip
+        values = [
+            (
+                row.session_id, row.call_id, row.position, row.name, row.title, row.kind,
+                row.status, row.reason, row.at, row.updated_at, row.duration_ms,
+                writer if row.is_open else None, row.size, row.payload,
+            )
+            for row in calls
+        ]  # fmt: skip
+        rest = len(values) % WIDE
+        db.executemany(_CALLS, values[:rest])
+        for begin in range(rest, len(values), WIDE):
+            db.execute(_MANY_CALLS, list(chain.from_iterable(values[begin : begin + WIDE])))
         use(db, [(row.session_id, row.call_id, row.blobs) for row in calls if row.blobs])
         known = self._with_blobs
         for row in calls:
