@@ -13,17 +13,21 @@ import stat
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
-from callsheet import Session
+from callsheet import Session, ToolCallReport
 from callsheet.cli.cards.looks import PLAIN, PRETTY
+from callsheet.cli.histories import pages
 from callsheet.cli.histories.table import Table, shorts
 from callsheet.cli.histories.words import ago, took_text
-from callsheet.history import Head, History
+from callsheet.history import Head, History, Query
 from callsheet.history.sqlite.schema import VERSION
+from callsheet.history.sqlite.store import SqliteStore
+from callsheet.report.record import CallRecord
 
 from .histories import ONE, TWO, Cli, cli_in_process, fill
 from .shells import CALLSHEET, Terminal, without_escapes
@@ -82,9 +86,13 @@ def test_json_has_the_fields_that_are_documented_the_newest_call_first(cli: Cli)
 def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
     done = cli("history", "--session", ONE)
     rows = [line.split("\t") for line in done.out.splitlines()]
-    assert [len(row) for row in rows] == [7] * 5
-    assert rows[3][3] == "failed: exit_code"
-    assert rows[3][6] == "Running `echo needle in the hay; exit 3`"
+    assert [len(row) for row in rows] == [8] * 5
+    assert [row[3:5] for row in rows[2:]] == [
+        ["failed", "timeout"],
+        ["failed", "exit_code"],
+        ["completed", ""],
+    ]
+    assert rows[3][7] == "Running `echo needle in the hay; exit 3`"
     assert [row[0] for row in rows] == [call["id"] for call in listed(cli, "--session", ONE)]
     assert "\x1b" not in done.out
 
@@ -95,7 +103,10 @@ def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
         (["--tool", "read"], ["read", "read"]),
         (["--status", "failed"], ["read", "bash", "bash"]),
         (["--status", "timeout"], ["bash"]),
+        (["--status", "timed out"], ["bash"]),
         (["--status", "exit-code"], ["bash"]),
+        (["--status", "tool error"], ["read"]),
+        (["--status", "running"], []),
         (["--status", "open"], []),
         (["--status", "completed", "--tool", "write"], ["write"]),
         (["--since", "1h", "--limit", "2"], ["think", "write"]),
@@ -105,6 +116,7 @@ def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
         (["--search", "needle hay", "--tool", "bash"], ["bash"]),
         (["--search", '"in hay"'], []),
         (["--session", "BBBBBB"], ["think"]),
+        (["--session", "bbbbbb"], ["think"]),
         (["--session", "last"], ["think"]),
         (["--limit", "0"], ["think", "write", "read", "bash", "bash", "read"]),
     ],
@@ -117,6 +129,7 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
     ("options", "said"),
     [
         (["--status", "done"], "expected one of open, pending, in_progress, paused, completed"),
+        (["--status", "exit 3"], "expected exit_code"),
         (["--since", "soon"], "expected an age (30min, 2h, 3d), a day"),
         (["--since", "1h", "--until", "2h"], "--since is not before --until"),
         (["--search", "!?"], "there is no word in it"),
@@ -149,6 +162,54 @@ def test_what_nobody_has_done_is_said_on_stderr(cli: Cli) -> None:
     done = cli("history", "--tool", "fetch")
     assert (done.code, done.out) == (0, "")
     assert "no call is like that" in done.err
+
+
+def keep_many(url: str, calls: int, sessions: int = 1) -> None:
+    """Keep calls that were never made, in so many sessions."""
+
+    async def many() -> None:
+        history = History(url)
+        logs = [history.session(f"s{number}") for number in range(sessions)]
+        for number in range(calls):
+            report = ToolCallReport(f"c{number}", "t", title="x", status="completed")
+            logs[number % sessions].send(deque([CallRecord(report)]))
+        await history.close()
+
+    asyncio.run(many())
+
+
+@pytest.mark.parametrize("style", ["table", "json"])
+def test_what_is_left_out_is_said_where_nobody_has_asked_for_less(
+    own: Cli, tmp_path: Path, style: str
+) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 54, sessions=51)
+    done = own("history", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert done.err == "callsheet: These are the newest 50 of 54; --limit 0 gives all.\n"
+    for limit, count in ((54, 54), (7, 7), (0, 54)):
+        done = own("history", "--format", style, "--limit", str(limit))
+        assert (len(done.out.splitlines()), done.err) == (count, "")
+    done = own("history", "sessions", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert "these 50 were used last; there are more: --limit 0 gives all" in done.err
+    done = own("history", "sessions", "--format", style, "--limit", "0")
+    assert (len(done.out.splitlines()), done.err) == (51, "")
+    assert own("history", "--tool", "t", "--session", "s3").err == ""
+
+
+def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 30)
+    heads = SqliteStore.heads
+
+    async def interrupted(store: SqliteStore, query: Query) -> list[Head]:
+        if query.limit == 10:
+            signal.raise_signal(signal.SIGINT)
+        return await heads(store, query)
+
+    monkeypatch.setattr(SqliteStore, "heads", interrupted)
+    monkeypatch.setattr(pages, "PAGE", 10)
+    done = own("history")
+    assert (done.code, len(done.out.splitlines())) == (130, 10)
 
 
 # Where there is no history, or none that can be read
@@ -186,6 +247,10 @@ def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
     done = own("history")
     assert (done.code, done.out) == (0, "")
     assert "Calls get there by `callsheet call`" in done.err
+    assert "Calls get there by `callsheet call`" in own("history", "stats").err
+    done = own("show", "last")
+    assert (done.code, done.out) == (1, "")
+    assert "there is no call in sqlite:///" in done.err
 
 
 @pytest.mark.parametrize(
@@ -417,6 +482,21 @@ def test_stats_count_calls_failures_and_bytes(cli: Cli) -> None:
     text = cli("history", "stats", "--tool", "bash").out
     assert "2, 2 (100%) failed" in text
     assert "think" not in text
+
+
+def test_stats_are_of_the_calls_that_are_asked_for(cli: Cli) -> None:
+    def counted(*filters: str) -> tuple[int, int, int]:
+        found = json.loads(cli("history", "stats", "--format", "json", *filters).out)
+        return found["calls"], found["sessions"], found["messages"]
+
+    assert counted() == (6, 2, 2)
+    assert counted("--status", "completed", "--tool", "think") == (1, 1, 0)
+    assert counted("--status", "completed") == (3, 2, 2)
+    assert counted("--session", ONE) == (5, 1, 2)
+    assert counted("--tool", "fetch") == (0, 0, 0)
+    done = cli("history", "stats", "--tool", "fetch")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "callsheet: no call is like that; `callsheet history` lists all\n"
 
 
 def test_export_gives_every_call_whole_as_a_line(cli: Cli, tmp_path: Path) -> None:
