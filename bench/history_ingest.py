@@ -78,7 +78,7 @@ async def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject
 
 def _others(made: list[mix.Template], pick: random.Random) -> list[WaitingCall]:
     """Give calls to be written and read again."""
-    return [replace(call, session_id="checked") for call in mix.waiting(made, len(made), pick)]
+    return [replace(call, session_id="checked") for call in mix.waiting(made, MUCH, pick)]
 
 
 async def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> None:
@@ -262,6 +262,8 @@ class Ingest:
         batch, taken = self._shelf.batch([SessionRow(session_id=key) for key in keys])
         await self.store.write(batch)
         self._shelf.wrote(taken)
+        if self._shelf:
+            raise RuntimeError("a batch is smaller than it should be")
         return batch
 
     def _count(self, written: list[Batch]) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import subprocess
 import sys
@@ -31,6 +32,8 @@ class Terminal:
             stdout=end,
             stderr=end,
             cwd=cwd,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - for Ctrl-C
             env={**known, "TERM": "xterm-256color", **env},
         )
         os.close(end)
@@ -47,6 +50,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.controller, text.encode())
 
+    def wait_for_sleep(self) -> None:
+        """Wait until it waits for us. What it is sent before that, Python notices with the next key only."""
+        stat = Path(f"/proc/{self.process.pid}/stat")
+        while stat.exists() and ") S " not in stat.read_text():
+            time.sleep(0.01)
+
     def end(self) -> int:
         """Read the rest, and give the exit code."""
         while self._read():
@@ -55,6 +64,9 @@ class Terminal:
         return self.process.wait(timeout=20)
 
     def _read(self) -> bool:
+        if not select.select([self.controller], [], [], 20)[0]:
+            self.process.kill()
+            raise AssertionError(f"it neither says anything nor ends: {self.text}")
         try:
             data = os.read(self.controller, 65536)
         except OSError:  # Linux says so when the other end is closed

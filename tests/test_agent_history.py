@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from callsheet.agent.brain import Prompt
+from callsheet.agent.start import palette
 from callsheet.agent.turn import Turn
 from callsheet.history import History, NotKept, Query, StoredCall, StoredMessage, store_at
+from callsheet.history.log import SessionLog
 
 from .agent_client import Client, Refused, doing, play, play_process
 from .processes import linux, new_token, with_token
@@ -159,6 +161,46 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
             await load(client, "sess_119", place)
         with pytest.raises(Refused, match="there is no session"):
             await client.request("session/delete", {"sessionId": "sess_119"})
+
+
+async def test_a_conversation_is_listed_first_whatever_was_run_by_hand_since(url: str, place: Path):
+    async with agent(url) as client:
+        session = await client.new_session(place)
+        await client.prompt(session, "/read notes.txt")
+    async with History(url) as history:
+        for number in range(300):
+            log = history.session(f"sess_{number:03}", cwd=str(place), info={"source": "call"})
+            log.say("user", f"msg_{number}", [{"type": "text", "text": "hi"}])
+    async with agent(url) as client:
+        listed = await client.request("session/list", {})
+        assert [one["sessionId"] for one in listed["sessions"]] == [session]
+        assert "nextCursor" not in listed
+
+
+async def test_a_plan_is_kept_without_secrets_wherever_they_are(url: str, place: Path):
+    async def turn(_: Prompt, turn: Turn) -> None:
+        await turn.plan([{"content": f"use {SECRET}", "_meta": {"token": SECRET}}])
+
+    async with play(brain=doing(turn), history=lambda: History(url)) as client:
+        session = await client.new_session(place)
+        await client.prompt(session)
+        assert SECRET not in str(client.received)
+    kept = await read(url, lambda store: store.timeline(session))
+    assert [entry.kind for entry in kept] == ["user", "plan"]
+    assert SECRET not in str(kept)
+
+
+async def test_an_agent_goes_on_without_a_history_that_takes_nothing(
+    url: str, place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(SessionLog, "send", fail)
+    async with play(brain=palette, history=lambda: History(url)) as client:
+        session = await client.new_session(place)
+        for _ in range(5):
+            assert await client.prompt(session, "/read notes.txt") == "end_turn"
 
 
 async def test_a_deleted_session_leaves_no_spill_file(

@@ -1,4 +1,4 @@
-"""`callsheet history`: listed, filtered, followed, counted, exported, removed; and what is said when it can't be."""
+"""`callsheet history`: listed, filtered, followed, counted, exported; and what is said when it can't be."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ import stat
 import subprocess
 import sys
 import time
+from collections import deque
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
-from callsheet import Session
+from callsheet import Session, ToolCallReport
 from callsheet.cli.cards.looks import PLAIN, PRETTY
+from callsheet.cli.histories import pages
 from callsheet.cli.histories.table import Table, shorts
 from callsheet.cli.histories.words import ago, took_text
-from callsheet.history import Head, History
+from callsheet.history import Head, History, Query
 from callsheet.history.sqlite.schema import VERSION
+from callsheet.history.sqlite.store import SqliteStore
+from callsheet.report.record import CallRecord
 
-from .histories import ONE, TWO, Cli, cli_in_process, fill, fill_with_spill
+from .histories import ONE, TWO, Cli, cli_in_process, fill
 from .shells import CALLSHEET, Terminal, without_escapes
 
 FIELDS = {"id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes"}
@@ -82,9 +86,13 @@ def test_json_has_the_fields_that_are_documented_the_newest_call_first(cli: Cli)
 def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
     done = cli("history", "--session", ONE)
     rows = [line.split("\t") for line in done.out.splitlines()]
-    assert [len(row) for row in rows] == [7] * 5
-    assert rows[3][3] == "failed: exit_code"
-    assert rows[3][6] == "Running `echo needle in the hay; exit 3`"
+    assert [len(row) for row in rows] == [8] * 5
+    assert [row[3:5] for row in rows[2:]] == [
+        ["failed", "timeout"],
+        ["failed", "exit_code"],
+        ["completed", ""],
+    ]
+    assert rows[3][7] == "Running `echo needle in the hay; exit 3`"
     assert [row[0] for row in rows] == [call["id"] for call in listed(cli, "--session", ONE)]
     assert "\x1b" not in done.out
 
@@ -95,7 +103,10 @@ def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
         (["--tool", "read"], ["read", "read"]),
         (["--status", "failed"], ["read", "bash", "bash"]),
         (["--status", "timeout"], ["bash"]),
+        (["--status", "timed out"], ["bash"]),
         (["--status", "exit-code"], ["bash"]),
+        (["--status", "tool error"], ["read"]),
+        (["--status", "running"], []),
         (["--status", "open"], []),
         (["--status", "completed", "--tool", "write"], ["write"]),
         (["--since", "1h", "--limit", "2"], ["think", "write"]),
@@ -105,6 +116,7 @@ def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
         (["--search", "needle hay", "--tool", "bash"], ["bash"]),
         (["--search", '"in hay"'], []),
         (["--session", "BBBBBB"], ["think"]),
+        (["--session", "bbbbbb"], ["think"]),
         (["--session", "last"], ["think"]),
         (["--limit", "0"], ["think", "write", "read", "bash", "bash", "read"]),
     ],
@@ -117,6 +129,7 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
     ("options", "said"),
     [
         (["--status", "done"], "expected one of open, pending, in_progress, paused, completed"),
+        (["--status", "exit 3"], "expected exit_code"),
         (["--since", "soon"], "expected an age (30min, 2h, 3d), a day"),
         (["--since", "1h", "--until", "2h"], "--since is not before --until"),
         (["--search", "!?"], "there is no word in it"),
@@ -131,7 +144,9 @@ def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) ->
         (["prune", "--older-than", "30"], "expected a number and a unit"),
         (["prune", "--max-size", "much"], "500MB, 2GB"),
         (["prune", "--keep-calls", "1"], "say --yes"),
+        (["prune", "--max-size", "100kB"], "an empty history takes 1"),
         (["forget", "BBBB"], "say --yes"),
+        (["forget", TWO], "say --yes"),
         (["forget"], "SESSION"),
     ],
 )
@@ -147,6 +162,54 @@ def test_what_nobody_has_done_is_said_on_stderr(cli: Cli) -> None:
     done = cli("history", "--tool", "fetch")
     assert (done.code, done.out) == (0, "")
     assert "no call is like that" in done.err
+
+
+def keep_many(url: str, calls: int, sessions: int = 1) -> None:
+    """Keep calls that were never made, in so many sessions."""
+
+    async def many() -> None:
+        history = History(url)
+        logs = [history.session(f"s{number}") for number in range(sessions)]
+        for number in range(calls):
+            report = ToolCallReport(f"c{number}", "t", title="x", status="completed")
+            logs[number % sessions].send(deque([CallRecord(report)]))
+        await history.close()
+
+    asyncio.run(many())
+
+
+@pytest.mark.parametrize("style", ["table", "json"])
+def test_what_is_left_out_is_said_where_nobody_has_asked_for_less(
+    own: Cli, tmp_path: Path, style: str
+) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 54, sessions=51)
+    done = own("history", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert done.err == "callsheet: These are the newest 50 of 54; --limit 0 gives all.\n"
+    for limit, count in ((54, 54), (7, 7), (0, 54)):
+        done = own("history", "--format", style, "--limit", str(limit))
+        assert (len(done.out.splitlines()), done.err) == (count, "")
+    done = own("history", "sessions", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert "these 50 were used last; there are more: --limit 0 gives all" in done.err
+    done = own("history", "sessions", "--format", style, "--limit", "0")
+    assert (len(done.out.splitlines()), done.err) == (51, "")
+    assert own("history", "--tool", "t", "--session", "s3").err == ""
+
+
+def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 30)
+    heads = SqliteStore.heads
+
+    async def interrupted(store: SqliteStore, query: Query) -> list[Head]:
+        if query.limit == 10:
+            signal.raise_signal(signal.SIGINT)
+        return await heads(store, query)
+
+    monkeypatch.setattr(SqliteStore, "heads", interrupted)
+    monkeypatch.setattr(pages, "PAGE", 10)
+    done = own("history")
+    assert (done.code, len(done.out.splitlines())) == (130, 10)
 
 
 # Where there is no history, or none that can be read
@@ -184,6 +247,10 @@ def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
     done = own("history")
     assert (done.code, done.out) == (0, "")
     assert "Calls get there by `callsheet call`" in done.err
+    assert "Calls get there by `callsheet call`" in own("history", "stats").err
+    done = own("show", "last")
+    assert (done.code, done.out) == (1, "")
+    assert "there is no call in sqlite:///" in done.err
 
 
 @pytest.mark.parametrize(
@@ -417,6 +484,21 @@ def test_stats_count_calls_failures_and_bytes(cli: Cli) -> None:
     assert "think" not in text
 
 
+def test_stats_are_of_the_calls_that_are_asked_for(cli: Cli) -> None:
+    def counted(*filters: str) -> tuple[int, int, int]:
+        found = json.loads(cli("history", "stats", "--format", "json", *filters).out)
+        return found["calls"], found["sessions"], found["messages"]
+
+    assert counted() == (6, 2, 2)
+    assert counted("--status", "completed", "--tool", "think") == (1, 1, 0)
+    assert counted("--status", "completed") == (3, 2, 2)
+    assert counted("--session", ONE) == (5, 1, 2)
+    assert counted("--tool", "fetch") == (0, 0, 0)
+    done = cli("history", "stats", "--tool", "fetch")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "callsheet: no call is like that; `callsheet history` lists all\n"
+
+
 def test_export_gives_every_call_whole_as_a_line(cli: Cli, tmp_path: Path) -> None:
     calls = [json.loads(line) for line in cli("history", "export").out.splitlines()]
     assert [one["toolCallId"] for one in calls] == [one["id"] for one in listed(cli)]
@@ -462,97 +544,7 @@ def test_a_file_that_can_t_be_written_is_said(cli: Cli, tmp_path: Path) -> None:
     assert "can't be written: No such file or directory" in done.err
 
 
-# Removing
-
-
-def test_prune_says_what_would_go_and_then_what_went(copy: str, own: Cli) -> None:
-    done = own("history", "prune", "--keep-calls", "2", "--dry-run")
-    assert (done.code, done.err) == (0, "4 calls besides the newest 2\n")
-    assert len(listed(own)) == 6
-    done = own("history", "prune", "--keep-calls", "2", "--yes")
-    assert done.code == 0
-    assert "Removed 4 calls, 1 message" in done.err
-    assert "were given back" in done.err
-    assert [one["tool"] for one in listed(own)] == ["think", "write"]
-    again = own("history", "prune", "--keep-calls", "2", "--yes")
-    assert (again.code, again.err) == (0, "Nothing is beyond the limits.\n")
-
-
-@pytest.mark.parametrize(
-    ("limits", "left"),
-    [
-        (["--older-than", "1h"], 6),
-        (["--older-than", "0s"], 0),
-        (["--per-session-calls", "1"], 2),
-        (["--max-size", "1GB"], 6),
-        (["--max-size", "1"], 0),
-        (["--per-session-size", "1"], 0),
-        ([], 6),
-    ],
-)
-def test_prune_holds_each_limit(copy: str, own: Cli, limits: list[str], left: int) -> None:
-    assert own("history", "prune", *limits, "--yes").code == 0
-    assert len(listed(own)) == left
-
-
-def test_prune_gives_the_space_back(tmp_path: Path, own: Cli) -> None:
-    file = tmp_path / "h.sqlite"
-
-    async def much() -> None:
-        history = History(f"sqlite:///{file}")
-        async with Session(ONE, sinks=[history.session(ONE)]) as session:
-            for _ in range(40):
-                async with session.call("t", {}) as one:
-                    one.start()
-                    one.succeed(os.urandom(8000).hex())
-        await history.close()
-
-    asyncio.run(much())
-    before = file.stat().st_size
-    assert own("history", "prune", "--keep-calls", "1", "--yes").code == 0
-    assert file.stat().st_size < before / 3
-
-
-@pytest.mark.parametrize(("answer", "left"), [("n\n", 6), ("y\n", 1)])
-def test_prune_asks_on_a_terminal(
-    copy: str, tmp_path: Path, own: Cli, answer: str, left: int
-) -> None:
-    terminal = Terminal(["history", "prune", "--keep-calls", "1"], tmp_path, CALLSHEET_HISTORY=copy)
-    terminal.until("Remove them? [y/N]")
-    terminal.type(answer)
-    assert terminal.end() == (0 if left == 1 else 1)
-    assert len(listed(own)) == left
-
-
-@pytest.mark.parametrize("command", [["prune", "--keep-calls", "0", "--yes"], ["forget", ONE]])
-def test_spill_files_go_with_their_calls_and_others_stay(
-    tmp_path: Path, own: Cli, command: list[str]
-) -> None:
-    spill = asyncio.run(fill_with_spill(f"sqlite:///{tmp_path}/h.sqlite", tmp_path))
-    other = spill.with_name("spill-" + "0" * 32 + ".txt")
-    other.write_text("of another call")
-    done = own("history", *command)
-    assert done.code == 0
-    assert "1 spill file." in done.err
-    assert not spill.exists()
-    assert other.exists()
-    other.unlink()
-
-
-def test_forget_removes_one_session(copy: str, own: Cli) -> None:
-    done = own("history", "forget", "AAAAA", "--yes")
-    assert done.code == 0
-    assert "Removed 5 calls, 2 messages, 1 session" in done.err
-    assert [one["session"] for one in listed(own)] == [TWO]
-    assert own("history", "forget", ONE).code == 1
-    assert own("history", "forget", TWO).code == 0
-
-
-def test_vacuum_says_how_large_the_store_was_and_is(copy: str, own: Cli) -> None:
-    done = own("history", "vacuum")
-    assert (done.code, done.out) == (0, "")
-    assert " before, " in done.err
-    assert len(listed(own)) == 6
+# What runs no more
 
 
 def test_what_a_crash_has_left_open_is_told_as_abandoned(tmp_path: Path, own: Cli) -> None:

@@ -47,7 +47,7 @@ def test_every_command_works_with_a_server(cli: Cli) -> None:
     assert (kept.code, kept.err) == (0, "")
     assert cli("show", "last").out.startswith("Thinking\nhere, too\n")
     assert "Removed 3 calls" in cli("history", "prune", "--keep-calls", "4", "--yes").err
-    assert "Removed 2 calls" in cli("history", "forget", ONE).err
+    assert f"Removed session {ONE} with 2 calls" in cli("history", "forget", ONE, "--yes").err
     assert cli("history", "vacuum").code == 0
     assert len(cli("history").out.splitlines()) == 2
 

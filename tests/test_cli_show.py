@@ -74,7 +74,8 @@ def test_a_call_is_shown_with_all_that_is_known_of_it(cli: Cli) -> None:
 
 def test_a_call_is_found_by_its_beginning_its_end_and_as_the_last(cli: Cli) -> None:
     newest = ids(cli)[0]
-    outs = {cli("show", text).out for text in (newest, newest[-8:], newest[:-2], "last")}
+    parts = (newest, newest[-8:], newest[:-2], newest[-8:].lower(), newest.lower(), "last")
+    outs = {cli("show", text).out for text in parts}
     assert len(outs) == 1
     assert "alias: toolu_1" in outs.pop()
     assert cli("show", "last", "--session", ONE).out.startswith("Writing to b.txt\n")
@@ -184,7 +185,9 @@ def calls(ledger: Ledger) -> dict[str, object]:
 def test_replay_finds_a_session_by_a_part_or_as_the_last(cli: Cli) -> None:
     whole = cli("replay", TWO).out
     assert whole
-    assert {cli("replay", text).out for text in ("last", "BBBBBB", TWO[:14])} == {whole}
+    assert {cli("replay", text).out for text in ("last", "BBBBBB", TWO[:14], TWO.lower())} == {
+        whole
+    }
     many = cli("replay", "sess_")
     assert (many.code, many.out) == (1, "")
     assert ONE in many.err

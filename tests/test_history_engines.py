@@ -307,6 +307,52 @@ async def test_a_store_that_is_too_large_is_made_smaller_by_its_oldest(store: St
     assert left == [f"call_s1_{n}" for n in reversed(range(200 - len(left), 200))]
 
 
+async def test_what_goes_for_a_limit_of_bytes_is_told_beforehand(store: Store) -> None:
+    empty = await store.fill(0)
+    assert (empty.used, empty.surplus) == (empty.least, 0)
+    noise = random.Random(3)
+    await store.write(batch([call(n, noise.randbytes(9_000).hex()) for n in range(100)]))
+    full = await store.fill(0)
+    assert (full.least, full.surplus) == (empty.least, 100)
+    assert (await store.fill(100_000_000)).surplus == 0
+    limit = full.least + (full.used - full.least) // 2
+    told = (await store.fill(limit)).surplus
+    await pruned(store, Retention(max_bytes=limit))
+    gone = 100 - await store.count(Query())
+    assert 40 <= gone <= 70
+    assert abs(told - gone) <= 10
+
+
+async def test_a_session_s_large_texts_count_as_its_bytes(store: Store) -> None:
+    noise = random.Random(4)
+    await store.write(batch([call(n, noise.randbytes(50_000).hex()) for n in range(20)]))
+    await store.write(batch([call(n, session="s2") for n in range(20)]))
+    await pruned(store, Retention(session_max_bytes=500_000))
+    assert 5 <= await store.count(Query(session_id="s1")) <= 10
+    assert await store.count(Query(session_id="s2")) == 20
+
+
+async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store: Store) -> None:
+    large = random.Random(5).randbytes(20_000).hex()
+    await store.write(
+        batch([message(1, "a"), message(2, "b"), call(3, large), call(4, name="read")])
+    )
+    await store.write(batch([message(1, "c", session="s2"), call(2, session="s2")]))
+    every, bash, read, none = [
+        await store.stats(query)
+        for query in (
+            Query(), Query(session_id="s1", tool="bash"), Query(tool="read"), Query(tool="no")
+        )
+    ]  # fmt: skip
+    assert [(one.calls, one.sessions, one.messages) for one in (every, bash, read, none)] == [
+        (3, 2, 3), (1, 1, 2), (1, 1, 2), (0, 0, 0),
+    ]  # fmt: skip
+    assert every.stored > bash.stored > 10_000 > read.stored > none.stored == 0
+    assert none.file_bytes == every.file_bytes > 0
+    assert await store.count(Query(tool="bash")) == 2
+    assert await store.count(Query(search="make")) == 3
+
+
 async def test_a_dictionary_that_was_learned_is_used_and_understood_by_others(
     store: Store, url: str
 ) -> None:

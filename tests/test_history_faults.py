@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.history import History, HistoryError, Query, scribe
+from callsheet.history import History, HistoryError, Query, StoreUnavailable, scribe
 from callsheet.history import history as writing
 from callsheet.history.sqlite import file as opening
 from callsheet.history.sqlite.store import SqliteStore
@@ -336,6 +336,18 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(kept: Kept, kind:
     assert aside.read_bytes()[:4096] == data[:4096]
 
 
+async def test_a_file_that_was_named_by_mistake_stays_where_it_is(tmp_path: Path) -> None:
+    notes, said = tmp_path / "NOTES.md", list[str]()
+    notes.write_text("dear diary\n" * 1000)
+    async with History(str(notes), tell=said.append) as history:
+        history.session("s").say("user", "m", [{"type": "text", "text": "hi"}])
+        assert not await history.flush()
+    assert notes.read_text() == "dear diary\n" * 1000
+    assert list(tmp_path.iterdir()) == [notes]
+    assert len(said) == 1
+    assert "it is left alone. Name another file. Nothing is kept." in said[0]
+
+
 async def test_an_empty_file_is_a_new_one(kept: Kept) -> None:
     kept.file.parent.mkdir()
     kept.file.touch()
@@ -480,6 +492,24 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     assert kept.ids() == kept.put_ids[lost:]
 
 
+async def test_a_store_that_has_no_time_for_much_gets_less_at_once(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "RETRY", 0.01)
+    real = SqliteStore.write
+
+    async def slow(store: SqliteStore, batch: Any) -> None:
+        if len(batch.calls) > 30:
+            raise StoreUnavailable("it does not answer")
+        await real(store, batch)
+
+    monkeypatch.setattr(SqliteStore, "write", slow)
+    kept.put(500)
+    await kept.catches_up()
+    await kept.close()
+    assert kept.ids() == kept.put_ids
+
+
 async def test_what_could_not_be_written_by_the_end_is_said(kept: Kept) -> None:
     kept.file.parent.write_text("no directory")
     kept.put(7)
@@ -487,13 +517,13 @@ async def test_what_could_not_be_written_by_the_end_is_said(kept: Kept) -> None:
     kept.put(2)
     await kept.close()
     assert len(kept.told) == 2
-    assert "9 entries wait in" in kept.told[1]
+    assert "9 entries for" in kept.told[1]
     kept.file.parent.unlink()
     after = Kept(kept.file)
     after.put(0)
     assert await after.history.ask(lambda store: store.last_position("s")) == 8
     await after.close()
-    assert after.told == ["9 calls that could not be written earlier are kept now."]
+    assert after.told == ["9 entries that could not be written earlier are kept now."]
     assert kept.ids() == kept.put_ids
 
 

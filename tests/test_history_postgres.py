@@ -406,11 +406,10 @@ async def test_without_its_driver_it_says_how_to_get_it(monkeypatch: pytest.Monk
 async def test_one_row_that_no_column_takes_is_told_as_such(url: str) -> None:
     async with opened(url) as store:
         bad = batch([call(1)])
-        for title, position in (("\ud800", 1), ("good", 1 << 70)):
-            bad.calls[0].title, bad.calls[0].position = title, position
-            with pytest.raises(HistoryError) as caught:
-                await store.write(bad)
-            assert type(caught.value) is HistoryError
+        bad.calls[0].position = 1 << 70
+        with pytest.raises(HistoryError) as caught:
+            await store.write(bad)
+        assert type(caught.value) is HistoryError
         await store.write(batch([call(2)]))
         assert await ids(store) == ["call_s1_2"]
 

@@ -166,6 +166,14 @@ def test_by_bytes_about_as_much_is_kept_as_may_be_and_the_file_becomes_smaller(
         assert len(left) >= 200, (len(left), before, limit)  # and not many fewer than fit
 
 
+def test_who_goes_on_after_an_interruption_has_a_limit_of_their_own(tmp_path: Path) -> None:
+    with store_in(tmp_path, quick=True) as store:
+        keep(store, *(call(f"c{n:03}", at=NOW + n, text="x" * 900) for n in range(100)))
+        run(store.prune(Retention(max_bytes=0), now=NOW, most=10))  # and no more: it was stopped
+        assert prune(store, Retention(max_bytes=1 << 30)).calls == 0
+        assert len(ids(store)) == 90
+
+
 def test_what_was_said_goes_too_where_only_that_takes_the_space(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
         for n in range(100):

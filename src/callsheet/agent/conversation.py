@@ -275,8 +275,7 @@ class Conversation:
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
-        clean = self.session.desk.guard.clean
-        told = [{**one, "content": clean(str(one.get("content", "")))} for one in entries]
+        told: list[JsonObject] = self.session.desk.guard.value(list(entries))[0]
         await self.update(self._agent.surface.plan(told))
         if self._log is not None:
             self._log.plan(f"{self._message}-plan", told)
@@ -315,8 +314,9 @@ class Conversation:
         return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
-        """A client that can't be told is as good as gone."""
-        self._agent.connection.writer.give_up()
+        """A client that can't be told is as good as gone. Without its history, work goes on."""
+        if sink is not self._log:
+            self._agent.connection.writer.give_up()
 
     async def _ask(self, question: Question) -> JsonValue:
         return await self._agent.ask_permission(self, question)

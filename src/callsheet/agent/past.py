@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 PAGE = 50
 """Entries of a session, or sessions, that are read at once."""
 
+MANY, MOST_PAGES = 200, 20
+"""Sessions that are read at once to find conversations among them, and how often, for one answer."""
+
 LAST = 4.0
 """Seconds that the history has at the end of the agent."""
 
@@ -105,22 +108,26 @@ class Past:
         What somebody ran by `callsheet call` is no conversation.
         """
         before = None if cursor is None else _read_cursor(cursor)
-        told: list[StoredSession] = []
-        while self._make is not None:
-            found = await self._sessions(cwd, before)
-            told += [one for one in found if one.info.get("source") != "call"]
-            if len(found) < PAGE:
-                break
-            before = found[-1].updated_at, found[-1].session_id
-            if len(told) >= PAGE:
-                return told, _cursor(*before)
-        return told, None
+        if self._make is None:
+            return [], None
+        conversations: list[StoredSession] = []
+        for _ in range(MOST_PAGES):
+            found = await self._some_sessions(cwd, before)
+            for one in found:
+                before = one.updated_at, one.session_id
+                if one.info.get("source") != "call":
+                    conversations.append(one)
+                    if len(conversations) == PAGE:
+                        return conversations, _cursor(*before)
+            if len(found) < MANY:
+                return conversations, None
+        return conversations, before and _cursor(*before)
 
-    async def _sessions(
+    async def _some_sessions(
         self, cwd: str | None, before: tuple[float, str] | None
     ) -> list[StoredSession]:
         return await self._history.ask(
-            lambda store: store.sessions(cwd=cwd, before=before, limit=PAGE)
+            lambda store: store.sessions(cwd=cwd, before=before, limit=MANY)
         )
 
     async def forget(self, session_id: str) -> bool:

@@ -61,7 +61,8 @@ def command(
     from .histories.listing import Listing, show_list
 
     most = (10 if follow else 50) if limit is None else limit or None
-    return show_list(Listing(query, which["session"], most, format_ == "json", follow, url))
+    wanted = Listing(query, which["session"], most, limit is None, format_ == "json", follow, url)
+    return show_list(wanted)
 
 
 @command.command("sessions")
@@ -77,8 +78,8 @@ def sessions(ctx: click.Context, **given: Any) -> int:
 
     from .histories.sessions import show_sessions
 
-    limit = 50 if given["limit"] is None else given["limit"] or None
-    return show_sessions(given["url"], limit, as_json=given["format_"] == "json")
+    as_json = given["format_"] == "json"
+    return show_sessions(given["url"], given["limit"], as_json=as_json)
 
 
 @command.command("stats", short_help="Count calls, failures, durations and bytes.")
@@ -172,7 +173,8 @@ def vacuum(ctx: click.Context, **given: Any) -> int:
 def forget(ctx: click.Context, session: str, **given: Any) -> int:
     """Remove a session, with all that was said and done in it, and its spill files.
 
-    SESSION is its id, a part of it that no other has, or last. Unless it is the whole id, it is asked.
+    SESSION is its id, its beginning or its end, if no other has the same, or last. It is asked before, unless
+    --yes is said.
     """
     given = merged(ctx, given)
 

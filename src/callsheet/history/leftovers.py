@@ -36,7 +36,8 @@ def set_by(url: str, batch: Batch) -> Path:
     """Keep a batch for a store. Gives the file; raises `OSError` if it can't be written."""
     place = directory()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = place / f"{_name(url)}-{token_hex(8)}{_ENDING}"
+    # What was set by later is written later: it may be a later state of the same.
+    file = place / f"{_name(url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
     half = file.with_suffix(_HALF)
     handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -194,7 +194,9 @@ class SessionLog:
         elif record.terminals:
             record = _with_late(record, place[2])
         if report.status.is_final:
-            del self._open[key]
+            self._open.pop(key, None)
+        elif key not in self._open:  # a signal's handler has ended it just now, within this
+            return
         row.updated_at = now
         item = WaitingCall(session_id, place[0], place[1], now, record)
         self._history.put((session_id, key), item, row)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from callsheet.report.record import CallRecord
@@ -167,6 +168,11 @@ class Query(Struct, kw_only=True, frozen=True):
     before: tuple[float, str, str] | None = None
     limit: int = 50
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether every call is asked for, however many are given."""
+        return replace(self, limit=50) == Query()
+
 
 class ToolStats(Struct):
     """How one tool did. Durations are milliseconds, of calls that have one."""
@@ -191,7 +197,10 @@ class DictionaryInfo(Struct):
 
 
 class Stats(Struct, kw_only=True):
-    """How a store is doing. `size` is what the calls would take as plain JSON; `stored` is what they take."""
+    """How a store is doing. `size` is what the calls would take as plain JSON; `stored` is what they take.
+
+    If not all calls are asked for, `sessions` are those that have such calls, with their `messages`.
+    """
 
     calls: int
     sessions: int
@@ -230,6 +239,17 @@ class Retention(Struct, kw_only=True, frozen=True):
 
 KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
 """How much is kept if nobody says otherwise."""
+
+
+class Fill(Struct):
+    """How full a store is, as far as a limit of bytes is concerned. `least` is what it takes without a call.
+
+    `surplus` is how many calls go, more or less, if the limit is to hold.
+    """
+
+    used: int
+    least: int
+    surplus: int
 
 
 class Pruned(Struct):

@@ -102,13 +102,12 @@ class Scribe:
         try:
             await self.store.write(batch)
         except (HistoryError, ValueError, TypeError, OverflowError) as exc:
-            if type(exc) in _OF_THE_STORE:
+            self._shelf.smaller(keys)
+            if type(exc) in _OF_THE_STORE:  # which may have had no time for so many
                 raise
-            if len(keys) > 1:
-                self._shelf.smaller(keys)
-            elif sessions:
+            if len(keys) <= 1 and sessions:
                 sessions.clear()
-            else:
+            elif len(keys) <= 1:
                 self._shelf.wrote(keys)
                 self._refused(exc)
             return
@@ -143,7 +142,8 @@ class Scribe:
                 leftovers.put_back(file)
                 raise
             leftovers.done(file)
-            self._say(f"{len(batch.calls)} calls that could not be written earlier are kept now.")
+            count = len(batch.calls) + len(batch.messages)
+            self._say(f"{count} entries that could not be written earlier are kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
         """Let go of the store. What could not be written is put into a file, for the next process."""

@@ -75,12 +75,12 @@ class Shelf:
 
     def wrote(self, keys: Iterable[Key]) -> None:
         """Let go of what was written."""
-        self._most = MUCH
+        self._most = min(MUCH, 2 * self._most)
         for key in keys:
             self._pop(key)
 
     def smaller(self, keys: list[Key]) -> None:
-        """Give less at once from now on: something in it can't be written."""
+        """Give less at once for now: something in it can't be written, or there is no time for so much."""
         self._most = max(1, len(keys) // 2)
 
     def drop(self, limit: int) -> int:

@@ -12,6 +12,7 @@ from typing import Protocol
 from .packing import Packer
 from .rows import (
     Batch,
+    Fill,
     Head,
     Pruned,
     Query,
@@ -99,7 +100,18 @@ class Store(Protocol):
         ...
 
     async def stats(self, query: Query) -> Stats:
-        """Count calls, failures, durations and bytes, of the calls that are asked for."""
+        """Count calls, failures, durations and bytes, of the calls that are asked for.
+
+        `file_bytes`, `indexed` and `dictionaries` are those of the whole store.
+        """
+        ...
+
+    async def count(self, query: Query) -> int:
+        """Give how many calls are asked for."""
+        ...
+
+    async def fill(self, limit: int) -> Fill:
+        """Give how full it is, and what goes if it may have so many bytes."""
         ...
 
     # Tidying up

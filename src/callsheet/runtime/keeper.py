@@ -151,9 +151,15 @@ class Keeper:
                 return
             changed, self._changed = self._changed, {}
             for report in changed.values():
-                self._give(report)
+                if report.is_final or not self._has_ended(report.tool_call_id):
+                    self._give(report)
             if self._records:
                 self._send()
+
+    def _has_ended(self, key: str) -> bool:
+        """Whether a call's end was handed over: by a signal's handler, in the midst of an earlier change."""
+        now = self._desk.ledger.get(key)
+        return now is None or now.status.is_final
 
     def drain_hard(self, *, everything: bool = False) -> None:
         """Nothing comes faster than it is taken."""

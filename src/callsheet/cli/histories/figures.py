@@ -12,7 +12,7 @@ from callsheet.history import Query, Stats, Store, ToolStats
 from callsheet.report.values import JsonObject
 
 from .finding import calls_text
-from .listing import HOW, with_session
+from .listing import say_nothing, with_session
 from .machines import json_text
 from .opening import Nothing, run
 from .screen import has_colours, write
@@ -28,7 +28,7 @@ def show_stats(url: str | None, query: Query, session: str | None, *, as_json: b
             write(json_text(as_object(found, store.url)))
             return 0
         if not found.calls:
-            click.echo(f"callsheet: there is no such call in {store.url}. {HOW}", err=True)
+            await say_nothing(store, query)
             return 0
         colours = has_colours()
         for line in (*_overview(found, store.url), "", *_tools(found.tools)):
@@ -88,7 +88,8 @@ def _overview(stats: Stats, url: str) -> Iterator[str]:
     ends += [f"{stats.open:,} open"] if stats.open else []
     yield fact("store", f"{visible(url)}, {bytes_text(stats.file_bytes)}")
     yield fact("calls", ", ".join([f"{stats.calls:,}", *ends]))
-    yield fact("sessions", f"{stats.sessions:,}, with {stats.messages:,} messages")
+    said = "1 message" if stats.messages == 1 else f"{stats.messages:,} messages"
+    yield fact("sessions", f"{stats.sessions:,}, with {said}")
     if stats.oldest is not None and stats.newest is not None:
         yield fact("made", f"{local_time(stats.oldest)} to {local_time(stats.newest)}")
     yield fact("compressed", _saved(stats))

@@ -27,7 +27,7 @@ async def call_meant(store: Store, text: str, session: str | None) -> StoredCall
     chosen = None if session is None else (await session_meant(store, session)).session_id
     found = await _heads_meant(store, text, chosen)
     if not found:
-        raise Trouble(await _no_call(store, text))
+        raise Trouble(await _no_call(store, text, chosen))
     if len(found) > 1:
         some = "\n".join(f"  {_told(head)}" for head in found[:_FEW])
         same = len({head.call_id for head in found}) == 1
@@ -49,9 +49,12 @@ async def _heads_meant(store: Store, text: str, session: str | None) -> Sequence
     if exact or not text:
         return exact
     found: list[Head] = []
-    async for page in pages.heads(store, Query(session_id=session, id_part=text), None):
-        found += [head for head in page if is_part(text, head.call_id)]
-        if len(found) > _MANY:
+    for part in dict.fromkeys((text, _as_ours(text))):
+        async for page in pages.heads(store, Query(session_id=session, id_part=part), None):
+            found += [head for head in page if is_part(part, head.call_id)]
+            if len(found) > _MANY:
+                break
+        if found:
             break
     return found
 
@@ -61,8 +64,20 @@ def is_part(text: str, key: str) -> bool:
     return bool(text) and (key.startswith(text) or key.endswith(text))
 
 
-async def _no_call(store: Store, text: str) -> str:
-    newest = await store.heads(Query(limit=200))
+def _as_ours(text: str) -> str:
+    """Give an id as we write ours: what comes after `call_` or `sess_` is in capitals."""
+    for begin in ("call_", "sess_"):
+        if text.lower().startswith(begin):
+            return begin + text[len(begin) :].upper()
+    return text.upper()
+
+
+async def _no_call(store: Store, text: str, session: str | None) -> str:
+    newest = await store.heads(Query(session_id=session, limit=200))
+    if not newest:
+        return (
+            f"there is no call in {store.url} yet" if session is None else f"{session} has no call"
+        )
     near = difflib.get_close_matches(text, [head.call_id for head in newest], n=3, cutoff=0.75)
     hint = f"near to it: {', '.join(near)}" if near else "`callsheet history` lists the calls"
     return f"there is no call {visible(text)!r} in {store.url}; {hint}"
@@ -82,11 +97,15 @@ async def session_meant(store: Store, text: str) -> StoredSession:
     if found is not None:
         return found
     some: list[StoredSession] = []
+    alike: list[StoredSession] = []
     async for session in all_sessions(store):
         if text == LAST:
             return session
         if is_part(text, session.session_id):
             some.append(session)
+        elif is_part(text.lower(), session.session_id.lower()):
+            alike.append(session)
+    some = some or alike
     if len(some) == 1:
         return some[0]
     if some:

@@ -25,11 +25,12 @@ HOW = "Calls get there by `callsheet call`, `callsheet agent`, and sessions with
 
 
 class Listing(NamedTuple):
-    """What is to be listed, and how. `limit` is None for all calls."""
+    """What is to be listed, and how. `limit` is None for all calls; nobody has asked for one of ours."""
 
     query: Query
     session: str | None
     limit: int | None
+    limit_is_ours: bool
     json: bool
     follow: bool
     url: str | None
@@ -45,10 +46,14 @@ def show_list(wanted: Listing) -> int:
 
             return await follow(store, query, wanted.limit, as_json=wanted.json)
         if wanted.json:
-            return await _as_json(store, query, wanted.limit)
-        if is_terminal():
-            return await _as_table(store, query, wanted.limit)
-        return await _as_lines(store, query, wanted.limit)
+            shown = await _as_json(store, query, wanted.limit)
+        elif is_terminal():
+            shown = await _as_table(store, query, wanted.limit)
+        else:
+            shown = await _as_lines(store, query, wanted.limit)
+        if shown == wanted.limit and (wanted.limit_is_ours or is_terminal()):
+            await _say_how_many(store, query, shown)
+        return 0
 
     try:
         return run(wanted.url, work)
@@ -69,41 +74,46 @@ async def with_session(store: Store, query: Query, session: str | None) -> Query
 
 
 async def _as_json(store: Store, query: Query, limit: int | None) -> int:
-    sign = "["
+    shown = 0
     async for page in pages.heads(store, query, limit):
         for head in page:
-            sys.stdout.write(f"{sign}{json_text(as_object(head))}")
-            sign = ",\n "
-    write("]" if sign != "[" else "[]")
-    return 0
+            sys.stdout.write((",\n " if shown else "[") + json_text(as_object(head)))
+            shown += 1
+    write("]" if shown else "[]")
+    return shown
 
 
 async def _as_lines(store: Store, query: Query, limit: int | None) -> int:
-    found = False
+    shown = 0
     async for page in pages.heads(store, query, limit):
         for head in page:
-            found = True
             write(as_fields(head))
-    if not found:
+        shown += len(page)
+    if not shown:
         await say_nothing(store, query)
-    return 0
+    return shown
 
 
 async def _as_table(store: Store, query: Query, limit: int | None) -> int:
-    screen, table, shown, more = Screen(), None, 0, False
-    async for page in pages.heads(store, query, None if limit is None else limit + 1):
-        heads = page if limit is None else page[: limit - shown]
-        more = len(heads) < len(page)
+    screen, table, shown = Screen(), None, 0
+    async for heads in pages.heads(store, query, limit):
         if table is None:
             table = Table(screen.looks, heads, await sessions_of(store, heads))
             screen.print([table.heading(screen.width)])
         screen.print(table.rows(heads, screen.width, time.time(), await reports_of(store, heads)))
         shown += len(heads)
-    if table is None:
+    if not shown:
         await say_nothing(store, query)
-    elif more:
-        click.echo(f"These are the newest {shown}; --limit N shows more.", err=True)
-    return 0
+    return shown
+
+
+async def _say_how_many(store: Store, query: Query, shown: int) -> None:
+    """Say on stderr that there are more, if there are."""
+    found = await store.count(query)
+    if found > shown:
+        sys.stdout.flush()
+        said = f"These are the newest {shown:,} of {found:,}; --limit 0 gives all."
+        click.echo(said if is_terminal() else f"callsheet: {said}", err=True)
 
 
 async def sessions_of(store: Store, heads: Sequence[Head]) -> dict[str, StoredSession]:

@@ -54,10 +54,10 @@ def as_session(session: StoredSession) -> JsonObject:
 
 
 def as_fields(head: Head) -> str:
-    """Give a call as a line with tabs: id, session, time, status, milliseconds, tool, title."""
-    status = f"{head.status}: {head.reason}" if head.reason else head.status
+    """Give a call as a line with tabs: id, session, time, status, reason, milliseconds, tool, title."""
     took = "" if head.duration_ms is None else f"{head.duration_ms:.0f}"
-    fields = (head.call_id, head.session_id, utc_time(head.at), status, took, head.name, head.title)
+    how = (head.status, head.reason or "", took)
+    fields = (head.call_id, head.session_id, utc_time(head.at), *how, head.name, head.title)
     return "\t".join(visible(field) for field in fields)
 
 

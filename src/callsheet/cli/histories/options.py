@@ -33,8 +33,15 @@ def _reading(read: Callable[[str], Any]) -> Callable[..., Any]:
     return callback
 
 
+_SHOWN = {"running": "in_progress", "timed_out": "timeout"}
+"""Words that a list says otherwise."""
+
+
 def _status(text: str) -> str:
     word = text.strip().lower().replace("-", "_").replace(" ", "_")
+    word = _SHOWN.get(word, word)
+    if word.startswith("exit_") and word.removeprefix("exit_").isdecimal():
+        raise BadAmount(f"{text!r}: expected exit_code, which finds calls with any exit code but 0")
     if word not in STATUSES:
         raise BadAmount(f"{text!r}: expected one of {', '.join(STATUSES)}")
     return word
@@ -45,7 +52,9 @@ age = _reading(age_of)
 size = _reading(size_of)
 
 _FILTERS = (
-    click.option("--session", metavar="S", help="Of this session: its id, a part of it, or last."),
+    click.option(
+        "--session", metavar="S", help="Of this session: its id, how that begins or ends, or last."
+    ),
     click.option("--tool", metavar="T", help="Of this tool."),
     click.option(
         "--status",

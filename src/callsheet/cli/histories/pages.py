@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 
@@ -42,6 +43,7 @@ async def _sizes(limit: int | None, most: int) -> AsyncIterator[int]:
         wanted = most if limit is None else min(most, limit - done)
         if wanted <= 0:
             return
+        await asyncio.sleep(0)  # where Ctrl-C ends it: a file is not waited for
         yield wanted
 
 

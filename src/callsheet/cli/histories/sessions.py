@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
@@ -16,12 +17,18 @@ from .opening import Nothing, run
 from .screen import is_terminal, write
 from .words import ago, utc_time
 
+FEW = 50
+"""Sessions that are listed if nobody says how many."""
+
 
 def show_sessions(url: str | None, limit: int | None, *, as_json: bool) -> int:
-    """List the sessions, and give the exit code."""
+    """List the sessions, and give the exit code. A limit of 0 means all."""
+    most = FEW + 1 if limit is None else limit or None
 
     async def work(store: Store) -> int:
-        found = [session async for session in all_sessions(store, limit)]
+        found = [session async for session in all_sessions(store, most)]
+        if is_cut := limit is None and len(found) > FEW:
+            found.pop()
         if as_json:
             lines = ",\n ".join(json_text(as_session(one)) for one in found)
             write(f"[{lines}]")
@@ -32,6 +39,12 @@ def show_sessions(url: str | None, limit: int | None, *, as_json: bool) -> int:
         else:
             for one in found:
                 write(_fields(one))
+        if is_cut:
+            sys.stdout.flush()
+            click.echo(
+                f"callsheet: these {FEW} were used last; there are more: --limit 0 gives all",
+                err=True,
+            )
         return 0
 
     try:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple
 
 import click
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from callsheet.cli.cards.words import bytes_text, duration_text, visible
 from callsheet.history import Pruned, Query, Retention, Store
 from callsheet.runtime.spill import SpillStore, default_directory
 
-from .finding import LAST, all_sessions, calls_text, session_meant, session_told
+from .finding import all_sessions, calls_text, session_meant, session_told
 from .opening import chosen, run
 
 _NONE = Query(call_id="")
@@ -28,27 +29,30 @@ def prune(given: dict[str, Any]) -> int:
     """Remove what is beyond the limits, and give the exit code."""
     keep = _kept(given)
 
-    async def work(store: Store) -> int:
+    name = "max_bytes" if given["max_size"] is None else "--max-size"
+
+    async def look(store: Store) -> int:
+        if keep.max_bytes is not None:
+            await _check_size(store, keep.max_bytes, name)
         plan = [line async for line in _plan(store, keep)]
-        if not plan:
-            click.echo("Nothing is beyond the limits.", err=True)
-            return 0
-        for line in plan:
+        for line in plan or ["Nothing is beyond the limits."]:
             click.echo(line, err=True)
-        if given["dry_run"]:
-            return 0
-        if not _is_sure("Remove them?", is_sure=given["yes"]):
-            return 1
-        before, total = await _size(store), Pruned()
+        return len(plan)
+
+    async def remove(store: Store) -> int:
+        before, gone = await _size(store), _Gone()
         while True:
             some = await store.prune(keep, now=time.time())
             if not (some.calls or some.messages or some.sessions):
                 break
-            total = _sum(total, some)
-        await _say_what_went(store, total, before)
+            gone = gone.plus(some)
+            await asyncio.sleep(0)  # where Ctrl-C ends it: a file is not waited for
+        click.echo(f"Removed {gone}. {await _given_back(store, before)}", err=True)
         return 0
 
-    return run(given["url"], work, change=not given["dry_run"])
+    if not run(given["url"], look) or given["dry_run"]:
+        return 0
+    return _removed(given["url"], remove, "Remove them?", is_sure=given["yes"])
 
 
 def _kept(given: dict[str, Any]) -> Retention:
@@ -63,6 +67,16 @@ def _kept(given: dict[str, Any]) -> Retention:
     return asked if any(value is not None for value in asdict(asked).values()) else settings
 
 
+async def _check_size(store: Store, limit: int, name: str) -> None:
+    """Refuse a limit that can't be met: for it, all calls would go, and it would not hold even then."""
+    least = (await store.fill(limit)).least
+    if limit < least:
+        raise click.UsageError(
+            f"{name}: an empty history takes {bytes_text(least)} already, so "
+            f"{bytes_text(limit)} can't be enough; --keep-calls 0 removes all calls"
+        )
+
+
 async def _plan(store: Store, keep: Retention) -> AsyncIterator[str]:
     """Say for each limit how much is beyond it."""
     if keep.max_age is not None:
@@ -71,40 +85,37 @@ async def _plan(store: Store, keep: Retention) -> AsyncIterator[str]:
             age = duration_text(keep.max_age * 1000) if keep.max_age < 86400 else ""
             age = age or f"{keep.max_age / 86400:g} days"
             yield f"{calls_text(old.calls - old.open)} older than {age}"
-    if keep.max_calls is not None or keep.max_bytes is not None:
-        found = await store.stats(Query())
-        for line in _beyond(keep, found.calls, found.open, found.file_bytes):
-            yield line
+    calls, running = await store.count(Query()), await store.count(Query(status="open"))
+    if keep.max_calls is not None and (over := min(calls - keep.max_calls, calls - running)) > 0:
+        yield f"{calls_text(over)} besides the newest {keep.max_calls:,}"
+    if keep.max_bytes is not None:
+        found = await store.fill(keep.max_bytes)
+        if about := min(found.surplus, calls - running):
+            yield (
+                f"about {calls_text(about)}, for the store takes {bytes_text(found.used)}, "
+                f"and {bytes_text(keep.max_bytes)} are allowed"
+            )
     if keep.session_max_calls is not None or keep.session_max_bytes is not None:
         async for line in _plan_sessions(store, keep):
             yield line
 
 
-def _beyond(keep: Retention, calls: int, running: int, size: int) -> Iterator[str]:
-    if keep.max_calls is not None and (over := min(calls - keep.max_calls, calls - running)) > 0:
-        yield f"{calls_text(over)} besides the newest {keep.max_calls:,}"
-    if keep.max_bytes is not None and size > keep.max_bytes and calls > running:
-        about = max(1, round(calls * (1 - keep.max_bytes / size)))
-        yield (
-            f"about {calls_text(about)}, for the store takes {bytes_text(size)}, "
-            f"and {bytes_text(keep.max_bytes)} are allowed"
-        )
-
-
 async def _plan_sessions(store: Store, keep: Retention) -> AsyncIterator[str]:
-    calls = sessions = large = 0
+    many, large = list[int](), list[int]()
+    by_size = replace(keep, session_max_calls=None)
     async for session in all_sessions(store):
         if keep.session_max_calls is not None and session.calls > keep.session_max_calls:
-            calls += session.calls - keep.session_max_calls
-            sessions += 1
+            many.append(session.calls - keep.session_max_calls)
         if keep.session_max_bytes is not None:
             found = await store.stats(Query(session_id=session.session_id))
-            large += min(found.stored, found.size) > keep.session_max_bytes
-    if calls:
+            large.append(by_size.share(found.calls, found.stored, found.calls - found.open))
+    if calls := sum(many):
         most = f"{keep.session_max_calls:,}"
-        yield f"{calls_text(calls)} of {_sessions(sessions)} that have more than {most}"
-    if large:
-        yield f"calls of {_sessions(large)} larger than {bytes_text(keep.session_max_bytes or 0)}"
+        yield f"{calls_text(calls)} of {_sessions(len(many))} that have more than {most}"
+    if calls := sum(large):
+        those = _sessions(sum(1 for one in large if one > 0))
+        size = bytes_text(keep.session_max_bytes or 0)
+        yield f"about {calls_text(calls)} of {those} larger than {size}"
 
 
 # Forgetting
@@ -112,20 +123,24 @@ async def _plan_sessions(store: Store, keep: Retention) -> AsyncIterator[str]:
 
 def forget(url: str | None, text: str, *, is_sure: bool) -> int:
     """Remove a session, and give the exit code."""
+    meant: list[str] = []
 
-    async def work(store: Store) -> int:
+    async def look(store: Store) -> int:
         session = await session_meant(store, text)
-        if text == LAST or text != session.session_id:
-            click.echo(session_told(session), err=True)
-            if not _is_sure("Remove it?", is_sure=is_sure):
-                return 1
-        before = await _size(store)
-        gone = await store.forget(session.session_id)
-        await store.prune(Retention(), now=time.time())  # removes nothing, and gives the space back
-        await _say_what_went(store, gone, before)
+        click.echo(session_told(session), err=True)
+        meant.append(session.session_id)
         return 0
 
-    return run(url, work, change=True)
+    async def remove(store: Store) -> int:
+        before, (key,) = await _size(store), meant
+        gone = await store.forget(key)
+        await store.prune(Retention(), now=time.time())  # removes nothing, and gives the space back
+        told = f"Removed session {visible(key)} with {_Gone().plus(replace(gone, sessions=0))}."
+        click.echo(f"{told} {await _given_back(store, before)}", err=True)
+        return 0
+
+    run(url, look)
+    return _removed(url, remove, "Remove it?", is_sure=is_sure)
 
 
 # Space
@@ -153,38 +168,57 @@ async def _size(store: Store) -> int:
     return (await store.stats(_NONE)).file_bytes
 
 
-async def _say_what_went(store: Store, gone: Pruned, before: int) -> None:
-    files = _forget_spills(gone.spills)
-    said = [calls_text(gone.calls)]
-    said += [f"{gone.messages:,} message{_s(gone.messages)}"] if gone.messages else []
-    said += [_sessions(gone.sessions)] if gone.sessions else []
-    said += [f"{files:,} spill file{_s(files)}"] if files else []
-    back = max(0, before - await _size(store))
-    given = f"{bytes_text(back)} were given back."
-    click.echo(f"Removed {', '.join(said)}. {given}", err=True)
+async def _given_back(store: Store, before: int) -> str:
+    return f"{bytes_text(max(0, before - await _size(store)))} were given back."
 
 
-def _forget_spills(paths: Sequence[str]) -> int:
-    return SpillStore(default_directory()).forget(paths) if paths else 0
+class _Gone(NamedTuple):
+    """What was removed in all."""
+
+    calls: int = 0
+    messages: int = 0
+    sessions: int = 0
+    files: int = 0
+
+    def plus(self, more: Pruned) -> _Gone:
+        """Give the sum. The spill files go now, so that none stays if it ends before all is done."""
+        files = SpillStore(default_directory()).forget(more.spills) if more.spills else 0
+        return _Gone(
+            self.calls + more.calls,
+            self.messages + more.messages,
+            self.sessions + more.sessions,
+            self.files + files,
+        )
+
+    def __str__(self) -> str:
+        said = [calls_text(self.calls)]
+        said += [f"{self.messages:,} message{_s(self.messages)}"] if self.messages else []
+        said += [_sessions(self.sessions)] if self.sessions else []
+        said += [f"{self.files:,} spill file{_s(self.files)}"] if self.files else []
+        return ", ".join(said)
 
 
-def _sum(one: Pruned, other: Pruned) -> Pruned:
-    return Pruned(
-        one.calls + other.calls,
-        one.sessions + other.sessions,
-        one.messages + other.messages,
-        one.bytes + other.bytes,
-        [*one.spills, *other.spills],
-    )
+# Asking
 
 
-def _is_sure(question: str, *, is_sure: bool) -> bool:
-    """Ask, unless that was said already. Where nobody can be asked, it must have been."""
-    if is_sure:
-        return True
+def _removed(
+    url: str | None, remove: Callable[[Store], Awaitable[int]], question: str, *, is_sure: bool
+) -> int:
+    """Remove something if that is meant. It is asked while no store is open: Ctrl-C ends it at once."""
+    if not is_sure and not _is_meant(question):
+        click.echo("Nothing was removed.", err=True)
+        return 1
+    return run(url, remove, change=True)
+
+
+def _is_meant(question: str) -> bool:
     if not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here: say --yes")
-    return click.confirm(question, err=True)
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        click.echo("\nNothing was removed.", err=True)
+        raise
 
 
 def _sessions(count: int) -> str:

@@ -54,11 +54,16 @@ class Terms:
 
     def value(self, value: Any) -> str:
         """Give what stands for a value."""
-        self.values.append(plain(value) if isinstance(value, str) else value)
+        self.values.append(_asked(value) if isinstance(value, str) else value)
         return f"${len(self.values)}"
 
     def __str__(self) -> str:
         return " AND ".join(self._terms)
+
+
+def _asked(text: str) -> str:
+    """Give a text to ask for. What is typed may be no text at all, and is nobody's then."""
+    return plain(text.encode(errors="replace").decode())
 
 
 async def heads(db: Any, query: Query) -> list[Head]:
@@ -100,7 +105,7 @@ def conditions_of(query: Query) -> Terms:
         if value is not None:
             terms.add(f"c.{column} = {{}}", value)
     if query.id_part is not None:
-        part = plain(query.id_part)
+        part = query.id_part
         terms.add(
             "(starts_with(c.call_id, {}) OR right(c.call_id, {}) = {})", part, len(part), part
         )
@@ -167,7 +172,7 @@ FROM callsheet.sessions s WHERE
 
 async def session(db: Any, session_id: str) -> StoredSession | None:
     """Give a session."""
-    row = await db.fetchrow(f"{_SESSION} s.session_id = $1", plain(session_id))
+    row = await db.fetchrow(f"{_SESSION} s.session_id = $1", _asked(session_id))
     return row and _session(row)
 
 
@@ -258,6 +263,12 @@ async def last_position(db: Any, session_id: str) -> int:
 # Counts
 
 
+async def count(db: Any, query: Query) -> int:
+    """Give how many calls are asked for."""
+    terms = conditions_of(query)
+    return await db.fetchval(f"SELECT count(*) FROM {terms.source} WHERE {terms}", *terms.values)
+
+
 async def stats(db: Any, query: Query) -> Stats:
     """Count calls, failures, durations and bytes."""
     terms = conditions_of(query)
@@ -272,10 +283,9 @@ async def stats(db: Any, query: Query) -> Stats:
         *terms.values,
     )
     tools = [ToolStats(*tuple(row)[:8]) for row in rows]
-    stored, sessions, messages, indexed, size = await db.fetchrow(
-        "SELECT (SELECT coalesce(sum(octet_length(data)), 0)::int8 FROM callsheet.blobs), "
-        "(SELECT count(*) FROM callsheet.sessions), (SELECT count(*) FROM callsheet.messages), "
-        f"(SELECT count(*) FROM callsheet.calls_text), ({BYTES})"
+    sessions, messages, blobs = await _around(db, query)
+    indexed, size = await db.fetchrow(
+        f"SELECT (SELECT count(*) FROM callsheet.calls_text), ({BYTES})"
     )
     dictionaries = await db.fetch(
         "SELECT id, octet_length(data), at, source FROM callsheet.dictionaries ORDER BY at"
@@ -287,11 +297,31 @@ async def stats(db: Any, query: Query) -> Stats:
         open=sum(tool.open for tool in tools),
         failed=sum(tool.failed for tool in tools),
         size=sum(tool.size for tool in tools),
-        stored=stored + sum(row[8] for row in rows),
+        stored=blobs + sum(row[8] for row in rows),
         file_bytes=size,
         indexed=indexed,
         oldest=min((row[9] for row in rows), default=None),
         newest=max((row[10] for row in rows), default=None),
         tools=tools,
         dictionaries=[DictionaryInfo(*row) for row in dictionaries],
+    )
+
+
+async def _around(db: Any, query: Query) -> tuple[int, int, int]:
+    """Give how many sessions and messages belong to calls, and the bytes of their blobs."""
+    theirs, blobs, values = "true", "true", list[Any]()
+    if not query.is_for_all:
+        terms = conditions_of(query)
+        theirs = f"session_id IN (SELECT c.session_id FROM {terms.source} WHERE {terms})"
+        blobs = (
+            "hash IN (SELECT u.hash FROM callsheet.blob_uses u WHERE (u.session_id, u.owner) IN "
+            f"(SELECT c.session_id, c.call_id FROM {terms.source} WHERE {terms}))"
+        )
+        values = terms.values
+    return await db.fetchrow(
+        f"SELECT (SELECT count(*) FROM callsheet.sessions WHERE {theirs}), "
+        f"(SELECT count(*) FROM callsheet.messages WHERE {theirs}), "
+        "(SELECT coalesce(sum(octet_length(data)), 0)::int8 FROM callsheet.blobs "
+        f"WHERE {blobs})",
+        *values,
     )

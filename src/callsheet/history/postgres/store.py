@@ -17,6 +17,7 @@ from callsheet.history.packing import Packer
 from callsheet.history.places import without_password
 from callsheet.history.rows import (
     Batch,
+    Fill,
     Head,
     Pruned,
     Query,
@@ -173,6 +174,15 @@ class PostgresStore:
         """Count calls, failures, durations and bytes."""
         await self._index_all(query)
         return await self._transact(lambda db: reading.stats(db, query), _SAME)
+
+    async def count(self, query: Query) -> int:
+        """Give how many calls are asked for."""
+        await self._index_all(query)
+        return await self._run(lambda db: reading.count(db, query))
+
+    async def fill(self, limit: int) -> Fill:
+        """Give how full it is, and what goes if it may have so many bytes."""
+        return await self._run(lambda db: tidying.fill(db, limit))
 
     # Tidying up
 

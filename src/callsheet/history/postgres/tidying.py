@@ -9,7 +9,7 @@ from typing import Any
 
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import BETTER, SAMPLES, SMALL, Packer, shipped_dictionary
-from callsheet.history.rows import Pruned, Retention
+from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.spills import spills_of
 from callsheet.history.words import VERSION, fields
 
@@ -28,6 +28,11 @@ ROW = 400
 FREE = 1 << 20
 """Bytes that may lie idle in each part of a table."""
 
+_BLOBS = """
+SELECT coalesce(sum(octet_length(data)), 0)::int8 FROM callsheet.blobs WHERE hash IN (
+    SELECT u.hash FROM callsheet.blob_uses u JOIN callsheet.calls c
+    ON c.session_id = u.session_id AND c.call_id = u.owner WHERE u.session_id = $1)
+"""
 _WHERE = "WHERE c.session_id = g.session_id AND c.call_id = g.call_id"
 _GIVEN = "unnest($1::text[], $2::text[]) AS g (session_id, call_id)"
 
@@ -157,15 +162,23 @@ async def _too_much(db: Any, keep: Retention, now: float, most: int) -> AsyncIte
             "GROUP BY session_id"
         )
         for key, count, size in sessions:
-            yield await _oldest(db, "session_id = $2", [key], keep.share(count, size, most))
+            blobs = 0
+            if keep.session_max_bytes is not None:
+                blobs = await db.fetchval(_BLOBS, key)
+            share = keep.share(count, size + blobs, most)
+            yield await _oldest(db, "session_id = $2", [key], share)
 
 
 async def _surplus(db: Any, limit: int, most: int) -> int:
-    """Give how many calls are to go, as far as can be told, for so many bytes to be in use."""
+    return min(most, (await fill(db, limit)).surplus)
+
+
+async def fill(db: Any, limit: int) -> Fill:
+    """Give how much is in use, and how many calls go for it to be so many bytes. The tables do not count."""
     count, used = await _used(db, limit)
     if used <= limit or not count:
-        return 0
-    return min(most, max(1, int(count * (used - limit) / used)))
+        return Fill(used, 0, 0)
+    return Fill(used, 0, max(1, int(count * (used - limit) / used)))
 
 
 async def _is_over(db: Any, limit: int) -> bool:

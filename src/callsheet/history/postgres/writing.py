@@ -89,9 +89,7 @@ SELECT count(*) FROM closed
 
 
 def plain(text: str) -> str:
-    """Give a text for a column, which has no place for NUL, nor for what is no text."""
-    if not text.isascii():
-        text = text.encode(errors="replace").decode()
+    """Give a text for a column, which has no place for NUL."""
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 

@@ -235,6 +235,12 @@ def last_position(db: sqlite3.Connection, session_id: str) -> int:
 # Counts
 
 
+def count(db: sqlite3.Connection, query: Query) -> int:
+    """Give how many calls are asked for."""
+    source, terms, values = conditions_of(query)
+    return db.execute(f"SELECT count(*) FROM {source} WHERE {terms}", values).fetchone()[0]
+
+
 def stats(db: sqlite3.Connection, query: Query) -> Stats:
     """Count calls, failures, durations and bytes."""
     source, terms, values = conditions_of(query)
@@ -249,15 +255,15 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
     for name, duration in db.execute(took, values):
         durations[name].append(duration)
     tools = [_tool(row, sorted(durations[row[0]])) for row in rows]
-    stored = sum(row[6] for row in rows) + _one(db, "SELECT total(length(data)) FROM blobs")
+    sessions, messages, blobs = _around(db, query)
     return Stats(
         calls=sum(tool.calls for tool in tools),
-        sessions=_one(db, "SELECT count(*) FROM sessions"),
-        messages=_one(db, "SELECT count(*) FROM messages"),
+        sessions=sessions,
+        messages=messages,
         open=sum(tool.open for tool in tools),
         failed=sum(tool.failed for tool in tools),
         size=sum(tool.size for tool in tools),
-        stored=int(stored),
+        stored=int(sum(row[6] for row in rows)) + blobs,
         file_bytes=file_bytes(db),
         indexed=_one(db, "SELECT count(*) FROM calls_text_docsize"),
         oldest=min((row[7] for row in rows), default=None),
@@ -269,6 +275,23 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
                 "SELECT id, length(data), at, source FROM dictionaries ORDER BY at"
             )
         ],
+    )
+
+
+def _around(db: sqlite3.Connection, query: Query) -> tuple[int, int, int]:
+    """Give how many sessions and messages belong to calls, and the bytes of their blobs."""
+    theirs, blobs, values = "1", "1", list[Any]()
+    if not query.is_for_all:
+        source, terms, values = conditions_of(query)
+        theirs = f"session_id IN (SELECT c.session_id FROM {source} WHERE {terms})"
+        blobs = (
+            f"hash IN (SELECT u.hash FROM {source} JOIN blob_uses u "
+            f"ON u.session_id = c.session_id AND u.owner = c.call_id WHERE {terms})"
+        )
+    return (
+        _one(db, f"SELECT count(*) FROM sessions WHERE {theirs}", values),
+        _one(db, f"SELECT count(*) FROM messages WHERE {theirs}", values),
+        _one(db, f"SELECT total(length(data)) FROM blobs WHERE {blobs}", values),
     )
 
 
@@ -291,5 +314,5 @@ def file_bytes(db: sqlite3.Connection) -> int:
     return pages + (wal.stat().st_size if wal.exists() else 0)
 
 
-def _one(db: sqlite3.Connection, sql: str) -> int:
-    return int(db.execute(sql).fetchone()[0] or 0)
+def _one(db: sqlite3.Connection, sql: str, values: Sequence[Any] = ()) -> int:
+    return int(db.execute(sql, values).fetchone()[0] or 0)

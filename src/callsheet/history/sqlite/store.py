@@ -18,6 +18,7 @@ from callsheet.history.errors import StoreDamaged, StoreUnavailable
 from callsheet.history.packing import Packer, shipped_dictionary
 from callsheet.history.rows import (
     Batch,
+    Fill,
     Head,
     Pruned,
     Query,
@@ -210,6 +211,15 @@ class SqliteStore:
         """Count calls, failures, durations and bytes."""
         await self._index_all(query)
         return self._guarded(lambda: reading.stats(self.db, query))
+
+    async def count(self, query: Query) -> int:
+        """Give how many calls are asked for."""
+        await self._index_all(query)
+        return self._guarded(lambda: reading.count(self.db, query))
+
+    async def fill(self, limit: int) -> Fill:
+        """Give how full the file is, and what goes if it may have so many bytes."""
+        return self._guarded(lambda: tidying.fill(self.db, limit))
 
     def expand(self, payload: bytes) -> Any:
         """Give what a payload says."""

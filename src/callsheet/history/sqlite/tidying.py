@@ -10,7 +10,7 @@ from typing import Any
 
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import BETTER, SAMPLES, SMALL
-from callsheet.history.rows import Pruned, Retention
+from callsheet.history.rows import Fill, Pruned, Retention
 from callsheet.history.spills import spills_of
 
 from . import indexing
@@ -22,7 +22,12 @@ PAGES = 25_000
 SPARE = 0.9
 """Of the bytes that there may be, how many are used after something was removed."""
 
-_STAY = "calls_to_stay"
+_BLOBS = """
+SELECT total(length(data)) FROM blobs WHERE hash IN (
+    SELECT u.hash FROM blob_uses u JOIN calls c ON c.session_id = u.session_id AND c.call_id = u.owner
+    WHERE u.session_id = ?)
+"""
+_STAY, _STAY_FOR = "calls_to_stay", "bytes_to_stay"
 
 
 # Removing
@@ -78,24 +83,49 @@ def _too_much(
             "SELECT session_id, count(*), total(length(payload)) FROM calls GROUP BY session_id"
         )
         for key, count, size in db.execute(sessions).fetchall():
-            yield _oldest(db, "session_id = ?", [key], keep.share(count, size, most))
+            blobs = 0
+            if keep.session_max_bytes is not None:
+                (blobs,) = db.execute(_BLOBS, (key,)).fetchone()
+            yield _oldest(db, "session_id = ?", [key], keep.share(count, size + blobs, most))
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
     """Give how many calls are to go, as far as can be told, for the file to have so many bytes.
 
     The index gives the space of removed calls back only when it is made compact, which takes time. So how
-    many are to stay is decided once, with some room to spare, and not judged anew after every step.
+    many are to stay is decided once, with some room to spare, and not judged anew after every step. It is
+    noted for what limit that was: whoever was interrupted may have had a smaller one.
     """
     (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
     stay = indexing.fact(db, _STAY, -1)
-    if stay < 0:
-        used = used_bytes(db)
-        if used <= limit:
+    if stay < 0 or indexing.fact(db, _STAY_FOR) != limit:
+        found = fill(db, limit)
+        if found.used <= limit:
             return 0
-        stay = int(count * SPARE * limit / used)
+        stay = count - found.surplus
         indexing.note(db, _STAY, stay)
+        indexing.note(db, _STAY_FOR, limit)
     return min(most, count - stay)
+
+
+def fill(db: sqlite3.Connection, limit: int) -> Fill:
+    """Give how full the file is, and how many calls go for it to have so many bytes."""
+    used, least = used_bytes(db), _least_bytes(db)
+    if used <= limit:
+        return Fill(used, least, 0)
+    (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
+    share = (limit - least) / (used - least) if limit > least else 0.0
+    return Fill(used, least, count - int(count * SPARE * share))
+
+
+def _least_bytes(db: sqlite3.Connection) -> int:
+    """Give what a file takes without a call: a page for each table and index, and the dictionaries."""
+    (size,) = db.execute("PRAGMA page_size").fetchone()
+    (trees,) = db.execute("SELECT count(*) FROM sqlite_master WHERE rootpage > 0").fetchone()
+    (pages,) = db.execute(
+        "SELECT coalesce(sum(length(data) / ?), 0) FROM dictionaries", (size,)
+    ).fetchone()
+    return (trees + 2 + pages) * size  # and two in which SQLite notes where all is
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
