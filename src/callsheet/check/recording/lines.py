@@ -130,7 +130,7 @@ def _mended(number: int, data: bytes, exc: Exception) -> Line:
     for mended, why, what in mending.readings(data, fault):
         try:
             line = _made(number, data, _decode(mended), len(data))
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         line.fault, line.problem = why, what
         return line
