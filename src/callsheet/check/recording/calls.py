@@ -31,6 +31,9 @@ KEEP_CONTENT = 64 << 20
 KEEP_STATUSES = 100
 """Moves of a call that are known."""
 
+MUCH = 8 << 10
+"""Bytes of an update that is worth a message of its own, however many there are in a second."""
+
 _FIELDS = (
     "title",
     "kind",
@@ -77,7 +80,7 @@ class Calls:
     def fold(self, call: Call, kind: str, update: Json, line: Line, connection: Connection) -> None:
         """Take in an update of a call."""
         call.updates += 1
-        _count(call, line.time)
+        _count(call, line)
         self.heard(call, line)
         if call.ended is not None or _is_late(call):
             call.late += 1
@@ -230,8 +233,10 @@ def _move(call: Call, status: str, line: Line) -> None:
         known.append((status, line.number))
 
 
-def _count(call: Call, time: float | None) -> None:
-    if time is None:
+def _count(call: Call, line: Line) -> None:
+    """Count an update in its second. One that brings much could not be sent together with others."""
+    time = line.time
+    if time is None or line.size >= MUCH:
         return
     if call.second is None or not 0 <= time - call.second < 1:
         call.second, call.in_second = time, 0
