@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,14 @@ Source: TypeAlias = "Recording | AgentClient | Recorder | str | Path | Iterable[
 _WAYS: dict[str, Way] = {"in": "agent->client", "out": "client->agent"}
 
 
+class _Taken(NamedTuple):
+    """A line, which way it went, and when; None where nobody knows."""
+
+    line: bytes
+    way: Way | None = None
+    at: float | None = None
+
+
 class Recording:
     """What went between a client and an agent.
 
@@ -42,7 +50,7 @@ class Recording:
         self.found: list[Finding] = []
         """What was found when it was checked last."""
         self._directory: Path | None = None if directory is None else Path(directory)
-        self._taken: list[Frame | bytes] = []
+        self._taken: list[_Taken] = []
         self._files: list[Path] = []
         self._began: float = time.monotonic()
 
@@ -59,7 +67,7 @@ class Recording:
             return made
         kept: Any = getattr(source, "traffic", None)
         if kept is None and hasattr(source, "send"):  # a sink: it has heard the agent only
-            kept = [Frame("in", line, 0.0) for line in getattr(source, "lines", ())]
+            kept = [_Taken(line, "agent->client") for line in getattr(source, "lines", ())]
         made._taken += map(_taken, source if kept is None else kept)  # pyright: ignore[reportArgumentType]
         return made
 
@@ -67,11 +75,11 @@ class Recording:
 
     def agent(self, line: bytes) -> None:
         """Take a line that the agent wrote. It can be a session's `on_update`."""
-        self._taken.append(Frame("in", line, time.monotonic() - self._began))
+        self._taken.append(_Taken(line, "agent->client", time.monotonic() - self._began))
 
     def client(self, line: bytes) -> None:
         """Take a line that the client wrote."""
-        self._taken.append(Frame("out", line, time.monotonic() - self._began))
+        self._taken.append(_Taken(line, "client->agent", time.monotonic() - self._began))
 
     def take(self, frame: Frame) -> None:
         """Take a line of a client's traffic, at the time that it is now."""
@@ -134,11 +142,11 @@ class Recording:
 
     def _parts(self) -> Iterator[bytes]:
         for taken in self._taken:
-            if isinstance(taken, bytes):
-                yield taken.rstrip(b"\r\n") + b"\n"
+            if taken.way is None:
+                yield taken.line.rstrip(b"\r\n") + b"\n"
             else:
                 for line in taken.line.split(b"\n"):
-                    yield from wrapped(taken.at, _WAYS[taken.way], line)
+                    yield from wrapped(taken.at, taken.way, line)
         for path in self._files:
             if path.exists() or len(self._files) == 1:
                 yield path.read_bytes()
@@ -148,10 +156,14 @@ class Recording:
         return f"<Recording of {len(self._taken)} lines{files}>"
 
 
-def _taken(item: Any) -> Frame | bytes:
-    if isinstance(item, (Frame, bytes)):
+def _taken(item: Any) -> _Taken:
+    if isinstance(item, _Taken):
         return item
-    return item.encode() if isinstance(item, str) else msgspec.json.encode(item)
+    if isinstance(item, Frame):
+        return _Taken(item.line, _WAYS[item.way], item.at)
+    if isinstance(item, str):
+        return _Taken(item.encode())
+    return _Taken(item if isinstance(item, bytes) else msgspec.json.encode(item))
 
 
 def _words(given: str | Iterable[str]) -> list[str]:

@@ -21,10 +21,12 @@ _skip = msgspec.json.Decoder(msgspec.Raw).decode
 _encode = msgspec.json.encode
 
 
-def wrapped(when: float, way: Way, data: bytes, size: int | None = None) -> tuple[bytes, ...]:
-    """Give the parts of a line that says when and which way a message went; none for an empty one.
+def wrapped(
+    when: float | None, way: Way, data: bytes, size: int | None = None
+) -> tuple[bytes, ...]:
+    """Give the parts of a line that says when, if that is known, and which way a message went.
 
-    `data` is without its end, and `size` is more than there is of it if it was cut.
+    There are none for an empty one. `data` is without its end, and `size` is more than there is of it if it was cut.
     """
     size = len(data) if size is None else size
     if data.endswith(b"\r"):
@@ -53,7 +55,9 @@ def is_json(data: bytes) -> bool:
         return False
 
 
-def _head(when: float, way: Way) -> bytes:
+def _head(when: float | None, way: Way) -> bytes:
+    if when is None:
+        return b'{"dir": "%s", ' % way.encode()
     return b'{"t": %.6f, "dir": "%s", ' % (when, way.encode())
 
 
