@@ -25,8 +25,8 @@ from .table import Claim, Figures, Subject
 MEGABYTES = 1000
 RECORDINGS = Path(__file__).with_name("recordings.jsonl.zst")
 ROUNDS = 2
-RUNS = 3
-"""Sessions of a recording that follow each other on one connection."""
+SESSIONS = 10
+"""Recordings that follow each other on one connection."""
 
 OURS = "callsheet check, all rules"
 SCHEMA = "decode, and validate by jsonschema-rs"
@@ -117,10 +117,9 @@ def _endless() -> Iterator[dict[str, Any]]:
     sources = _sources()
     clock, numbers = 0.0, count(1)
     while True:
-        for lines in sources:
-            for run in range(RUNS):
-                yield from _again(lines, f"-{next(numbers)}", run, clock)
-                clock += lines[-1]["t"] + 1
+        for place, lines in enumerate(sources):
+            yield from _again(lines, f"-{next(numbers)}", clock, says_hello=place % SESSIONS == 0)
+            clock += lines[-1]["t"] + 1
 
 
 def _sources() -> list[list[dict[str, Any]]]:
@@ -135,14 +134,14 @@ def _sources() -> list[list[dict[str, Any]]]:
 
 
 def _again(
-    lines: list[dict[str, Any]], mark: str, run: int, clock: float
+    lines: list[dict[str, Any]], mark: str, clock: float, *, says_hello: bool
 ) -> Iterator[dict[str, Any]]:
-    """Give a recording once more, under other ids and later. Only the first run says hello."""
+    """Give a recording once more, under other ids and later; with `initialize`, or without."""
     hello = next(line["msg"] for line in lines if line["msg"].get("method") == "initialize")
     for line in lines:
         message = line["msg"]
         answers = line["dir"] == "agent->client" and message.get("id") == hello["id"]
-        if run and (message is hello or (answers and "method" not in message)):
+        if not says_hello and (message is hello or (answers and "method" not in message)):
             continue
         yield {**line, "t": clock + line["t"], "msg": _marked(message, mark)}
 

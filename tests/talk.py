@@ -16,7 +16,6 @@ from typing import Any, Literal, Self
 from callsheet.check.recording.engine import Checker
 from callsheet.check.recording.finding import Finding
 from callsheet.check.recording.lines import Line, line_of
-from callsheet.check.recording.rules import RULES
 from callsheet.check.recording.watch import Watch
 
 Message = dict[str, Any]
@@ -78,7 +77,7 @@ class Talk:
 
     def prompt(self) -> Self:
         """Begin a turn."""
-        params = {"sessionId": self.session, "prompt": []}
+        params = {"sessionId": self.session, "prompt": [{"type": "text", "text": "Go on."}]}
         self._prompt = self.ask("client", "session/prompt", params)
         if self.version == 2:
             self.answer("agent", self._prompt, {"messageId": f"m{self._prompt}"})
@@ -157,9 +156,15 @@ def _written(style: Style, who: str, message: Message, time: float) -> bytes:
     return json.dumps({"t": time, "dir": way, "msg": message}).encode()
 
 
-def findings(lines: Talk | Path | Iterable[Line]) -> list[Finding]:
-    """Check a recording."""
-    checker = Checker([rule for rule in RULES if rule.category in ("lifecycle", "order")])
+def findings(lines: Talk | Path | Iterable[Line], *categories: str) -> list[Finding]:
+    """Check a recording, and give what is found of some categories: lifecycle and order."""
+    wanted = categories or ("lifecycle", "order")
+    return [one for one in everything(lines) if one.rule.partition("/")[0] in wanted]
+
+
+def everything(lines: Talk | Path | Iterable[Line]) -> list[Finding]:
+    """Check a recording, by all rules."""
+    checker = Checker()
     if isinstance(lines, Talk):
         lines = lines.lines()
     elif isinstance(lines, Path):
@@ -171,9 +176,7 @@ def findings(lines: Talk | Path | Iterable[Line]) -> list[Finding]:
 
 def rules(lines: Talk | Path | Iterable[Line], *categories: str) -> list[str]:
     """Give the ids of the rules that a recording breaks, of some categories: lifecycle and order."""
-    wanted = categories or ("lifecycle", "order")
-    found = [finding.rule for finding in findings(lines)]
-    return [rule for rule in found if rule.partition("/")[0] in wanted]
+    return [finding.rule for finding in findings(lines, *categories)]
 
 
 def watched(lines: Talk | Iterable[Line]) -> tuple[Watch, list[Any]]:

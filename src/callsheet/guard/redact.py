@@ -14,7 +14,7 @@ from callsheet.report.values import JsonValue
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARKS, Marks
-from .nested import leaves, rewrite
+from .nested import leaves, rewrite, texts
 from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
 from .scan import Scanner
 from .spans import Span
@@ -28,6 +28,9 @@ __all__ = [
 
 _REMEMBERED = 65_536
 """A longer text is not kept alive only to know it again."""
+
+_TEXTS = 64
+"""Texts that are known again at most, with what was found in them."""
 
 
 class Redactor:
@@ -55,6 +58,7 @@ class Redactor:
         self._marks = marks
         self._scanner = self._compile(_named(known))
         self._clean: str | None = None
+        self._told: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def from_settings(
@@ -76,6 +80,7 @@ class Redactor:
         """Add known values. Streams that are open already don't learn of them."""
         self._scanner = self._compile(_named(known))
         self._clean = None
+        self._told = {}
 
     def text(self, text: str) -> tuple[str, int]:
         """Give the text without its secrets, and how many there were. Clean text comes back as it is."""
@@ -100,20 +105,16 @@ class Redactor:
     def is_clean(self, value: JsonValue) -> bool:
         """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
         joined = leaves(value)
-        if joined is None:
-            return False
-        data = joined.encode("utf-8", "surrogatepass")
-        return next(iter(self._scanner.gate.each(data)), None) is None
+        return joined is not None and self._passes(joined)
 
     def found(self, value: JsonValue) -> dict[str, int]:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
-        if self.is_clean(value):
-            return {}
         counts: dict[str, int] = {}
+        is_plain = self._passes("\0".join(texts(value)))
 
         def on_text(text: str) -> tuple[str, int]:
-            for span in self._scanner.spans(text.encode("utf-8", "surrogatepass")):
-                counts[span.rule] = counts.get(span.rule, 0) + 1
+            for rule in () if is_plain else self._rules_in(text):
+                counts[rule] = counts.get(rule, 0) + 1
             return text, 0
 
         def on_secret(family: str, secret: str) -> None:
@@ -123,6 +124,23 @@ class Redactor:
 
         rewrite(value, on_text, on_secret)
         return counts
+
+    def _passes(self, text: str) -> bool:
+        """Whether the gate lets a text pass."""
+        data = text.encode("utf-8", "surrogatepass")
+        return next(iter(self._scanner.gate.each(data)), None) is None
+
+    def _rules_in(self, text: str) -> tuple[str, ...]:
+        """Give the rules of the secrets in a text. It is remembered: contents come more than once."""
+        found = self._told.get(text)
+        if found is None:
+            spans = self._scanner.spans(text.encode("utf-8", "surrogatepass"))
+            found = tuple(span.rule for span in spans)
+            if len(text) <= _REMEMBERED:
+                if len(self._told) >= _TEXTS:
+                    self._told.clear()
+                self._told[text] = found
+        return found
 
     def stream(self) -> StreamRedactor:
         """Begin a stream of bytes."""

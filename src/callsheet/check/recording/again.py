@@ -98,7 +98,7 @@ def _added(old: Any, new: Any) -> int:
 
 
 def news(old: Any, new: Any) -> Any:
-    """Give what is new in a value: texts that are not known, and of grown ones the end. None if nothing is."""
+    """Give what is new in a value: texts that are not known, the end of grown ones. None if nothing is."""
     if old is None:
         return new
     if new == old:
@@ -110,7 +110,8 @@ def news(old: Any, new: Any) -> Any:
         found = {key: news(known.get(key), value) for key, value in obj(new).items()}
         return {key: value for key, value in found.items() if value is not None} or None
     if isinstance(new, list):
-        pairs = zip_longest(many(old)[: len(new)], cast("list[Any]", new))
+        items = cast("list[Any]", new)
+        pairs = zip_longest(many(old)[: len(items)], items)
         return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
     return new
 

@@ -11,6 +11,7 @@ from .lines import Line, read
 from .moments import (
     Asked,
     Begun,
+    Big,
     CallOver,
     Decided,
     Folded,
@@ -114,7 +115,7 @@ def _place(moment: Any) -> tuple[str | None, str | None, int]:
         return moment.turn.session.id, None, moment.line.number
     if isinstance(moment, (TerminalTold, Updated, Strayed)):
         return moment.session.id, None, moment.line.number
-    if isinstance(moment, Heard):
+    if isinstance(moment, (Heard, Big)):
         return moment.session, None, moment.line.number
     line: Any = moment.line
     return None, None, line.number if isinstance(line, Line) else line

@@ -120,8 +120,6 @@ def line_of(number: int, data: bytes) -> Line:
         if number == 1 and data.startswith(_BOM):
             return line_of(number, data[len(_BOM) :])
         return _mended(number, data, exc)
-    if type(value) is dict and type(value.get("msg")) is dict and "jsonrpc" not in value:
-        return _wrapped(number, data, value, len(data))
     return _made(number, data, value, len(data))
 
 
@@ -139,13 +137,13 @@ def _mended(number: int, data: bytes, exc: Exception) -> Line:
 
 def _made(number: int, data: bytes, value: Any, size: int) -> Line:
     told = obj(value)
+    if "msg" in told and "jsonrpc" not in told:
+        return _wrapped(number, data, told, size)
     if not told:
         several = mending.is_batch(value)
         fault = "several" if several else "no_message"
         why = "it has several messages" if several else "it is JSON, but no message"
         return Line(number, size, problem=why, raw=data, fault=fault)
-    if "msg" in told and "jsonrpc" not in told:
-        return _wrapped(number, data, told, size)
     if "dir" in told and not _NO_MESSAGE.isdisjoint(told):
         return _unread(number, told)
     return Line(number, size, told, raw=data)

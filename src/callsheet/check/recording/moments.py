@@ -18,6 +18,9 @@ Outcome: TypeAlias = Literal["allowed", "rejected", "cancelled", "error"] | None
 
 FINAL = ("completed", "failed", "cancelled")
 
+BIG = 64 * 1024
+"""Bytes of a message that are many."""
+
 _BACKGROUND = ("run_in_background", "runInBackground", "is_background", "background")
 
 
@@ -38,6 +41,10 @@ class Connection(Struct, eq=False):
     """Whether anything of the client was recorded."""
     spoken: int | None = None
     """The version that the agent's updates are of, where they tell it."""
+
+    def lose(self) -> None:
+        """Note that a message may be lost: what comes after it can't be judged as if nothing were missing."""
+        self.has_gaps, self.is_whole = True, False
 
     @property
     def is_v2(self) -> bool:
@@ -244,6 +251,14 @@ class Heard(Struct):
     """Of a request, the line of another one of its sender that has its id, and waits."""
     before: float | None = None
     """The time of the message before it."""
+
+
+class Big(Struct):
+    """A message of more than 64 KB."""
+
+    line: Line
+    sender: Way | None
+    session: str | None
 
 
 class Unreadable(Struct):

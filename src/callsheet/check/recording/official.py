@@ -49,7 +49,7 @@ def breaches(version: int, name: str, value: Any) -> list[Breach]:
 
 @cache
 def _definitions(version: int) -> dict[str, Any]:
-    data = files(__package__).joinpath("schemas", f"v{version}.json").read_bytes()
+    data = files("callsheet.check.recording").joinpath("schemas", f"v{version}.json").read_bytes()
     return msgspec.json.decode(data)["$defs"]
 
 
@@ -122,7 +122,7 @@ def _words(kind: Any) -> str:
         case "required":
             return f"`{_text(kind.property)}` is missing"
         case "type":
-            return f"must be {' or '.join(_KINDS.get(one, one) for one in kind.types)}"
+            return f"must be {' or '.join(_KINDS.get(str(one), str(one)) for one in kind.types)}"
         case "enum":
             return f"must be one of {', '.join(f'`{one}`' for one in kind.options)}"
         case "const":

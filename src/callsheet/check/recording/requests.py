@@ -6,7 +6,7 @@ from typing import Any
 
 from . import senders
 from .lines import Line, Way
-from .moments import Connection, Heard, Json, Waiting
+from .moments import Connection, Heard, Json, Over, Turn, Waiting
 from .values import rpc_id, text
 
 KEEP = 4096
@@ -22,11 +22,6 @@ class Requests:
         self.first: int = 0
         self.has_ids: bool = False
         self._time: float | None = None
-
-    @property
-    def waiting(self) -> list[Waiting]:
-        """Those that were not answered."""
-        return [Waiting(way, method, line) for (way, _), (method, _, line) in self.asked.items()]
 
     def ask(self, sender: Way, key: Any, method: str, params: Json, line: Line) -> None:
         """Note a request."""
@@ -62,6 +57,21 @@ class Requests:
             self.has_ids = True
             self._relate(heard, sender, rpc_id(message["id"]))
         return heard
+
+    def over(self, line: int, connection: Connection, calls: int, turns: list[Turn]) -> Over:
+        """Give the last moment: what there was, and what was never answered."""
+        waiting = [Waiting(way, method, line) for (way, _), (method, _, line) in self.asked.items()]
+        return Over(
+            line,
+            connection,
+            line,
+            calls,
+            messages=self.messages,
+            first=self.first,
+            has_ids=self.has_ids,
+            waiting=waiting,
+            turns=turns,
+        )
 
     def _relate(self, heard: Heard, sender: Way | None, key: Any) -> None:
         if sender is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 _NOTHING: dict[str, Any] = {}
 _NONE: list[Any] = []
@@ -10,12 +10,12 @@ _NONE: list[Any] = []
 
 def obj(value: Any) -> dict[str, Any]:
     """Give an object; an empty one, which nobody may change, for anything else."""
-    return cast("dict[str, Any]", value) if type(value) is dict else _NOTHING
+    return value if value.__class__ is dict else _NOTHING
 
 
 def many(value: Any) -> list[Any]:
     """Give a list; an empty one, which nobody may change, for anything else."""
-    return cast("list[Any]", value) if type(value) is list else _NONE
+    return value if value.__class__ is list else _NONE
 
 
 def text(value: Any) -> str | None:

@@ -14,15 +14,16 @@ from .calls import Calls, announces, begins_again, over
 from .ids import UsedIds
 from .lines import Line, Way
 from .moments import (
+    BIG,
     Asked,
     Begun,
+    Big,
     Call,
     Connection,
     Decided,
     Folded,
     Json,
     LeftOpen,
-    Over,
     Question,
     Session,
     Strayed,
@@ -85,7 +86,8 @@ class Watch:
         if line.fault is not None:
             yield Unreadable(line)
         if message is None:
-            self._lost(line)
+            if mending.loses_a_message(line.raw, line.fault):
+                self.connection.lose()
             return
         params = obj(message.get("params"))
         sender = line.sender or self._requests.sender(message, params)
@@ -93,6 +95,8 @@ class Watch:
             self.connection.has_both_ways = True
         heard = self._requests.heard(line, message, sender, self.connection, params)
         yield heard
+        if line.size > BIG:
+            yield Big(line, sender, heard.session)
         method = heard.method
         if method == "session/update":
             yield from self._updated(line, params)
@@ -104,27 +108,11 @@ class Watch:
             yield from self._calls.due
             self._calls.due.clear()
 
-    def _lost(self, line: Line) -> None:
-        """Note that a message may be lost: what comes after it can't be judged as if nothing were missing."""
-        if mending.loses_a_message(line.raw, line.fault):
-            self.connection.has_gaps, self.connection.is_whole = True, False
-
     def finish(self) -> Iterator[Any]:
         """Give what is over because the recording is."""
         yield from self._end()
         turns = [one.turn for one in self._sessions if one.turn is not None]
-        told = self._requests
-        yield Over(
-            self.line,
-            self.connection,
-            self.line,
-            self.calls,
-            messages=told.messages,
-            first=told.first,
-            has_ids=told.has_ids,
-            waiting=told.waiting,
-            turns=turns,
-        )
+        yield self._requests.over(self.line, self.connection, self.calls, turns)
 
     def _end(self) -> Iterator[Any]:
         for session in self._sessions:

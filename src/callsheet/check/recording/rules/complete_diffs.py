@@ -12,7 +12,7 @@ from callsheet.check.recording.values import many, obj, text
 
 def old_text_left_out(told: Told) -> list[Said] | None:
     """Find diffs without the key `oldText`. It is said once for each file of a call."""
-    bare = list(bare_diffs(told.update))
+    bare = list(bare_diffs(told.update)) if told.update.get("content") else None
     if not bare:
         return None
     before = told.call.fields if told.call is not None else {}

@@ -98,7 +98,7 @@ RULES = (
         title="The recording has binary data",
         protocol=_ONE_LINE,
         harm="Nobody can read it. Clients drop it, or die.",
-        fix="Give the file that the recorder has written, unpacked. Keep a tool's output off the agent's stdout.",
+        fix="Give the recorder's file, unpacked. Keep a tool's output off the agent's stdout.",
         check=_finds("binary", "the line is binary", once=True),
     ),
     Rule(

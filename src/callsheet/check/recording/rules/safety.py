@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.again import news
@@ -110,7 +109,10 @@ def unknown_terminal(told: Told) -> list[Said] | None:
         return None
     if session.is_replaying or not session.is_whole:
         return None
-    known = {*session.terminals, obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id")}
+    known = {
+        *session.terminals,
+        obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id"),
+    }
     keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
     return [
         Said("no terminal of this id was made before", "update.content", once=key)
@@ -171,7 +173,7 @@ RULES = (
         severity="error",
         moment=Told,
         title="A terminal is shown that was never made",
-        protocol="A terminal is made first: by `terminal/create` or `_meta.terminal_info`; in v2 by `terminal_update`.",
+        protocol="`terminal/create`, `_meta.terminal_info` or v2's `terminal_update` makes a terminal first.",
         harm="Clients drop the rest of the update: people see no output at all.",
         fix="Make the terminal before you show it, under the same id, in the same session.",
         check=unknown_terminal,

@@ -26,9 +26,7 @@ def not_valid(heard: Heard) -> Sequence[Said] | None:
     return None
 
 
-def _judged(
-    heard: Heard, what: tuple[str, bool], begin: str, value: Any
-) -> Sequence[Said] | None:
+def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Sequence[Said] | None:
     versions = _versions(heard)
     for version in versions:
         found = official.definition(version, what)
@@ -93,7 +91,7 @@ RULES = (
         severity="error",
         moment=Heard,
         title="A message is not what the official schema says",
-        protocol="The schema of the version that was agreed on says which fields there are, and what they hold.",
+        protocol="The schema of the agreed version says which fields there are, and what they hold.",
         harm="Strict clients drop the message, or the connection; others lose the field.",
         fix="Send what the schema says. Put what is your own into `_meta`.",
         check=not_valid,

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from callsheet.check.recording.finding import Rule, Said
-from callsheet.check.recording.moments import Again, Call, CallOver, Heard
+from callsheet.check.recording.moments import BIG, Again, Big, Call, CallOver
 from callsheet.check.recording.values import obj
 
 FLOOR = 256 * 1024
@@ -36,7 +36,7 @@ FLOOD = 40
 def amplified(over: CallOver) -> Said | None:
     """Find a call that takes many times the bytes of what it tells in the end."""
     call = over.call
-    if call.wire_bytes < FLOOR:
+    if call.wire_bytes < FLOOR or not over.is_known:
         return None
     told = told_bytes(call)
     envelopes = ENVELOPE * (call.updates + len(call.questions))
@@ -99,12 +99,12 @@ def flood(over: CallOver) -> Said | None:
     return Said(f"{over.call.busiest} updates within a second")
 
 
-def _bigger(least: int, most: int | None) -> Callable[[Heard], Said | None]:
+def _bigger(least: int, most: int | None) -> Callable[[Big], Said | None]:
     """Make a rule of messages of the agent that are bigger than one size, and not than the next."""
 
-    def check(heard: Heard) -> Said | None:
-        size = heard.line.size
-        if size <= least or heard.sender == "client" or (most is not None and size > most):
+    def check(big: Big) -> Said | None:
+        size = big.line.size
+        if size <= least or big.sender == "client" or (most is not None and size > most):
             return None
         return Said(f"the message has {_size(size)}")
 
@@ -133,7 +133,7 @@ def _size(count: int) -> str:
 
 
 _PATCH = "In an update, what is left out stays as it was. Only what has changed is sent."
-_KB, _MB = 1024, 1024 * 1024
+_MB = 1024 * 1024
 
 RULES = (
     Rule(
@@ -171,7 +171,7 @@ RULES = (
         severity="advice",
         moment=CallOver,
         title="The output is sent twice",
-        protocol="`content` is for people, `rawOutput` for programs. Clients show the raw one if there is no content.",
+        protocol="`content` is for people, `rawOutput` for programs, and for people if there is no content.",
         harm="Each call takes twice the bytes, on the wire and in every log.",
         fix="Put text into the content, and only what is structured into the raw output.",
         check=output_twice,
@@ -189,17 +189,17 @@ RULES = (
     Rule(
         id="size/frame-64kb",
         severity="advice",
-        moment=Heard,
+        moment=Big,
         title="A message is over 64 KB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Clients that read lines with Python's default limit die on it.",
         fix="Keep messages under 64 KB: cut long texts, and say where the rest is.",
-        check=_bigger(64 * _KB, _MB),
+        check=_bigger(BIG, _MB),
     ),
     Rule(
         id="size/frame-1mb",
         severity="warning",
-        moment=Heard,
+        moment=Big,
         title="A message is over 1 MB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Many clients die on it, the others stand still while they render it.",
@@ -209,7 +209,7 @@ RULES = (
     Rule(
         id="size/frame-10mb",
         severity="error",
-        moment=Heard,
+        moment=Big,
         title="A message is over 10 MB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Most clients close the connection: the session is lost.",
