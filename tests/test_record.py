@@ -138,6 +138,16 @@ def test_a_client_is_told_that_the_agent_does_not_read_any_more(path: Path) -> N
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
+def test_what_else_the_client_has_opened_is_the_agents_and_ends_with_it(path: Path) -> None:
+    read_end, write_end = os.pipe()
+    tells = f"import os; os.write({write_end}, b'hello')"
+    with start(path, *python(tells), pass_fds=[write_end]) as process:
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            assert pipe.read() == b"hello"
+        assert process.wait(PATIENCE) == 0
+
+
 # How it ends
 
 
@@ -246,8 +256,8 @@ def test_what_was_no_message_is_read_as_such(path: Path) -> None:
     assert (message.sender, message.message) == ("agent", {"jsonrpc": "2.0", "id": 1, "result": {}})
     assert (loading.sender, loading.message, loading.raw) == ("agent", None, b"Loading")
     assert "no JSON" in str(loading.problem)
-    assert (cut.message, cut.time is None) == (None, False)
-    assert "breaks off" in str(cut.problem)
+    assert loading.time is not None
+    assert (cut.message, cut.raw, cut.fault) == (None, b'{"cut": ', "cut")
 
 
 def test_as_raw_lines_are_written_without_a_word_around_them(path: Path) -> None:

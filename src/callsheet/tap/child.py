@@ -51,7 +51,11 @@ class Child:
         stdout, theirs_out = os.pipe()
         try:
             self._process = subprocess.Popen(
-                command, stdin=theirs_in, stdout=theirs_out, process_group=group
+                command,
+                stdin=theirs_in,
+                stdout=theirs_out,
+                process_group=group,
+                close_fds=False,  # what the client has left open is for the agent; ours is not
             )
         except (OSError, ValueError) as exc:
             self._dismiss()

@@ -15,6 +15,7 @@ GRACE = 0.4
 """Seconds from SIGTERM to SIGKILL."""
 
 _PACE = 0.01
+_MOST_DESCRIPTORS = 1 << 16
 _DISMISSED = b"."
 
 
@@ -74,7 +75,7 @@ def _let_go_of_all_but(pipe: int) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     os.closerange(3, pipe)
-    os.closerange(pipe + 1, max(nothing, pipe) + 256)
+    os.closerange(pipe + 1, min(os.sysconf("SC_OPEN_MAX"), _MOST_DESCRIPTORS))
 
 
 def end_group(group: int, grace: float = GRACE) -> None:
