@@ -10,6 +10,7 @@ from pathlib import Path
 from . import (
     agent_start,
     agent_turn,
+    checking,
     executing,
     history_ingest,
     history_life,
@@ -42,6 +43,7 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "history_ingest": lambda _: history_ingest.measure(),
     "history_lookup": lambda _: history_lookup.measure(),
     "history_life": lambda _: history_life.measure(),
+    "checking": lambda options: checking.measure(options.megabytes),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }
@@ -57,7 +59,7 @@ def main() -> None:
         done[name] = SUBJECTS[name](options)
         show(done[name])
     show_claims(done.values())
-    if options.only or options.calls != million.CALLS:
+    if options.only or (options.calls, options.megabytes) != (million.CALLS, checking.MEGABYTES):
         print("Not the whole bench: results.json stays as it was.")
         return
     results = {"machine": facts, **{name: subject.figures() for name, subject in done.items()}}
@@ -72,6 +74,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--calls", type=int, default=million.CALLS, help="how many calls go through one ledger"
+    )
+    parser.add_argument(
+        "--megabytes", type=int, default=checking.MEGABYTES, help="how big a recording is checked"
     )
     options = parser.parse_args()
     if unknown := set(options.only) - set(SUBJECTS):

@@ -1,4 +1,4 @@
-"""Fetch the official ACP schemas anew into tests/schema.
+"""Fetch the official ACP schemas anew into tests/schema, and without their prose into the checker.
 
 They come out of the npm package `@agentclientprotocol/sdk`, which ships them. Give a version to
 move to; without one, the version that tests/schema/VERSION names is fetched again, and the files
@@ -7,15 +7,42 @@ must not change.
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import Any
 
 PACKAGE = "@agentclientprotocol/sdk"
-TARGET = Path(__file__).resolve().parent.parent / "tests" / "schema"
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "tests" / "schema"
+SHIPPED = ROOT / "src" / "callsheet" / "check" / "recording" / "schemas"
+PROSE = ("description", "title", "default", "discriminator", "x-docs-ignore")
+
+
+def shipped(data: bytes) -> str:
+    """Give the definitions of a schema without its prose: what a validator needs."""
+    definitions = {name: _bare(one) for name, one in json.loads(data)["$defs"].items()}
+    return json.dumps({"$defs": definitions}, separators=(",", ":")) + "\n"
+
+
+def _bare(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_bare(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {}
+    for key, value in schema.items():
+        if key == "properties":  # names of fields, which may be called as words of the schema are
+            found[key] = {name: _bare(one) for name, one in value.items()}
+        elif key in ("const", "enum", "required", "x-method", "x-side"):
+            found[key] = value
+        elif key not in PROSE and not key.startswith("x-"):
+            found[key] = _bare(value)
+    return found
 
 
 def main() -> None:
@@ -33,7 +60,9 @@ def main() -> None:
                 member = archive.extractfile(f"package/schema/{protocol}/schema.json")
                 if member is None:
                     sys.exit(f"refresh_schemas: {PACKAGE} {version} has no schema for {protocol}")
-                (TARGET / protocol / "schema.json").write_bytes(member.read())
+                data = member.read()
+                (TARGET / protocol / "schema.json").write_bytes(data)
+                (SHIPPED / f"{protocol}.json").write_text(shipped(data))
     (TARGET / "VERSION").write_text(f"{PACKAGE} {version}\n")
     print(f"tests/schema holds the schemas of {PACKAGE} {version}")
 

@@ -163,6 +163,28 @@ async def test_a_client_that_knows_the_project_by_a_link_is_asked_by_that_name(
     assert (tmp_path / "real" / "b" / "c.txt").read_text() == "new\n"
 
 
+async def test_a_client_that_knows_the_project_by_a_link_is_told_places_by_that_name(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.txt").write_text("one\n")
+    (tmp_path / "link").symlink_to("real")
+    ran = Ran(
+        ("read", {"path": "a.txt"}),
+        ("grep", {"pattern": "one"}),
+        ("edit", {"path": "a.txt", "old_text": "one", "new_text": "two"}),
+        ("write", {"path": "a.txt", "content": "three\n"}),
+        ("delete", {"path": "a.txt"}),
+    )
+    async with playing(ran, {}) as client:
+        await once(ran, client, tmp_path / "link")
+    for call in client.calls.values():
+        diffs = [item for item in call["content"] if item["type"] == "diff"]
+        named = {place["path"] for place in call["locations"] + diffs}
+        assert named == {str(tmp_path / "link" / "a.txt")}, call
+        assert len(diffs) == (call["name"] not in ("read", "grep"))
+
+
 # Changing
 
 

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from .processes import linux, new_token, wait_until_gone
 
 pytestmark = scenes.needs_node("acpx", ".bin/node")
 
-AGENT = shlex.join([sys.executable, "-m", "callsheet", "agent"])
+AGENT = [sys.executable, "-m", "callsheet", "agent"]
 
 
 class Acpx:
@@ -32,9 +33,10 @@ class Acpx:
         self._home.mkdir()
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
+        agent = shlex.join(scenes.recorded(AGENT, self.place))
         program = [scenes.MODULES / ".bin" / "node", scenes.MODULES / "acpx" / "dist" / "cli.js"]
         return subprocess.Popen(
-            [*program, "--ttl", "1", "--agent", AGENT, *arguments],
+            [*program, "--ttl", "1", "--agent", agent, *arguments],
             cwd=self.place,
             env={**os.environ, "HOME": str(self._home)},
             stdin=subprocess.DEVNULL,
@@ -54,8 +56,10 @@ class Acpx:
 
 
 @pytest.fixture
-def acpx(tmp_path: Path) -> Acpx:
-    return Acpx(tmp_path)
+def acpx(tmp_path: Path) -> Iterator[Acpx]:
+    client = Acpx(tmp_path)
+    yield client
+    scenes.hold_recordings(client.place)
 
 
 @pytest.mark.parametrize("abilities", [[], ["--no-terminal", "--no-fs"]], ids=["all", "none"])

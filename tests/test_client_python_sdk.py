@@ -91,7 +91,7 @@ def _folded(view: ToolCallView, meta: dict[str, Any]) -> dict[str, Any]:
 
 async def play(place: Path) -> Seen:
     player = Player()
-    command = scenes.agent_command()
+    command = scenes.recorded(scenes.agent_command(), place)
     async with acp.spawn_agent_process(
         player, *command, env=os.environ, cwd=place, observers=[player.observe]
     ) as (agent, process):

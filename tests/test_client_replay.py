@@ -47,6 +47,10 @@ def test_calls_are_the_same_byte_for_byte(both: tuple[Seen, Seen]) -> None:
         assert _bytes(again.calls[key]) == _bytes(call)
 
 
+def test_nothing_is_wrong_with_what_is_told_again(both: tuple[Seen, Seen]) -> None:
+    scenes.hold_recordings(both[0].place, at_least=2)
+
+
 def test_terminals_are_the_same_byte_for_byte(both: tuple[Seen, Seen]) -> None:
     live, again = both
     shown = live.data["terminals"]

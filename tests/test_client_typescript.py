@@ -28,6 +28,7 @@ def play(version: int, place: Path, **more: Any) -> Seen:
         "patience": scenes.PATIENCE,
         **more,
     }
+    spec["command"] = scenes.recorded(spec["command"], place)
     client = subprocess.run(
         ["node", scenes.FOLDER / f"sdk_v{version}.mjs"],
         input=json.dumps(spec),

@@ -336,6 +336,31 @@ def test_a_command_is_a_code_span_whatever_backticks_it_has() -> None:
     assert escape_title("`cat a_b_` を実行中", "read") == "`cat a_b_` を実行中"
 
 
+@given(LINE)
+@example("Searching for '*_`[x](y)`_*' in __init__.py")
+@example("Running `echo `date``")
+@example("[x]: y")
+@example("_ _ _")
+@example("~~~")
+def test_a_title_reads_well_whether_it_is_rendered_or_not(title: str) -> None:
+    either = escape_title(title, "search", "either")
+    assert rendered(either).replace("`", "") == title.replace("`", "")
+    assert either.replace("`", "").split() == title.replace("`", "").split()
+
+
+def test_what_markdown_would_swallow_stands_between_backticks() -> None:
+    for title, either in {
+        "Reading __init__.py": "Reading `__init__.py`",
+        "Reading src/my_file.py": "Reading src/my_file.py",
+        "Finding *.py": "Finding *.py",
+        "Searching for '*a b*' in src": "Searching for `'*a b*'` in src",
+        "Searching for '\\.py'": "Searching for `'\\.py'`",
+        "Running `cat *x*`": "Running `cat *x*`",
+    }.items():
+        assert escape_title(title, "search", "either") == either
+    assert escape_title("Editing __init__.py", "edit", "either") == "Editing __init__.py"
+
+
 def test_a_path_with_underscores_stays_readable() -> None:
     assert escape_title("Reading src/my_file.py", "read") == "Reading src/my_file.py"
     assert escape_title("Reading __init__.py", "read") == r"Reading \_\_init\_\_.py"

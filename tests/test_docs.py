@@ -57,6 +57,14 @@ def test_the_drawings_are_made_from_the_table() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_table_of_rules_is_made_from_the_rules() -> None:
+    script = ROOT / "scripts" / "list_rules.py"
+    done = subprocess.run(
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_stale_drawing_is_noticed() -> None:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from callsheet import CallsheetError, Peer, Session, ToolCallContent
 from callsheet.guard.bound import ROOMY, Limits
 from callsheet.guard.redact import Redactor
+from callsheet.guard.visible import visible
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.spill import SpillStore
 from callsheet.testing import FakeClock, Recorder, assert_every_call_ended
@@ -462,3 +463,26 @@ def test_any_value_is_guarded_within_any_limit_and_guarding_twice_changes_nothin
     assert msgspec.json.decode(data.decode()) == safe
     assert SECRET.encode() not in data
     assert once(safe) == safe
+
+
+@pytest.mark.parametrize("redact", [True, False])
+async def test_text_that_people_are_shown_makes_no_terminal_do_anything(redact: bool) -> None:
+    harmful = "1\t\x1b[31mred\x1b]0;title\x07 \x9b2J\0\x7f é\r\nTOKEN\x1b[0m=" + SECRET
+    recorder = Recorder()
+    settings = GuardSettings(redact=redact)
+    async with Session(on_update=recorder, guard=settings) as session:
+        for shown in (harmful, [ToolCallContent.text(harmful)]):
+            async with session.call("read", {"path": "a.txt"}) as call:
+                call.succeed(shown, raw={"output": harmful})
+        async with session.call("bash", {"command": "ls --color"}) as call:
+            call.write(b"\x1b[31mred\x1b[0m\n")
+            call.succeed()
+    for report in recorder.fold():
+        (item,) = report.content
+        said = item.text
+        assert not set(said) & set("\x1b\x07\x9b\0\x7f"), said
+        if report.name == "read":
+            assert said.startswith("1\t␛[31mred␛]0;title␇ �2J␀␡ é\r\nTOKEN")
+            assert (SECRET in said) is not redact
+    plain = "one\ttwo\r\n\x0c\x85 é"
+    assert visible(plain) is plain

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.testing import assert_every_call_ended, fold
+from callsheet.check.recording.choose import CLIENTS
+from callsheet.testing import Recording, assert_every_call_ended, fold
 from callsheet.wire import v1, v2
 from callsheet.wire.messages import as_dict
 from tests import schemas
@@ -48,6 +49,25 @@ def needs_node(*packages: str) -> pytest.MarkDecorator:
 def agent_command(version: int = 1) -> list[str]:
     own = ["--tools", str(FOLDER / "insight.py")]
     return [sys.executable, "-m", "callsheet", "agent", "--protocol", str(version), *own]
+
+
+def recorded(command: list[str], place: Path) -> list[str]:
+    """Give a command that runs an agent, and records it beside the workspace, in a file for each run."""
+    folder = _recordings(place)
+    folder.mkdir(exist_ok=True)
+    return [sys.executable, "-m", "callsheet", "record", "-o", str(folder), "--", *command]
+
+
+def _recordings(place: Path) -> Path:
+    return place.with_name(f"{place.name}-recordings")
+
+
+def hold_recordings(place: Path, at_least: int = 1) -> None:
+    """Hold that the checker finds nothing in what was recorded, for any client."""
+    paths = sorted(_recordings(place).iterdir())
+    assert len(paths) >= at_least
+    for path in paths:
+        assert Recording.of(path).check(clients=CLIENTS) == [], path
 
 
 def furnish(place: Path) -> Path:
@@ -149,6 +169,7 @@ def hold(seen: Seen) -> None:
     _every_scene_is_whole(seen)
     _the_user_is_asked_about_the_whole_call(seen)
     _the_scenes_went_as_played(seen)
+    hold_recordings(seen.place)
 
 
 def _every_message_is_valid(seen: Seen) -> None:

@@ -34,11 +34,11 @@ def main() -> None:
 
 def _quick() -> int | None:
     """Run what an editor waits for without more than it needs; nothing if that is not asked for."""
-    if sys.argv[1:2] != ["agent"]:
+    if sys.argv[1:2] not in (["agent"], ["record"]):
         return None
-    from callsheet.cli.quick import agent
+    from callsheet.cli import quick
 
-    return agent(sys.argv[1:])
+    return (quick.agent if sys.argv[1] == "agent" else quick.record)(sys.argv[1:])
 
 
 def _drop_unwritten() -> None:

@@ -1,4 +1,4 @@
-"""Starts the agent without click, which an editor would have to wait for.
+"""Starts the agent, or records another, without click, which an editor would have to wait for.
 
 Only what is plain is done here: options that are known, with values that are right. Everything else, such as
 `--help` or a mistake, is left to the command itself.
@@ -46,3 +46,13 @@ def _options(arguments: Sequence[str]) -> dict[str, Any] | None:
             return None
         found[key] = int(value) if key == "protocol" else value
     return found
+
+
+def record(arguments: Sequence[str]) -> int | None:
+    """Run `callsheet record -o FILE -- COMMAND…`, and give the exit code; nothing if click should."""
+    plain = len(arguments) > 4 and (arguments[1], arguments[3]) == ("-o", "--")
+    if not plain or arguments[2] == "-":
+        return None
+    from callsheet.tap.record import record as run
+
+    return run(arguments[4:], arguments[2])

@@ -4,7 +4,8 @@ A title is plain text. It may have one code span, a command between backticks: "
 What a client makes of that depends on the call's kind. Zed, the strictest that we know, shows the
 titles of `execute` as plain text, escapes those of `edit` by itself, and renders all others as
 Markdown. So only the others are escaped here, and a code span there becomes a real one, whatever
-backticks the command has.
+backticks the command has. Of a client that nobody knows, a title must read well either way: what
+Markdown would swallow stands between backticks.
 """
 
 from __future__ import annotations
@@ -12,26 +13,50 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Rendering = Literal["markdown", "plain"]
+Rendering = Literal["markdown", "plain", "either"]
 
 _SPAN = re.compile(r"(?:(?<=\s)|^)`(.*)`(?=\s|$)")
 _ALWAYS = re.compile(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 """Underscores inside a word (`my_file.py`) mean nothing in Markdown and stay readable."""
 _START = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))|^(?=[#>+=\-])")
-_ANY = re.compile(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}").search
+_SIGNS = re.compile(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}")
 _RUNS = re.compile(r"`+")
+_SWALLOWED = re.compile(
+    r"[*~](?=\S).*\S[*~]|(?<![^\W_])_(?=\S).*\S_(?![^\W_])|`.*`|\\[!-/:-@\[-`{-~]|<[a-zA-Z/!?]|\]\("
+    r"|&#?\w+;|^(?:[#>+=*[-]|_ |\d{1,9}[.)](?:\s|$))"
+).search
+"""What Markdown makes something of. A sign for itself (`*.py`) it leaves alone."""
 
 
 def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> str:
     """Give `title` so that a peer of this rendering shows the characters that it has."""
-    if rendering == "plain" or kind in ("execute", "edit") or not _ANY(title):
+    if rendering == "plain" or kind in ("execute", "edit") or not _SIGNS.search(title):
         return title
     span = _SPAN.search(title)
-    if span is None or not span[1].strip():
+    if span is not None and not span[1].strip():
+        span = None
+    if rendering == "either":
+        return _between_backticks(title, span)
+    if span is None:
         return _start(_escape(title))
     before, after = title[: span.start()], title[span.end() :]
     return f"{_start(_escape(before))}{_fence(span[1])}{_escape(after)}"
+
+
+def _between_backticks(title: str, span: re.Match[str] | None) -> str:
+    """Give a title with its signs of Markdown in one code span, together with the words that they are in."""
+    if span is not None:
+        before, after = title[: span.start()], title[span.end() :]
+        if not _SWALLOWED(f"{before} {after}"):
+            return f"{before}{_fence(span[1])}{after}"
+    elif not _SWALLOWED(title):
+        return title
+    signs = [match.start() for match in _SIGNS.finditer(title)]
+    begin = title.rfind(" ", 0, signs[0]) + 1
+    end = title.find(" ", signs[-1])
+    end = len(title) if end < 0 else end
+    return f"{title[:begin]}{_fence(title[begin:end])}{title[end:]}"
 
 
 def _escape(text: str) -> str:

@@ -69,6 +69,22 @@ def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bo
     return False
 
 
+def texts(value: JsonValue) -> list[str]:
+    """Give all texts, names that are long among them; whatever the names say."""
+    found: list[str] = []
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is str:
+            found.append(item)
+        elif is_object(item):
+            found += [key for key in item if len(key) > _LONG_NAME]
+            waiting += item.values()
+        elif is_list(item):
+            waiting += item
+    return found
+
+
 def rewrite(value: JsonValue, on_text: OnText, on_secret: OnSecret) -> Redacted:
     """Give the value with marks, and how many; the same object where nothing changed."""
     return _Rewriter(on_text, on_secret).any(value)

@@ -21,6 +21,7 @@ from callsheet.guard.bound import SAFE, Limits, bound_report
 from callsheet.guard.jsonsafe import fix_text, jsonsafe
 from callsheet.guard.redact import Redactor, StreamRedactor, secrets_of
 from callsheet.guard.spill import truncated
+from callsheet.guard.visible import visible
 from callsheet.report.content import (
     DiffContent,
     TerminalContent,
@@ -145,16 +146,17 @@ class Guard:
         """Give content without secrets, and how many there were. What is no content is refused."""
         if type(given) is str:
             text, count = self.text(given)
-            return (TextContent(text),), count
+            return (TextContent(visible(text)),), count
         many: list[Any] = [given]
         if isinstance(given, (list, tuple)):
             many = list(given)  # pyright: ignore[reportUnknownArgumentType]
         items = to_items([self._as_item(item) for item in many])
         redactor = self.redactor
         if redactor is None:
-            return items, 0
+            return tuple(map(_visible, items)), 0
+        # Secrets are known by the escape sequences around them, too, so these stay until here.
         cleaned = [_clean_item(item, redactor) for item in items]
-        return tuple([item for item, _ in cleaned]), sum(count for _, count in cleaned)
+        return tuple([_visible(item) for item, _ in cleaned]), sum(count for _, count in cleaned)
 
     def _as_item(self, given: Any) -> ToolCallContent | str:
         """Give what a tool shows as content: what is neither text nor content is shown as text."""
@@ -235,6 +237,13 @@ def _shipped(known: Mapping[str, str] = EMPTY) -> Redactor:
 @lru_cache(maxsize=4)
 def _made(known: tuple[tuple[str, str], ...]) -> Redactor:
     return Redactor(known=dict(known))
+
+
+def _visible(item: ToolCallContent) -> ToolCallContent:
+    if type(item) is not TextContent:
+        return item
+    shown = visible(item.text)
+    return item if shown is item.text else replace(item, text=shown)
 
 
 def _clean_item(item: ToolCallContent, redactor: Redactor) -> tuple[ToolCallContent, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from callsheet.describe import Describer, escape_title
 from callsheet.report.kinds import Kind
 from callsheet.wire.words import Words
@@ -20,9 +22,9 @@ class Spoken(Words):
             text += " · " + self._describer.phrase("lines_left_out", count=lines)
         return text
 
-    def escaped(self, title: str, kind: Kind) -> str:
-        """Give a title for a client that renders it as Markdown."""
-        return escape_title(title, kind, "markdown")
+    def escaped(self, title: str, kind: Kind, rendering: Literal["markdown", "either"]) -> str:
+        """Give a title for a client that renders it as Markdown, or may do so."""
+        return escape_title(title, kind, rendering)
 
     def left_out_phrase(self, key: str, **values: int | str) -> str:
         """Say what `callsheet.guard` says in place of what it left out."""

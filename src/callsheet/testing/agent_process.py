@@ -40,8 +40,10 @@ class AgentProcess:
         env: Mapping[str, str] | None,
         hear: Callable[[bytes], None],
         over: Callable[[Exception], None],
+        keep: Callable[[Frame], None] | None = None,
     ) -> None:
         self.traffic: list[Frame] = []
+        self._record: Callable[[Frame], None] | None = keep
         self._command: Sequence[str] = command
         self._cwd: str | None = cwd
         self._env: Mapping[str, str] | None = env
@@ -147,7 +149,10 @@ class AgentProcess:
             del self._errors[:-KEPT_ERRORS]
 
     def _keep(self, way: Literal["in", "out"], line: bytes) -> None:
-        self.traffic.append(Frame(way, line, time.monotonic() - self._began))
+        frame = Frame(way, line, time.monotonic() - self._began)
+        self.traffic.append(frame)
+        if self._record is not None:
+            self._record(frame)
 
     def _gone(self) -> AgentGone:
         code = None if self._process is None else self._process.returncode

@@ -27,6 +27,7 @@ from callsheet.wire.jsonrpc import (
 
 from .agent_process import AgentGone, AgentProcess, Frame
 from .recordings import fold, updates_in
+from .traffic import Recording
 
 Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
 """Takes the params of a permission request. Gives the id or kind of an option, or None: no answer."""
@@ -56,6 +57,7 @@ class AgentClient:
     - `on_permission`: what is answered to every request for permission, or a function that decides.
     - `capabilities`: what the client says that it can do; `serve` holds the methods behind that.
     - `on_line`: is called with each line of the agent, as it comes.
+    - `recording`: gets every line, both ways, as it goes.
     - `timeout`: seconds that an answer may take.
     """
 
@@ -70,6 +72,7 @@ class AgentClient:
         on_permission: str | Decide | None = "allow_once",
         serve: Mapping[str, Serve] | None = None,
         on_line: Callable[[bytes], None] | None = None,
+        recording: Recording | None = None,
         timeout: float = 60.0,
     ) -> None:
         self.protocol: Literal[1, 2] = protocol
@@ -79,7 +82,12 @@ class AgentClient:
         """What the agent answered to `initialize`."""
         self.exit_code: int | None = None
         self._process: AgentProcess = AgentProcess(
-            command, cwd=cwd, env=env, hear=self._hear, over=self._over
+            command,
+            cwd=cwd,
+            env=env,
+            hear=self._hear,
+            over=self._over,
+            keep=None if recording is None else recording.take,
         )
         self._capabilities: JsonObject = capabilities or {}
         self._decide: str | Decide | None = on_permission

@@ -42,11 +42,11 @@ class Recorder:
         return fold(self)
 
 
-Recording: TypeAlias = Recorder | str | Path | Iterable[Any]
+Recorded: TypeAlias = Recorder | str | Path | Iterable[Any]
 """A recorder; a file of lines; or lines, messages, params or updates."""
 
 
-def updates_in(recording: Recording) -> Iterator[JsonObject]:
+def updates_in(recording: Recorded) -> Iterator[JsonObject]:
     """Give the updates of a recording, whatever they are wrapped in. Other messages are left out."""
     for item in _items(recording):
         message = json.loads(item) if isinstance(item, (bytes, bytearray, str)) else item
@@ -60,7 +60,7 @@ def updates_in(recording: Recording) -> Iterator[JsonObject]:
             yield message
 
 
-def _items(recording: Recording) -> Iterator[Any]:
+def _items(recording: Recorded) -> Iterator[Any]:
     if isinstance(recording, Recorder):
         yield from recording.lines
     elif isinstance(recording, (str, Path)):
@@ -70,7 +70,7 @@ def _items(recording: Recording) -> Iterator[Any]:
         yield from recording
 
 
-def fold(recording: Recording, *, version: int | None = None) -> Ledger:
+def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
     """Give the calls as a client sees them at the end of a recording."""
     updates = list(updates_in(recording))
     if version is None:
@@ -85,7 +85,7 @@ def fold(recording: Recording, *, version: int | None = None) -> Ledger:
     return ledger
 
 
-def calls_in(recording: Recording) -> dict[str, list[str]]:
+def calls_in(recording: Recorded) -> dict[str, list[str]]:
     """Give the statuses that each call of a recording was seen in, in order, by its id."""
     calls: dict[str, list[str]] = {}
     for update in updates_in(recording):
@@ -97,7 +97,7 @@ def calls_in(recording: Recording) -> dict[str, list[str]]:
     return calls
 
 
-def assert_every_call_ended(recording: Recording, at_least: int = 1) -> dict[str, list[str]]:
+def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str, list[str]]:
     """Hold that every call of a recording was announced, ended once, and that nothing came after.
 
     A recording with fewer calls than `at_least` fails, too. Gives the statuses of each call, by id.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 
 from msgspec import Struct
@@ -70,6 +71,18 @@ class Call(RuntimeCall):
     def files(self) -> FileMemory:
         """Which files were seen, and in what state."""
         return self.session.files
+
+    def locate(self, path: Any, line: int | None = None) -> None:
+        """Say where the work is now, in the client's own words for the place."""
+        super().locate(self._as_given(path), line)
+
+    def diff(self, path: Any, old: str | None, new: str | None) -> None:
+        """Show a change of a file. Editors open it by the path that they know."""
+        super().diff(self._as_given(path), old, new)
+
+    def _as_given(self, path: Any) -> Any:
+        linked = self.workspace.is_linked and isinstance(path, (str, Path))
+        return self.workspace.as_given(Path(path)) if linked else path
 
     def check_wanted(self) -> None:
         """Raise if the call has ended, so that work in a thread may stop."""

@@ -38,6 +38,11 @@ class Workspace:
         self._given: dict[Path, str] = {_real(path): path for path in reversed(given)}
         self.roots: tuple[Path, ...] = tuple(dict.fromkeys(map(_real, given)))
 
+    @property
+    def is_linked(self) -> bool:
+        """Whether the client named a directory by a link to it, or on the way to it."""
+        return any(str(real) != given for real, given in self._given.items())
+
     def holds(self, path: Path) -> bool:
         """Whether a path, links followed, is inside."""
         return any(path == root or root in path.parents for root in self.roots)

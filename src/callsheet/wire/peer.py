@@ -31,7 +31,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     - `terminals`: how a v1 client is shown an agent's live terminal, out of `_meta` or as text.
     - `owns_terminals`: it runs terminals itself, and shows those by their ids.
     - `progress`: where it shows how far a call is. `meta` is for clients that read ours.
-    - `titles`: how it renders titles. Those that render Markdown get them escaped.
+    - `titles`: how it renders titles. Those that render Markdown get them escaped; those that do `either`,
+      as far as anybody knows, get them with signs of Markdown between backticks.
     - `cancels`: it may cancel single calls (`tool_call/cancel`), and v2 clients are told so with each call.
     - `parent_keys`: the vendors' keys besides ours in which it looks for a call's parent.
     """
@@ -40,7 +41,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     terminals: Literal["meta", "text"] = "text"
     owns_terminals: bool = False
     progress: Literal["title", "content", "meta"] = "title"
-    titles: Literal["markdown", "plain"] = "plain"
+    titles: Literal["markdown", "plain", "either"] = "plain"
     cancels: bool = False
     parent_keys: tuple[ParentKey, ...] = ()
 
@@ -49,8 +50,8 @@ class Peer(Struct, frozen=True, kw_only=True):
             raise InvalidValue(f"version {self.version!r}: the versions of ACP are 1 and 2")
         if self.terminals not in ("meta", "text"):
             raise InvalidValue(f"terminals {self.terminals!r}: expected meta or text")
-        if self.titles not in ("markdown", "plain"):
-            raise InvalidValue(f"titles {self.titles!r}: expected markdown or plain")
+        if self.titles not in ("markdown", "plain", "either"):
+            raise InvalidValue(f"titles {self.titles!r}: expected markdown, plain or either")
         if self.progress not in ("title", "content", "meta"):
             raise InvalidValue(f"progress {self.progress!r}: expected title, content or meta")
 
@@ -69,7 +70,7 @@ def peer_of(initialize: JsonValue, version: Literal[1, 2] = 1) -> Peer:
         version=version,
         terminals="meta" if extensions.get("terminal_output") is True else "text",
         owns_terminals=version == 1 and capabilities.get("terminal") is True,
-        titles="markdown" if name in _MARKDOWN_TITLES else "plain",
+        titles="markdown" if name in _MARKDOWN_TITLES else "either",
         parent_keys=keys,
     )
 

@@ -36,7 +36,7 @@ class View(ABC):
         self.left_out: int = 0
         self._peer: Peer = peer
         self._as_it_is: bool = not (
-            peer.parent_keys or peer.owns_terminals or peer.titles == "markdown"
+            peer.parent_keys or peer.owns_terminals or peer.titles != "plain"
         )
         self._words: Words = words
         self._terminal_of: TerminalOf = terminal_of
@@ -72,9 +72,10 @@ class View(ABC):
         """Give a call as this peer can see it."""
         if report.meta:
             report = shown_to(self._peer, report)
-        if self._peer.titles == "markdown":
-            title = self._words.escaped(report.title, report.kind)
-            report = replace(report, title=title)
+        if self._peer.titles != "plain":
+            title = self._words.escaped(report.title, report.kind, self._peer.titles)
+            if title is not report.title:
+                report = replace(report, title=title)
         if self._peer.owns_terminals:
             for item in report.content:
                 if type(item) is TerminalContent:

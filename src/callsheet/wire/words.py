@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from callsheet.report.kinds import Kind
 
 
@@ -15,9 +17,9 @@ class Words:
             text += f" · {lines} line{'' if lines == 1 else 's'} left out"
         return text
 
-    def escaped(self, title: str, kind: Kind) -> str:
-        """Give a title for a client that renders it as Markdown."""
-        del kind
+    def escaped(self, title: str, kind: Kind, rendering: Literal["markdown", "either"]) -> str:
+        """Give a title for a client that renders it as Markdown, or may do so."""
+        del kind, rendering
         return title
 
 

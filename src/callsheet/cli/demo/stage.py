@@ -148,6 +148,8 @@ class Stage:
     async def _choose(self, client: AgentClient, session: str, mode: str) -> None:
         """Choose a mode for the user, and show what it is called."""
         params: JsonObject = {"sessionId": session, "configId": "permission", "value": mode}
+        if client.version == 2:
+            params["type"] = "id"  # v2 has it said what kind of value it is
         answer = await client.request("session/set_config_option", params)
         options = answer.get("configOptions") if is_object(answer) else None
         for option in options if is_list(options) else []:

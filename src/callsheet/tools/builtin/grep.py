@@ -165,7 +165,7 @@ def _locate(call: Call, shown: list[tuple[str, int]]) -> None:
     chosen = [place for place in shown if firsts[place[0]] == place[1]][:PLACES]
     chosen += [place for place in shown if place not in chosen][: PLACES - len(chosen)]
     places = [
-        ToolCallLocation(path, line)
+        ToolCallLocation(call.workspace.as_given(Path(path)), line)
         for path, line in sorted(chosen, key=shown.index, reverse=True)
         if _is_text(path)
     ]

@@ -1,0 +1,146 @@
+"""How a call's command ended, as far as the recording tells: by terminals, raw output, or text.
+
+What a terminal or the raw output says is sure. In a text only forms that agents write count, on the first
+or the last line, and only if the command can't just have printed some file.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from callsheet.describe.commands import classify
+from callsheet.report.kinds import ToolKind
+
+from .moments import Call, Json
+from .results import inner, texts
+from .tools import command_of, entry_kind
+from .values import obj, text
+
+_KEYS = ("exit_code", "exitCode", "exit", "returncode", "return_code", "returnCode", "exit_status")
+_VAGUE_KEYS = ("code", "status")
+"""These may mean anything, unless what stands beside them is about a process."""
+_BESIDE = frozenset(("stdout", "stderr", "signal", "command", "aggregated_output"))
+
+_EDGE = 300
+_CODE = r"(?P<code>-?\d{1,10})"
+_MARKED = re.compile(
+    rf"(?i)\[(?:process |command )?exit(?:ed)?(?: with)?(?: code| status)?[:=]? *{_CODE}\]"
+    rf"|\((?:process |command )?exit(?:ed)?(?: with)?(?: code| status)[:=]? *{_CODE.replace('code', 'c2')}\)"
+    rf"|<(?:exit_code|exitcode|returncode)>{_CODE.replace('code', 'c3')}</\w+>"
+    rf"|(?:(?:command|process) (?:failed with |exited with )?(?:exit )?|exit )(?:code|status)[:=]? *"
+    rf"{_CODE.replace('code', 'c4')}\.?"
+)
+_ASKS_FOR_IT = re.compile(r"(?:^|[;\n])\s*exit\s+([1-9]\d{0,2})\s*;?\s*$")
+_OTHER_WAYS_OUT = re.compile(r"\b(?:exit|exec|return|kill|trap)\b|[#'\"`\\]|<<|\$\(")
+_LAST_PROGRAM = re.compile(r"(?:^|[;&|\n(])\s*(?:\w+=\S*\s+)*(?:command\s+)?([\w./\[-]+)[^;&|\n]*$")
+_ONE_IS_AN_ANSWER = frozenset(
+    [
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "ack",
+        "diff",
+        "cmp",
+        "test",
+        "[",
+        "[[",
+        "pgrep",
+        "pidof",
+        "which",
+        "command",
+        "type",
+        "expr",
+        "comm",
+    ]
+)
+_MAX_COMMAND = 2000
+
+
+class Exit(Struct, frozen=True):
+    """A command's end. `where` says how it is known: "its terminal says exit code"."""
+
+    code: int
+    where: str
+    field: str
+    is_fine: bool
+
+
+def exit_of(call: Call) -> Exit | None:
+    """Give how a call's command ended, or None if nothing tells."""
+    found = _told(call)
+    if found is None:
+        return None
+    code, where, field = found
+    return Exit(code, where, field, code == 0 or (code == 1 and _is_an_answer(call)))
+
+
+def _told(call: Call) -> tuple[int, str, str] | None:
+    if call.exit_code is not None:
+        return call.exit_code, "its terminal says exit code", "update.status"
+    raw: Any = call.fields.get("rawOutput")
+    code = _in_raw_output(obj(raw))
+    if code is not None:
+        return code, "its raw output says exit code", "update.rawOutput"
+    if "execute" not in (call.fields.get("kind"), entry_kind(call)):
+        return None
+    return _in_texts(call, raw) or _in_command(call)
+
+
+def _in_raw_output(raw: Json) -> int | None:
+    for told in inner(raw):
+        keys = _KEYS if _BESIDE.isdisjoint(told) else (*_KEYS, *_VAGUE_KEYS)
+        for key in keys:
+            code: Any = told.get(key)
+            if type(code) is int:
+                return code
+    return None
+
+
+def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
+    own = text(raw)
+    for field, found in (
+        *(("update.content", shown) for shown in texts(call.fields.get("content"))),
+        *((("update.rawOutput", own),) if own is not None else ()),
+    ):
+        code = _in_text(found)
+        if code is not None and not _only_reads(call):
+            return code, "its output says exit code", field
+    return None
+
+
+def _in_text(found: str) -> int | None:
+    """Give the exit code that an agent has written above or below an output."""
+    first = found[:_EDGE].strip("` \t\r\n").partition("\n")[0]
+    last = found[-_EDGE:].rstrip("` \t\r\n").rpartition("\n")[2]
+    for line in (first, last):
+        match = _MARKED.fullmatch(line.strip())
+        if match is not None:
+            return int(next(filter(None, match.groups())))
+    return None
+
+
+def _only_reads(call: Call) -> bool:
+    command = command_of(call)
+    return bool(command) and classify(command[:_MAX_COMMAND]).kind != ToolKind.EXECUTE
+
+
+def _in_command(call: Call) -> tuple[int, str, str] | None:
+    """Give the code of a command that itself ends by `exit 3`, where there is no other way out."""
+    command = command_of(call)
+    asks = _ASKS_FOR_IT.search(command) if len(command) <= _MAX_COMMAND else None
+    if asks is None or _OTHER_WAYS_OUT.search(command[: asks.start() + 1]):
+        return None
+    return int(asks[1]), "its command ends by exit", "update.status"
+
+
+def _is_an_answer(call: Call) -> bool:
+    """Whether 1 is no failure: a search that found nothing, a comparison."""
+    if call.fields.get("kind") == "search":
+        return True
+    match = _LAST_PROGRAM.search(command_of(call)[-_MAX_COMMAND:])
+    return match is not None and match[1].rpartition("/")[2] in _ONE_IS_AN_ANSWER

@@ -1,0 +1,60 @@
+"""What a request for permission asks, and what was answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .lines import Line
+from .moments import Call, Json, Outcome, Question, Session
+from .values import many, obj, text
+
+
+def question_of(line: Line, request: Any, params: Json, session: Session | None) -> Question:
+    """Make sense of a request for permission. v2 says what it is about in `subject`."""
+    subject = obj(params.get("subject"))
+    tool_call = obj(params.get("toolCall")) or obj(subject.get("toolCall"))
+    key = text(tool_call.get("toolCallId")) or text(subject.get("toolCallId"))
+    turn = session.turn if session is not None else None
+    return Question(line.number, session, key, None, params, tool_call, request, turn=turn)
+
+
+def outcome_of(message: Json, question: Question) -> Outcome:
+    """Give what the client decided. None if it can't be told."""
+    if "error" in message:
+        return "error"
+    outcome = obj(obj(message.get("result")).get("outcome"))
+    if outcome.get("outcome") != "selected":
+        return "cancelled" if outcome.get("outcome") == "cancelled" else None
+    for option in many(question.params.get("options")):
+        told = obj(option)
+        if told and told.get("optionId") == outcome.get("optionId"):
+            return _by_kind(text(told.get("kind")) or "")
+    return None
+
+
+def _by_kind(kind: str) -> Outcome:
+    if kind.startswith("allow"):
+        return "allowed"
+    return "rejected" if kind.startswith("reject") else None
+
+
+def twin_of(question: Question) -> Call | None:
+    """Give the open call of the turn that is surely the one that a question under another id is about."""
+    told, turn = question.tool_call, question.turn
+    given = told.get("rawInput")
+    if turn is None or not given:
+        return None
+    found = [
+        call
+        for call in turn.calls.values()
+        if call.announced is not None
+        and call.ended is None
+        and not call.questions
+        and call.fields.get("rawInput") == given
+        and _agree(told.get("kind"), call.fields.get("kind"))
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _agree(one: object, other: object) -> bool:
+    return text(one) is None or text(other) is None or one == other

@@ -1,0 +1,119 @@
+"""What a call has shown, and what its raw output says: texts, exit codes, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from .moments import Call, Json
+from .values import many, obj, text
+
+OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "result")
+"""Where clients look for text in a raw output that is an object."""
+
+_TEXTS = (*OUTPUT_KEYS, "error", "aggregated_output", "formatted_output")
+"""Where tools put what people should see."""
+
+_SUCCEEDED = frozenset(("success", "ok", "isError", "is_error"))
+_FEW = 6
+"""Fields of a raw output that only tells of an error, at most."""
+_LONGEST = 64 * 1024
+
+_decode = msgspec.json.Decoder().decode
+
+
+def texts(content: Any) -> Iterator[str]:
+    """Give the texts that a call shows, and those of the resources in it."""
+    for item in many(content):
+        block = obj(obj(item).get("content"))
+        for holder in (block, obj(block.get("resource"))):
+            found = text(holder.get("text"))
+            if found is not None:
+                yield found
+
+
+def shows_something(content: Any) -> bool:
+    """Whether anyone sees anything in a call's content."""
+    return any(map(_is_shown, many(content)))
+
+
+def _is_shown(item: Any) -> bool:
+    told = obj(item)
+    block = obj(told.get("content"))
+    if told.get("type") == "content" and block.get("type") == "text":
+        return not is_blank(text(block.get("text")))
+    return bool(told)
+
+
+def is_blank(value: str | None) -> bool:
+    """Whether a text has nothing to see. It stops at the first thing to see."""
+    return not value or value.isspace()
+
+
+def raw_text(raw: Any) -> str:
+    """Give a text in a raw output that people should see, the first; "" if there is none."""
+    if type(raw) is str:
+        return "" if is_blank(raw) else raw
+    if type(raw) is list:
+        return next((found for item in many(raw) if (found := raw_text(item))), "")
+    told = obj(raw)
+    for key in _TEXTS:
+        if key in told and (found := raw_text(told[key])):
+            return found
+    return ""
+
+
+def has_output(call: Call) -> bool:
+    """Whether a call's terminals have shown something, or its content does."""
+    return call.output_bytes > 0 or shows_something(call.fields.get("content"))
+
+
+def inner(raw: Json) -> Iterator[Json]:
+    """Give a raw output, and what is wrapped in it."""
+    yield raw
+    for key in ("metadata", "result", "Ok", "response", "structuredContent"):
+        if key in raw:
+            yield obj(raw[key])
+
+
+def error_in(call: Call) -> str | None:
+    """Give the field in which a call's tool says that it has failed."""
+    raw: Any = call.fields.get("rawOutput")
+    if type(raw) is str:
+        return _error_in_text(raw, call.fields.get("kind"))
+    for told in inner(obj(raw)):
+        where = _error_in(told)
+        if where is not None:
+            return f"rawOutput: {where}"
+    return None
+
+
+def _error_in(told: Json) -> str | None:
+    for key in ("isError", "is_error"):
+        if told.get(key) is True:
+            return f"{key} is true"
+    for key in ("success", "ok"):
+        if told.get(key) is False:
+            return f"{key} is false"
+    if told.get("status") in ("error", "failed", "failure"):
+        return f"status is {told['status']}"
+    error = told.get("error")
+    if not error or type(error) not in (str, dict) or not _SUCCEEDED.isdisjoint(told):
+        return None
+    # A document may well have a field `error`. Beside a result, it is no outcome.
+    has_result = any(told.get(key) for key in ("output", "content", "result", "data", "stdout"))
+    return None if has_result or len(told) > _FEW else "it has an error, and no result"
+
+
+def _error_in_text(raw: str, kind: Any) -> str | None:
+    if raw.startswith("<tool_use_error>"):
+        return "rawOutput: it is a <tool_use_error>"
+    if kind not in ("edit", "delete", "move") or raw[:1] != "{" or len(raw) > _LONGEST:
+        return None
+    try:
+        where = _error_in(obj(_decode(raw)))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return where and f"rawOutput: {where}"

@@ -1,0 +1,174 @@
+"""`callsheet check`: what is wrong with recordings of tool calls."""
+
+from __future__ import annotations
+
+import sys
+from typing import cast
+
+import click
+
+from callsheet import __version__
+from callsheet.check.recording.as_json import JsonTeller
+from callsheet.check.recording.baseline import Baseline
+from callsheet.check.recording.choose import CLIENTS, UnknownRule, choose, explained, named
+from callsheet.check.recording.finding import SEVERITIES, Rule, Severity
+from callsheet.check.recording.junit import JunitTeller
+from callsheet.check.recording.run import check_all
+from callsheet.check.recording.sarif import SarifTeller
+from callsheet.check.recording.sources import find
+from callsheet.check.recording.telling import Outcome, Teller, count
+
+from .cards.words import visible
+from .checks.card import CardTeller
+from .checks.explaining import explain
+from .checks.files import read_baseline, write_baseline
+from .checks.findings import TextTeller, show_rules
+from .checks.page import Page
+from .checks.progress import Bar
+
+FORMATS = ("text", "json", "sarif", "junit")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="RECORDING…")
+@click.option(
+    "--client",
+    "clients",
+    multiple=True,
+    type=click.Choice(CLIENTS),
+    help="Also say what this client would show wrongly. May be given again.",
+)
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text")
+@click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
+@click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
+@click.option(
+    "--severity",
+    "least",
+    type=click.Choice(SEVERITIES),
+    default="advice",
+    help="The least that is shown, and counts for the exit code.",
+)
+@click.option("--all", "show_all", is_flag=True, help="Write out what is told again and again.")
+@click.option("--summary", is_flag=True, help="Show the score card only.")
+@click.option(
+    "--card", type=click.Choice(["text", "markdown"]), help="The same, as text or for a README."
+)
+@click.option("--baseline", metavar="FILE", help="Show only what is not known by this file.")
+@click.option("--update-baseline", is_flag=True, help="Write what is found into that file.")
+@click.option(
+    "--explain",
+    "explaining",
+    metavar="RULE",
+    help="Say what a rule (a category, all) holds to, and why.",
+)
+@click.option("--rules", "listing", is_flag=True, help="List all rules.")
+def command(
+    paths: tuple[str, ...],
+    clients: tuple[str, ...],
+    form: str,
+    chosen: tuple[str, ...],
+    ignored: tuple[str, ...],
+    least: str,
+    show_all: bool,
+    summary: bool,
+    card: str | None,
+    baseline: str | None,
+    update_baseline: bool,
+    explaining: str | None,
+    listing: bool,
+) -> int:
+    """Find what is wrong with recordings of tool calls, from what was recorded alone.
+
+    A RECORDING is a file, a directory with *.jsonl, *.ndjson and *.log files, or - for standard input.
+    A RULE is an id (lifecycle/after-the-end) or a category (lifecycle). Exits with 0 if nothing is
+    found, 1 if something is, and 2 if something can't be read or was asked for wrongly.
+    """
+    try:
+        if explaining is not None:
+            explain(Page(), explained(explaining))
+            return 0
+        rules = choose(
+            chosen=named(chosen),
+            ignored=named(ignored),
+            clients=clients,
+            least=cast("Severity", least),
+        )
+    except UnknownRule as exc:
+        raise click.UsageError(str(exc)) from None
+    if listing:
+        show_rules(Page(), choose(clients=CLIENTS))
+        return 0
+    wants_card = card or ("text" if summary else None)
+    _refuse(paths, rules, form, wants_card, baseline, update_baseline)
+    known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
+    bar = Bar()
+    teller = _teller(form, rules, wants_card, show_all, has_baseline=known is not None)
+    try:
+        outcome = check_all(
+            find(list(paths), sys.stdin.buffer),
+            rules,
+            [teller],
+            baseline=known,
+            fingerprints=form == "sarif",
+            opened=bar.opened,
+        )
+    finally:
+        bar.clear()
+    teller.close(outcome)
+    for problem in outcome.problems:
+        click.echo(f"callsheet: {visible(problem.path)}: {problem.message}", err=True)
+    if known is not None and baseline is not None:
+        return _settle(outcome, known, baseline, update_baseline)
+    return outcome.exit_code
+
+
+def _refuse(
+    paths: tuple[str, ...],
+    rules: tuple[Rule, ...],
+    form: str,
+    card: str | None,
+    baseline: str | None,
+    update_baseline: bool,
+) -> None:
+    """Refuse what makes no sense."""
+    if not paths:
+        raise click.UsageError("name a recording: callsheet check RECORDING…, or - for stdin")
+    if not rules:
+        raise click.UsageError("no rule is left by --select, --ignore and --severity")
+    if card and form != "text":
+        raise click.UsageError(f"the score card is text: leave out --format {form}")
+    if update_baseline and not baseline:
+        raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
+
+
+def _teller(
+    form: str, rules: tuple[Rule, ...], card: str | None, show_all: bool, *, has_baseline: bool
+) -> Teller:
+    write = sys.stdout.write
+    if form == "json":
+        return JsonTeller(write)
+    if form == "sarif":
+        return SarifTeller(write, rules, version=__version__, has_baseline=has_baseline)
+    if form == "junit":
+        return JunitTeller(write, rules)
+    return CardTeller(Page(), card) if card else TextTeller(Page(), rules, show_all=show_all)
+
+
+def _settle(outcome: Outcome, known: Baseline, path: str, update: bool) -> int:
+    """Say what is gone, or write the baseline anew; and give the exit code."""
+    if not update:
+        if outcome.gone:
+            gone = count(sum(one.calls for one in outcome.gone), "known finding")
+            click.echo(
+                f"callsheet: {gone} of {visible(path)} can't be found any more; "
+                "--update-baseline forgets them",
+                err=True,
+            )
+            for one in outcome.gone[:10]:
+                where = " ".join(filter(None, (one.recording, one.tool)))
+                click.echo(f"  gone: {one.rule} in {visible(where)}", err=True)
+        return outcome.exit_code
+    write_baseline(path, known.updated({rule.id for rule in outcome.rules}))
+    said = count(outcome.findings + outcome.known, "finding")
+    click.echo(f"callsheet: {visible(path)} knows {said} now", err=True)
+    return 2 if outcome.problems else 0

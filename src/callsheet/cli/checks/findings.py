@@ -1,0 +1,188 @@
+"""Findings as text for people: by recording and call, with what is told again and again folded."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from callsheet.check.recording.finding import SEVERITIES, Finding, Rule
+from callsheet.check.recording.moments import Call
+from callsheet.check.recording.quoting import shown
+from callsheet.check.recording.telling import Outcome, Recording, count, totals
+from callsheet.check.recording.values import text
+from callsheet.cli.cards.words import visible
+
+from .card import show_card
+from .page import STYLES, Page
+
+SHOWN = 3
+"""Calls of a recording for which one rule's findings are written out."""
+
+MOST_COUNTED = 100_000
+"""Calls that are counted one by one. Memory must not grow with the recording."""
+
+TOOLS = 8
+LONGEST_TITLE = 70
+
+Key = tuple[str | None, str | None]
+"""A call: its session and its id."""
+
+
+class _Kept(Struct):
+    """A finding that is written out, and how many more of its rule there are in the same call."""
+
+    finding: Finding
+    more: int = 0
+    last: int = 0
+
+
+class _Group(Struct):
+    """What is written out of one call."""
+
+    title: str = ""
+    kept: dict[str, list[_Kept]] = field(default_factory=dict[str, list[_Kept]])
+
+
+class _Folded(Struct):
+    """What is not written out of one rule."""
+
+    findings: int = 0
+    calls: set[int] = field(default_factory=set[int])
+
+
+class TextTeller:
+    """Writes findings when a recording is read. With `all`, nothing is folded."""
+
+    def __init__(self, page: Page, rules: tuple[Rule, ...], *, show_all: bool = False) -> None:
+        self._page: Page = page
+        self._rules: dict[str, Rule] = {rule.id: rule for rule in rules}
+        self._all: bool = show_all
+        self._explained: set[str] = set()
+        self._has_folded: bool = False
+        self._groups: dict[Key, _Group] = {}
+        self._shown: dict[str, int] = {}
+        self._folded: dict[str, _Folded] = {}
+
+    def begin(self, path: str) -> None:
+        """Forget the last recording."""
+        del path
+        self._groups, self._shown, self._folded = {}, {}, {}
+
+    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+        """Keep a finding, or count it."""
+        del fingerprint
+        key, rule = (finding.session, finding.call), finding.rule
+        group = self._groups.get(key)
+        if group is not None and title:
+            group.title = title
+        kept = group.kept.get(rule) if group is not None else None
+        if kept and not self._all:
+            kept[-1].more += 1
+            kept[-1].last = finding.line
+            return
+        number = self._shown.get(rule, 0)
+        if number >= SHOWN and not self._all:
+            folded = self._folded.setdefault(rule, _Folded())
+            folded.findings += 1
+            if len(folded.calls) < MOST_COUNTED:
+                folded.calls.add(hash(key))
+            return
+        self._shown[rule] = number + 1
+        group = self._groups.setdefault(key, _Group(title))
+        group.kept.setdefault(rule, []).append(_Kept(finding))
+
+    def over(self, call: Call) -> None:
+        """Take the last title of a call: it says most."""
+        group = self._groups.get((call.session.id, call.id))
+        title = text(call.fields.get("title"))
+        if group is not None and title:
+            group.title = title
+
+    def end(self, recording: Recording) -> None:
+        """Write the recording, if there is something to say about it."""
+        if not self._groups:
+            return
+        self._head(recording)
+        for key, group in sorted(self._groups.items(), key=lambda item: _first(item[1])):
+            self._group(key, group)
+        self._write_folded()
+        self._page.blank()
+
+    def close(self, outcome: Outcome) -> None:
+        """Write the score card, and the line at the end."""
+        if outcome.calls:
+            show_card(self._page, outcome.summary, TOOLS)
+            self._page.blank()
+        if self._has_folded:
+            self._page.line(("--all writes out what is folded.", "dim"))
+        self._page.line((totals(outcome), "yellow" if outcome.findings else "green"))
+
+    def _head(self, recording: Recording) -> None:
+        facts = [visible(shown(recording.agent))] if recording.agent else []
+        facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
+        facts.append(count(recording.calls, "call"))
+        self._page.line((visible(recording.path), "bold"), (f"  {', '.join(facts)}", "dim"), hang=2)
+
+    def _group(self, key: Key, group: _Group) -> None:
+        session, call = key
+        if call is not None:
+            title = shown(group.title, LONGEST_TITLE) if group.title else "a call without a title"
+            self._page.line(
+                (visible(title), "bold" if group.title else "italic"),
+                (f"  {visible(call)}", "dim"),
+                indent=2,
+                hang=2,
+            )
+        else:
+            name = f"session {visible(session)}" if session else "the recording"
+            self._page.line((name, "bold"), indent=2)
+        found = [kept for of_rule in group.kept.values() for kept in of_rule]
+        for kept in sorted(found, key=lambda kept: kept.finding.line):
+            self._finding(kept)
+
+    def _finding(self, kept: _Kept) -> None:
+        finding = kept.finding
+        style = STYLES[finding.severity]
+        place = f"{visible(finding.field)}: " if finding.field else ""
+        self._page.line(
+            (f"line {finding.line} ", "dim"),
+            (f"{finding.severity} ", style),
+            (finding.rule, style.removeprefix("bold ")),
+            (f" {place}", "dim"),
+            (visible(finding.message), ""),
+            indent=4,
+            hang=4,
+        )
+        if kept.more:
+            self._page.line(
+                (f"… and {kept.more:,} more in this call, the last on line {kept.last}", "dim"),
+                indent=8,
+            )
+        if finding.rule not in self._explained:
+            self._explained.add(finding.rule)
+            fix = self._rules[finding.rule].fix if finding.rule in self._rules else ""
+            self._page.line(("fix: ", "green"), (fix, ""), indent=8, hang=5)
+
+    def _write_folded(self) -> None:
+        for rule, folded in sorted(self._folded.items()):
+            self._has_folded = True
+            is_all = len(folded.calls) < MOST_COUNTED
+            calls = count(len(folded.calls), "other call") if is_all else "very many calls"
+            more = f"… and {folded.findings:,} more of {rule} in {calls}"
+            self._page.line((more, "dim"), indent=2, hang=2)
+
+
+def _first(group: _Group) -> int:
+    return min(kept.finding.line for found in group.kept.values() for kept in found)
+
+
+def show_rules(page: Page, rules: tuple[Rule, ...]) -> None:
+    """List rules: what each is called, and how bad it is to break it."""
+    wide = max((len(rule.id) for rule in rules), default=0)
+    for severity in SEVERITIES:
+        for rule in (rule for rule in rules if rule.severity == severity):
+            page.line(
+                (f"{severity:8}", STYLES[severity]),
+                (f"{rule.id:{wide}}  ", ""),
+                (rule.title, "dim"),
+                hang=wide + 10,
+            )

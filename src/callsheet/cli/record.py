@@ -1,0 +1,45 @@
+"""`callsheet record`: any agent's traffic, recorded while every byte is passed on."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from callsheet.tap.record import record
+from callsheet.tap.recording import Form
+
+
+@click.command(
+    "record", context_settings={"max_content_width": 100, "allow_interspersed_args": False}
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where to record to; one that is there is replaced. In a directory, each run gets a file.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["wrapped", "raw"]),
+    default="wrapped",
+    show_default=True,
+    help="wrapped: with the time and the direction of each message. raw: lines as they came.",
+)
+@click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
+def command(output: str, form: str, agent: tuple[str, ...]) -> int:
+    """Run any ACP agent and record its traffic, passing every byte on untouched.
+
+    Put it in front of the agent's command in an editor's settings:
+
+    \b
+      callsheet record -o FILE -- my-agent --acp
+
+    A recording holds all that went over the wire, secrets too. Only you can read the file; look at it
+    before you give it to others. Exits as the agent does.
+    """
+    if output == "-":
+        raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
+    return record(agent, output, cast("Form", form))

@@ -1,0 +1,99 @@
+"""Bytes from one descriptor to another, at once, in a thread of their own."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from typing import Protocol, TypeAlias
+
+PIECE = 1 << 16
+"""Bytes that are passed on in one go, at most: as much as a pipe holds."""
+
+Send: TypeAlias = Callable[[bytes], None]
+
+
+class Hook(Protocol):
+    """Is given what one side says, piece by piece, and sends on what the other side is to hear.
+
+    Pieces end anywhere. One that only looks on sends each on as it is; one that changes lines holds back what
+    has no end yet (`lines.py`).
+    """
+
+    def take(self, data: bytes, send: Send) -> None:
+        """Take the next piece."""
+        ...
+
+    def end(self, send: Send) -> None:
+        """Nothing more will come."""
+        ...
+
+
+class Relay(Thread):
+    """Passes on what comes from `source` to `target`, until one of them ends. It closes both.
+
+    So the end of one side reaches the other, whichever it is: a reader comes to the end, and a writer is told
+    that nobody reads.
+    """
+
+    def __init__(self, source: int, target: int, hook: Hook) -> None:
+        super().__init__(daemon=True)
+        self.is_writing: bool = False
+        """Whether it waits for the other side to read."""
+        self.pieces: int = 0
+        """How many pieces it has taken."""
+        self._source: int = source
+        self._target: int = target
+        self._hook: Hook = hook
+
+    def run(self) -> None:
+        """Pass on bytes until there are no more, or nobody wants them."""
+        try:
+            while data := _read(self._source):
+                self.pieces += 1
+                self._hook.take(data, self._send)
+            self._hook.end(self._send)
+        except OSError:
+            pass  # nobody reads any more; who writes is told so by what follows
+        finally:
+            for descriptor in (self._target, self._source):
+                with suppress(OSError):
+                    os.close(descriptor)
+
+    def _send(self, data: bytes) -> None:
+        self.is_writing = True
+        try:
+            written = _write(self._target, data)
+            if written < len(data):
+                rest = memoryview(data)[written:]
+                while rest:
+                    rest = rest[_write(self._target, rest) :]
+        finally:
+            self.is_writing = False
+
+
+def _read(descriptor: int) -> bytes:
+    """Give what is there, or nothing at the end. What we were given need not be blocking."""
+    while True:
+        try:
+            return os.read(descriptor, PIECE)
+        except BlockingIOError:
+            _wait(descriptor, select.POLLIN)
+        except OSError:  # a terminal that was hung up, a socket that was reset
+            return b""
+
+
+def _write(descriptor: int, data: bytes | memoryview) -> int:
+    while True:
+        try:
+            return os.write(descriptor, data)
+        except BlockingIOError:
+            _wait(descriptor, select.POLLOUT)
+
+
+def _wait(descriptor: int, what: int) -> None:
+    poll = select.poll()
+    poll.register(descriptor, what)
+    poll.poll()

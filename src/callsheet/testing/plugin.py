@@ -1,0 +1,93 @@
+"""The pytest plugin: `acp_recording`, its file where a test has failed, and findings in words.
+
+It is loaded in every run of pytest where callsheet is installed. So it imports nothing of callsheet before it
+is used, and whatever goes wrong in it never breaks a run.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from .traffic import Recording
+
+_KEPT = pytest.StashKey["tuple[Recording, Path]"]()
+_FINDING = "callsheet.check.recording.finding"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let people say where recordings go."""
+    parser.getgroup("callsheet").addoption(
+        "--acp-recordings",
+        metavar="DIR",
+        default=None,
+        help="Save what `acp_recording` has recorded here, also of tests that pass.",
+    )
+
+
+@pytest.fixture
+def acp_recording(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Recording:
+    """Record an agent's traffic, and hold what it is: `assert acp_recording.check() == []`.
+
+    Give it to `AgentClient(…, recording=acp_recording)`; or let any other client start
+    `acp_recording.command("my-agent", …)`. If the test fails, its report says where the recording is.
+    """
+    from .traffic import Recording
+
+    directory = tmp_path_factory.mktemp("acp")
+    recording = Recording(directory)
+    request.node.stash[_KEPT] = recording, directory / "recording.jsonl"
+    return recording
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, None]:
+    """Save the recording of a test that has failed, and say where it is and what was found in it."""
+    outcome: Any = yield
+    kept = item.stash.get(_KEPT, None)
+    if kept is None or call.when != "call":
+        return
+    try:
+        _attach(item, outcome.get_result(), *kept)
+    except Exception as exc:  # noqa: BLE001 - a report without a recording is better than none
+        outcome.get_result().sections.append(("ACP recording", f"not saved: {exc}"))
+
+
+def _attach(item: pytest.Item, report: pytest.TestReport, recording: Recording, path: Path) -> None:
+    wanted: str | None = item.config.getoption("--acp-recordings", None)
+    if wanted is not None:
+        name = re.sub(r"[^\w.-]+", "_", item.nodeid).strip("_")[-150:]
+        path = Path(wanted) / f"{name}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+    elif not report.failed:
+        return
+    lines = [str(recording.save(path))]
+    if recording.found:
+        from .telling import told
+
+        lines += ["", *told(recording.found)]
+    report.sections.append(("ACP recording", "\n".join(lines)))
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Tell findings in words where there should be none."""
+    if op != "==" or _FINDING not in sys.modules:
+        return None
+    if not (isinstance(left, list) and isinstance(right, list)):
+        return None
+    found = cast("list[Any]", left or right)
+    if (left and right) or not all(type(one).__module__ == _FINDING for one in found):
+        return None
+    from .telling import summed_up, told
+
+    return [f"{summed_up(found)} where there should be none", *told(found)]
