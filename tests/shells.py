@@ -39,10 +39,11 @@ class Terminal:
         os.close(end)
         self.text = ""
 
-    def until(self, expected: str, seconds: float = 20) -> None:
+    def until(self, expected: str | re.Pattern[str], seconds: float = 20) -> None:
         """Read until something is shown."""
         stop = time.monotonic() + seconds
-        while expected not in self.text:
+        pattern = re.compile(re.escape(expected)) if isinstance(expected, str) else expected
+        while not pattern.search(self.text):
             assert time.monotonic() < stop, self.text
             if not self._read():
                 raise AssertionError(f"ended without {expected!r}: {self.text}")

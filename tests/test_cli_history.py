@@ -6,6 +6,7 @@ import asyncio
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import deque
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -290,6 +292,18 @@ def test_a_server_without_its_package_says_what_to_install(
     assert done.err.count("\n") == 1
 
 
+def test_a_directory_is_said_to_be_one(own: Cli, tmp_path: Path) -> None:
+    for command in (["history"], ["history", "vacuum"], ["show", "last"]):
+        done = own(*command, "--history", str(tmp_path))
+        assert (done.code, done.out) == (1, "")
+        said = f"{tmp_path} is a directory; name a file in it: {tmp_path}/history.sqlite."
+        assert done.err == f"callsheet: {said}\n"
+    done = own("call", "think", "thought=x", "--history", str(tmp_path))
+    assert done.code == 0
+    assert done.err == f"callsheet: history: {said} Nothing is kept.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 # Pipes, terminals, following
 
 
@@ -307,7 +321,7 @@ def test_a_reader_that_has_enough_ends_it_quietly(kept: str) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("columns", [60, 80, 120])
+@pytest.mark.parametrize("columns", [60, 80, 120, 180])
 def test_on_a_terminal_every_call_is_one_row_of_its_width(
     kept: str, tmp_path: Path, columns: int
 ) -> None:
@@ -321,6 +335,39 @@ def test_on_a_terminal_every_call_is_one_row_of_its_width(
     assert sum("  exit 3  " in row for row in rows) == 1
     assert sum("  timed out  " in row for row in rows) == 1
     assert sum("just now" in row or "s ago" in row for row in rows) == 6
+    heading = rows[0]
+    if columns >= 120:  # it is not as wide as may be, if titles are short
+        assert heading.index("TOOK") - heading.index("CALL") < 70
+
+
+@pytest.mark.parametrize("columns", [24, 30, 40, 50])
+def test_on_a_narrow_terminal_every_call_has_its_title_and_its_id(columns: int) -> None:
+    calls = [head(index, title="Reading some/long/path.py", name="search") for index in range(3)]
+    table = Table(PRETTY, calls)
+    rows = [row.plain for row in table.rows(calls, columns, 2000.0, {})]
+    assert [row.endswith(f"T4{index:06}") for index, row in enumerate(rows)] == [True] * 3
+    assert all("Reading" in row for row in rows)
+    assert all(len(row) <= columns for row in rows)
+    names = table.heading(columns).plain.split()
+    assert {"CALL", "ID"} <= set(names) <= {"WHEN", "TOOL", "CALL", "TOOK", "ID"}
+    assert "TOOK" not in names
+
+
+def test_a_long_title_has_the_room_that_there_is_but_no_more_than_reads_well() -> None:
+    calls = [head(0, title="x" * 300), head(1)]
+    table = Table(PRETTY, calls)
+    for width, shown in ((80, 40), (120, 80), (180, 99), (300, 99)):
+        first = next(iter(table.rows(calls, width, 2000.0, {}))).plain
+        assert first.count("x") == shown
+
+
+def test_a_table_that_stays_has_times_that_stay_true() -> None:
+    now = datetime(2026, 11, 16, 12, 0, 0).timestamp()
+    today, before = head(1, at=now - 90), head(2, at=now - 86400)
+    table = Table(PRETTY, [today, before], live=True)
+    rows = [row.plain for row in table.rows([today, before], 80, now, {})]
+    assert rows[0].startswith("✓ 11:58:30    read")
+    assert rows[1].startswith("✓ 2026-11-15  read")
 
 
 def test_no_color_takes_the_colours_away(kept: str, tmp_path: Path) -> None:
@@ -452,7 +499,8 @@ def test_following_on_a_terminal_draws_what_runs(copy: str, tmp_path: Path) -> N
     with call(copy, tmp_path, "bash", f"command=until [ -e {stop} ]; do sleep 0.05; done"):
         terminal.until("Running `until")
         stop.touch()
-        terminal.until("\x1b[1;32m✓\x1b[0m \x1b[2mjust now  \x1b[0m  \x1b[36mbash")
+        ended = re.compile(r"\x1b\[1;32m✓\x1b\[0m \x1b\[2m\d\d:\d\d:\d\d  \x1b\[0m  \x1b\[36mbash")
+        terminal.until(ended)
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert "\x1b[?25h" in terminal.text

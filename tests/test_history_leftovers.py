@@ -36,7 +36,7 @@ async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Pa
         history.session("sess_1", position=1).say("user", "msg_1", HELLO)
         assert not await history.flush()
     lock.close()
-    assert "wait in" in said[-1]
+    assert "waits in" in said[-1]
     async with History(url, tell=said.append) as history:
         kept = await history.ask(lambda store: store.timeline("sess_1"))
         assert [entry.message_id for entry in kept] == ["msg_0", "msg_1"]  # type: ignore[union-attr]

@@ -48,6 +48,9 @@ class HistoryTable(msgspec.Struct):
 
 
 _KEYS = HistoryTable.__struct_fields__
+_TABLES = ("history", "redact")
+_LEAST = 1_000_000
+"""Bytes that a history must be allowed: an empty one takes a part of that."""
 
 
 def history_settings(
@@ -65,14 +68,15 @@ def history_settings(
     found = settings_table(environ, cwd)
     file, table = found if found is not None else (Path(), HistoryTable())
     is_projects = file.name == "pyproject.toml" and not environ.get(VARIABLE)
+    keep = _retention(table, file)  # also where it does not hold: a mistake in it is told
     said = flag if flag is not None else environ.get(URL_VARIABLE) or None
     if said is None and table.url is not None:
         said = _beside(table.url, file)
         if is_projects:
             _hold_inside(said, file)
     elif is_projects:  # its limits are for its own store: they must not empty the user's
-        table = HistoryTable()
-    return chosen_url(said, environ), _retention(table, file)
+        keep = _retention(HistoryTable(), file)
+    return chosen_url(said, environ), keep
 
 
 def settings_table(
@@ -126,18 +130,26 @@ def _table(body: JsonObject, file: Path) -> HistoryTable:
     table = ours.get("history", {}) if is_object(ours) else ours
     if not is_object(table):
         raise BadSettings(f"{file}: [{name}] is no table")
+    for key in ours if is_object(ours) else ():
+        if key not in _TABLES and (near := _near(key, _TABLES)):  # others may be of a later version
+            begin = name.removesuffix("history")
+            raise BadSettings(f"{file}: there is no [{begin}{key}]; did you mean [{begin}{near}]?")
     for key in table:
         if key not in _KEYS:
-            import difflib  # only for a mistake: an editor waits for our start
-
-            near = difflib.get_close_matches(key, _KEYS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = _near(key, _KEYS)
+            hint = f"; did you mean {near}?" if near else ""
             raise BadSettings(f"{file}: [{name}] has no {key!r}{hint}; it has {', '.join(_KEYS)}")
     try:
         return msgspec.convert(table, HistoryTable)
     except msgspec.ValidationError as exc:
         said = str(exc).replace(" - at `$.", f" - [{name}] ").removesuffix("`")
         raise BadSettings(f"{file}: {said}") from None
+
+
+def _near(word: str, known: tuple[str, ...]) -> str | None:
+    import difflib  # only for a mistake: an editor waits for our start
+
+    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
 
 
 def _beside(url: str, file: Path) -> str:
@@ -190,11 +202,19 @@ def _retention(table: HistoryTable, file: Path) -> Retention:
             raise BadSettings(f"{file}: [history] {name} = {value!r}: {how}")
         return found
 
+    def enough(text: str) -> int:
+        found = size_of(text)
+        if found < _LEAST:
+            raise BadAmount(
+                f"{text!r}: expected 1MB or more; an empty history takes a part of that"
+            )
+        return found
+
     count = "expected a number of calls"
     return Retention(
         max_age=said("max_age", KEEP.max_age, age_of, AGES),
         max_calls=said("max_calls", KEEP.max_calls, int, count),
-        max_bytes=said("max_bytes", KEEP.max_bytes, size_of, SIZES),
+        max_bytes=said("max_bytes", KEEP.max_bytes, enough, SIZES),
         session_max_calls=said("session_max_calls", KEEP.session_max_calls, int, count),
         session_max_bytes=said("session_max_bytes", KEEP.session_max_bytes, size_of, SIZES),
     )

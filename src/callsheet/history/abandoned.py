@@ -6,9 +6,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from callsheet.describe import Describer
+from callsheet.history.errors import counted
 from callsheet.report.content import TextContent
 from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason, ToolCallStatus
+
+
+def news_of_closed(count: int) -> str:
+    """Say that calls were closed."""
+    told = counted(
+        count, "call that a crash had left open was", "calls that a crash had left open were"
+    )
+    return f"{told} closed as abandoned."
 
 
 def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:

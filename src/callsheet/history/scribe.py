@@ -16,7 +16,16 @@ from contextlib import suppress
 from msgspec import Struct
 
 from . import leftovers
-from .errors import BadUrl, HistoryError, NotKept, StoreDamaged, StoreTooNew, StoreUnavailable
+from .errors import (
+    BadUrl,
+    HistoryError,
+    NotKept,
+    StoreDamaged,
+    StoreTooNew,
+    StoreUnavailable,
+    counted,
+    sentence,
+)
 from .log import Waiting
 from .packing import Packer
 from .places import store_at, without_password
@@ -136,14 +145,17 @@ class Scribe:
                 if type(exc) in _OF_THE_STORE:
                     leftovers.put_back(file)
                     raise
-                self._say(f"What waited in {file} can't be kept: {type(exc).__name__}: {exc}")
+                why = f"{type(exc).__name__}: {exc}"
+                self._say(sentence(f"What waited in {file} can't be kept: {why}"))
                 continue
             except BaseException:
                 leftovers.put_back(file)
                 raise
             leftovers.done(file)
-            count = len(batch.calls) + len(batch.messages)
-            self._say(f"{count} entries that could not be written earlier are kept now.")
+            entries = len(batch.calls) + len(batch.messages)
+            told = counted(entries, "entry that", "entries that")
+            verb = "is" if entries == 1 else "are"
+            self._say(f"{told} could not be written earlier {verb} kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
         """Let go of the store. What could not be written is put into a file, for the next process."""
@@ -170,18 +182,22 @@ class Scribe:
             file = leftovers.set_by(self.store.url, shelf.all(sessions.values()))
         except (OSError, RuntimeError) as exc:
             self.health.lost += left
-            self._say(f"{left} entries could not be written to {self._shown}, and are lost: {exc}.")
+            told = counted(left, "entry", "entries")
+            are = "is" if left == 1 else "are"
+            said = f"{told} could not be written to {self._shown}, and {are} lost: {exc}"
+            self._say(sentence(said))
         else:
-            self._say(
-                f"{left} entries for {self._shown} wait in {file}, and are written the next time."
-            )
+            wait, are = ("waits", "is") if left == 1 else ("wait", "are")
+            told = f"{counted(left, 'entry', 'entries')} for {self._shown}"
+            self._say(f"{told} {wait} in {file}, and {are} written the next time.")
 
     # How it goes
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
         if problem is not None:
-            lost = f"; {self.health.lost} entries were lost" if self._said_lost else ""
+            told = counted(self.health.lost, "entry was", "entries were")
+            lost = f"; {told} lost" if self._said_lost else ""
             self._say(f"{self._shown} is written again, with all that has waited{lost}.")
             self._said_lost = False
 
@@ -192,7 +208,7 @@ class Scribe:
         first, self.health.problem = self.health.problem is None, str(exc)
         self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first:
-            self._say(f"{exc} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
+            self._say(f"{sentence(exc)} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
         if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
             with suppress(Exception):
                 await self.store.close()
@@ -203,14 +219,14 @@ class Scribe:
         """Note that nothing can be written for now."""
         if self.health.problem is None:
             self.health.problem = why
-            self._say(f"{why} {_GOES_ON}")
+            self._say(f"{sentence(why)} {_GOES_ON}")
 
     def _refused(self, exc: Exception) -> None:
         """Note that something can't be kept, whatever the store does."""
         self.health.lost += 1
         if not self._said_refused:
             self._said_refused = True
-            self._say(f"An entry can't be kept: {type(exc).__name__}: {exc}")
+            self._say(sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"))
 
     def _drop(self, limit: int) -> None:
         """Let go of the oldest, until what waits is small enough."""

@@ -44,6 +44,7 @@ class Keeping:
         # These take a while to import, and who keeps no history does not need them.
         from callsheet.cli.settings import history_settings
         from callsheet.history import History
+        from callsheet.history.errors import sentence
         from callsheet.report.errors import CallsheetError
         from callsheet.runtime.spill import SpillStore, default_directory
 
@@ -54,7 +55,7 @@ class Keeping:
             spills = SpillStore(default_directory())
             self._history = History(url, keep=keep, tell=self._tell, forget_spills=spills.forget)
         except CallsheetError as exc:
-            self._tell(f"{exc} Nothing is kept.")
+            self._tell(f"{sentence(exc)} Nothing is kept.")
         except ImportError as exc:
             self._tell(f"it needs {exc.name or exc}, which is not installed. Nothing is kept.")
         else:

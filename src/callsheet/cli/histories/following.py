@@ -121,7 +121,7 @@ async def follow(store: Store, query: Query, limit: int | None, *, as_json: bool
 async def _on_terminal(store: Store, follower: Follower, first: list[Head]) -> int:
     """Print calls that have ended, and draw those that go on below them."""
     screen, frame, looked = Screen(), 0, 0.0
-    table = Table(screen.looks, first)
+    table = Table(screen.looks, first, live=True)
     screen.print([table.heading(screen.width)])
     news: Sequence[Head] = first
     try:

@@ -16,7 +16,7 @@ from callsheet.history import Head, StoredSession
 from callsheet.report.report import ToolCallReport
 
 from .finding import SHORT
-from .words import ago, end_of, took_text
+from .words import ago, clock_time, end_of, took_text
 
 Key = tuple[str, str]
 """A call: its session and its id."""
@@ -26,13 +26,17 @@ WIDE = 110
 
 _COLOURS = {status.value: colour for status, colour in COLOURS.items()}
 _WHEN, _TOOK, _LEAST = 10, 7, 12
+_ENOUGH, _SHORT, _LONG = 16, 60, 100
+"""Columns of a title: with fewer, other columns go; so many for short ones; and the most."""
 _GAP = "  "
 
 
 class Widths(NamedTuple):
-    """How wide the columns are. `session` is 0 where it is not shown."""
+    """How wide the columns are; 0 means that one is not shown."""
 
+    when: int
     tool: int
+    took: int
     key: int
     session: int
     title: int
@@ -54,21 +58,31 @@ def shorts(keys: Sequence[str]) -> dict[str, str]:
 
 
 class Table:
-    """A table of calls. Its columns are laid out by the first of them."""
+    """A table of calls. Its columns are laid out by the first of them.
+
+    The title has what others leave, as far as titles are long. Where that is little, others go; the id stays.
+    """
 
     def __init__(
         self,
         looks: Looks,
         sample: Sequence[Head],
         sessions: Mapping[str, StoredSession] | None = None,
+        *,
+        live: bool = False,
     ) -> None:
-        """With `sessions`, calls that are in a row of one session stand under its name."""
+        """With `sessions`, calls that are in a row of one session stand under its name.
+
+        A `live` table stays while time goes by: it has times of the clock.
+        """
         self._looks: Looks = looks
         self._sessions: Mapping[str, StoredSession] = sessions or {}
         several = len({head.session_id for head in sample}) > 1
         runs = sum(1 for _ in groupby(sample, lambda head: head.session_id))
         self._is_grouped: bool = bool(sessions) and several and runs * 3 <= len(sample)
         self._names_sessions: bool = several and not self._is_grouped
+        self._is_live: bool = live
+        self._title_most: int = max(map(_title_len, sample), default=0)
         self._group: str | None = None
         self._tool: int = max((cell_len(head.name) for head in sample), default=4)
         self._keys: dict[str, str] = shorts([head.call_id for head in sample])
@@ -78,10 +92,15 @@ class Table:
     def heading(self, width: int) -> Text:
         """Give the row above all others."""
         at = self._widths(width)
-        names = ["WHEN".ljust(_WHEN), "TOOL".ljust(at.tool), "CALL".ljust(at.title)]
-        names += ["TOOK".rjust(_TOOK), "ID".ljust(at.key)]
-        if at.session:
-            names.append("SESSION")
+        columns = [
+            ("WHEN".ljust(at.when), at.when),
+            ("TOOL".ljust(at.tool), at.tool),
+            ("CALL".ljust(at.title), at.title),
+            ("TOOK".rjust(at.took), at.took),
+            ("ID".ljust(at.key), at.key),
+            ("SESSION", at.session),
+        ]
+        names = [name for name, wide in columns if wide]
         return Text(f"  {_GAP.join(names)}"[:width].rstrip(), "dim")
 
     def rows(
@@ -108,33 +127,46 @@ class Table:
     ) -> Text:
         """Give the row of a call. With a `frame`, one that runs has a spinner."""
         at, colour = self._widths(width), _COLOURS.get(head.status, "")
-        row = Text.assemble(
-            (self._mark(head, frame), f"bold {colour}"),
-            " ",
-            (fitted(ago(head.at, now), _WHEN, self._looks), "dim"),
-            _GAP,
+        cells = [
+            (fitted(self._when(head, now), at.when, self._looks), "dim"),
             (fitted(visible(head.name), at.tool, self._looks), "cyan"),
-            _GAP,
-        )
-        row.append_text(self._title(head, end_of(head, report), at.title))
-        row.append(_GAP + self._took(head, now).rjust(_TOOK), "dim")
-        row.append(_GAP + fitted(self._short(head.call_id), at.key, self._looks))
-        if at.session:
-            row.append(
-                _GAP + self._session_keys.get(head.session_id, head.session_id[-SHORT:]), "dim"
-            )
+            (self._title(head, end_of(head, report), at.title), ""),
+            (self._took(head, now).rjust(_TOOK) if at.took else "", "dim"),
+            (fitted(self._short(head.call_id), at.key, self._looks), ""),
+            (self._session_keys.get(head.session_id, head.session_id[-SHORT:]), "dim"),
+        ]
+        shown = (at.when, at.tool, at.title, at.took, at.key, at.session)
+        row = Text.assemble((self._mark(head, frame), f"bold {colour}"), " ")
+        for index, (cell, style) in enumerate(
+            cell for cell, wide in zip(cells, shown, strict=True) if wide
+        ):
+            row.append(_GAP if index else "")
+            row.append_text(cell if isinstance(cell, Text) else Text(cell, style))
         row.truncate(width)
         row.rstrip()
         return row
+
+    def _when(self, head: Head, now: float) -> str:
+        return clock_time(head.at, now) if self._is_live else ago(head.at, now)
 
     def _widths(self, width: int) -> Widths:
         session = 0
         if self._names_sessions and width >= WIDE:
             session = max(map(len, self._session_keys.values()), default=SHORT)
-        tool = min(self._tool, max(8, width // 7))
-        taken = 2 + _WHEN + tool + _TOOK + self._key + 4 * len(_GAP)
-        taken += session + len(_GAP) if session else 0
-        return Widths(tool, self._key, session, max(_LEAST, width - taken))
+        when, tool, took = _WHEN, min(self._tool, max(8, width // 7)), _TOOK
+
+        def left() -> int:
+            others = (when, tool, took, self._key, session)
+            return width - 2 - sum(wide + len(_GAP) for wide in others if wide)
+
+        if left() < _ENOUGH:
+            took = 0
+        if left() < _ENOUGH:
+            tool = 0
+        if left() < _ENOUGH:
+            when = 0
+        most = _LONG if self._is_live else min(_LONG, max(_SHORT, self._title_most))
+        return Widths(when, tool, took, self._key, session, min(most, max(1, left())))
 
     def _mark(self, head: Head, frame: int | None) -> str:
         running = self._looks.spinner[(frame or 0) % len(self._looks.spinner)]
@@ -167,6 +199,10 @@ class Table:
             parts += [visible(session.title)] if session.title else []
             parts += [visible(path_text(session.cwd, "", home()))] if session.cwd else []
         return Text(_cut(self._looks.dot.join(parts), width, self._looks), "bold")
+
+
+def _title_len(head: Head) -> int:
+    return cell_len(visible(head.title or head.name)) + len(_GAP) + cell_len(end_of(head))
 
 
 def home() -> str:

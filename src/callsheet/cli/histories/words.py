@@ -30,6 +30,13 @@ def ago(at: float, now: float) -> str:
     return f"{datetime.fromtimestamp(at):%Y-%m-%d}"
 
 
+def clock_time(at: float, now: float) -> str:
+    """Give when something was as a clock shows it; of another day, that day."""
+    when = datetime.fromtimestamp(at)
+    today = when.date() == datetime.fromtimestamp(now).date()
+    return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d}"
+
+
 def local_time(at: float) -> str:
     """Give a moment as clocks here show it."""
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"

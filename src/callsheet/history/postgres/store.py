@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from callsheet.history.abandoned import news_of_closed
 from callsheet.history.errors import NotKept, StoreUnavailable
 from callsheet.history.packing import Packer
 from callsheet.history.places import without_password
@@ -66,7 +67,7 @@ class PostgresStore:
             raise
         if not closed:
             return []
-        return [f"{closed} calls that a crash had left open were closed as abandoned."]
+        return [news_of_closed(closed)]
 
     async def _prepare(self, db: Any) -> None:
         """Make a new connection ready."""

@@ -67,6 +67,7 @@ def open_to_read(file: Path) -> sqlite3.Connection:
     """Open a file to look at it. One that is of an earlier version is migrated, if that may be done."""
     if not file.exists():
         raise NotKept(f"There is no history at {file} yet.")
+    _refuse_directory(file)
 
     def opened() -> sqlite3.Connection:
         try:
@@ -113,11 +114,17 @@ def _may_be_ours(file: Path) -> bool:
 def _made(file: Path) -> sqlite3.Connection:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _refuse_directory(file)
         if not file.exists():
             file.touch(mode=0o600)
     except OSError as exc:
         raise StoreUnavailable(f"{file} can't be made: {exc.strerror or exc}.") from None
     return guarded(file, lambda: _connect(file, "", migrate=True))
+
+
+def _refuse_directory(file: Path) -> None:
+    if file.is_dir():
+        raise BadUrl(f"{file} is a directory; name a file in it: {file / 'history.sqlite'}.")
 
 
 def _connect(file: Path, how: str, *, migrate: bool) -> sqlite3.Connection:

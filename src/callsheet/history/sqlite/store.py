@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from callsheet.history.abandoned import abandoned
+from callsheet.history.abandoned import abandoned, news_of_closed
 from callsheet.history.errors import StoreDamaged, StoreUnavailable
 from callsheet.history.packing import Packer, shipped_dictionary
 from callsheet.history.rows import (
@@ -66,9 +66,7 @@ class SqliteStore:
                 self._enter(self._db)
                 closed = await self.recover()
                 if closed:
-                    news.append(
-                        f"{closed} calls that a crash had left open were closed as abandoned."
-                    )
+                    news.append(news_of_closed(closed))
         except BaseException:
             await self.close()
             raise
