@@ -172,11 +172,13 @@ def _marked_inside(value: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def checked(path: Path) -> int:
-    """Check a recording, and give how much was found."""
-    from callsheet.check.recording.engine import check_stream
+    """Check a recording as the command does, and give how many calls there are."""
+    from callsheet.check.recording.rules import RULES
+    from callsheet.check.recording.run import check_all
+    from callsheet.check.recording.sources import Source
 
-    with path.open("rb") as file:
-        return sum(1 for _ in check_stream(file))
+    source = Source(str(path), path.stat().st_size, lambda: path.open("rb"))
+    return check_all([source], RULES, ()).calls
 
 
 def validated(path: Path) -> int:
