@@ -95,9 +95,8 @@ class Watch:
             yield from self._called(line, message, method, params, sender)
         elif "id" in message:
             yield from self._answered(line, message, sender)
-        if self._calls.due:
-            yield from self._calls.due
-            self._calls.due.clear()
+        if self._calls.gone:
+            yield from self._calls.told()
 
     def _lost(self) -> None:
         """Note that a message may be lost: what comes now can't be judged as if nothing were missing."""
@@ -135,6 +134,8 @@ class Watch:
     def _greeted(self, params: Json) -> Iterator[Any]:
         if self.connection.is_whole or self.connection.has_gaps:  # the agent was started again
             yield from self._end()
+            for session in self.sessions.values():
+                session.let_go()
             self._requests.restart()
             self.sessions, self._questions, self._turns = {}, {}, Turns()
             self.connection = Connection(has_both_ways=True)
@@ -392,4 +393,5 @@ class Watch:
         session = next((one for one in others if one.turn is None), others[0])
         for call in list(session.calls.values()):
             self._calls.let_go(call, self.connection)
+        session.let_go()
         del self.sessions[session.id]
