@@ -105,7 +105,7 @@ def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
 def collecting_seldom() -> Generator[None]:
     """Let Python look for garbage less often: a third of the time went there, with nothing to be found."""
     before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(50_000, 10, 10)
     try:
         yield
     finally:

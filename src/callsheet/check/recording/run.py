@@ -79,9 +79,10 @@ class _Run:
         for teller in self._tellers:
             teller.begin(recording.path)
         try:
-            for line in read(stream):
-                for finding in self._checker.feed(line):
-                    self._found(finding)
+            with collecting_seldom():
+                for line in read(stream):
+                    for finding in self._checker.feed(line):
+                        self._found(finding)
         except BrokenPipeError:
             raise
         except OSError:
