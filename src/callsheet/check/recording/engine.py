@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -91,7 +91,7 @@ def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
 
 
 @contextmanager
-def collecting_seldom() -> Iterator[None]:
+def collecting_seldom() -> Generator[None]:
     """Let Python look for garbage less often: a third of the time went there, with nothing to be found."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 10, 10)
