@@ -456,3 +456,11 @@ def test_of_half_a_recording_an_id_may_be_used_again() -> None:
         talk.say("agent", {"id": 7, "method": "fs/read_text_file", "params": {"path": "/a"}})
         talk.say("client", {"id": 7, "result": {"content": "a"}})
     assert "recording/same-id" not in rules(talk.lines("agent"), "recording")
+
+
+def test_what_is_told_by_the_way_adds_up() -> None:
+    talk = Talk().opened().prompt().call("a", "in_progress", _meta={"x": 1})
+    _, moments = watched(talk.call("a", _meta={"y": 2}).call("a", "completed").stop())
+    (over,) = of(CallOver, moments)
+    assert over.call.fields["_meta"] == {"x": 1, "y": 2}
+    assert over.call.opening["_meta"] == {"x": 1}
