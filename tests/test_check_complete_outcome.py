@@ -348,3 +348,12 @@ def test_the_status_of_what_was_looked_up_passes() -> None:
     assert rules(check(*ran(rawOutput=build))) == []
     for own in ({"status": "failed"}, {"status": "error", "message": "no such build"}):
         assert rules(check(*ran(rawOutput=own))) == ["complete/error-as-success"]
+
+
+def test_a_call_that_asks_how_another_ended_passes() -> None:
+    end: Message = {"content": words("oops\nexit code: 1"), "rawOutput": {"exit_code": 1}}
+    look: Message = {**RUN, "name": "BashOutput", "title": "Output of shell 1"}
+    other = announced(**{**look, "rawInput": {"bash_id": "1"}})
+    assert rules(check(other, completed(**end))) == []
+    own = announced(**{**look, "rawInput": {"command": "make", "session_id": "1"}})
+    assert rules(check(own, completed(**end))) == ["complete/exit-code"]

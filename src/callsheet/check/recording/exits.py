@@ -24,6 +24,13 @@ _VAGUE_KEYS = ("code", "status")
 """These may mean anything, unless what stands beside them is about a process."""
 _BESIDE = frozenset(("stdout", "stderr", "signal", "command", "aggregated_output"))
 
+_OF_ANOTHER = frozenset(
+    f"{word}{end}"
+    for word in ("bash", "shell", "task", "process", "job", "session", "terminal")
+    for end in ("_id", "Id")
+) | {"pid"}
+"""Arguments that name a process which goes on."""
+
 _EDGE = 300
 _CODE = r"(?P<code>-?\d{1,10})"
 _MARKED = re.compile(
@@ -93,6 +100,8 @@ def exit_of(call: Call) -> Exit | None:
 def _told(call: Call) -> tuple[int, str, str] | None:
     if call.exit_code is not None:
         return call.exit_code, "its terminal says exit code", "update.status"
+    if _looks_after_another(call):
+        return None
     raw: Any = call.fields.get("rawOutput")
     code = _in_raw_output(obj(raw))
     if code is not None:
@@ -100,6 +109,12 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     if "execute" not in (call.fields.get("kind"), entry_kind(call)):
         return None
     return _in_texts(call, raw) or _in_command(call)
+
+
+def _looks_after_another(call: Call) -> bool:
+    """Whether the call asks how a process does that another has begun: the code is not its own."""
+    told = obj(call.fields.get("rawInput"))
+    return not _OF_ANOTHER.isdisjoint(told) and not command_of(call)
 
 
 def _in_raw_output(raw: Json) -> int | None:
