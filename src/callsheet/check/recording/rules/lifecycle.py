@@ -190,7 +190,7 @@ RULES = (
     ),
     Rule(
         id="lifecycle/never-ran",
-        severity="warning",
+        severity="advice",
         moment=Told,
         title="A call is completed, and was never in progress",
         protocol="`pending` is for calls that have not started; a call that runs is `in_progress`.",
