@@ -272,6 +272,8 @@ def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
         if clears:
             call.fields.pop(name, None)
     elif name == "_meta":
-        call.fields[name] = {**obj(call.fields.get(name)), **obj(value)}
+        if name not in call.fields:
+            call.fields[name] = {}  # its own, which may be added to
+        call.fields[name].update(obj(value))
     else:
         call.fields[name] = value

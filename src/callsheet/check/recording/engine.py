@@ -25,6 +25,7 @@ from .moments import (
     TurnOver,
     Updated,
 )
+from .quoting import safe
 from .rules import RULES
 from .watch import Watch
 
@@ -78,11 +79,11 @@ class Checker:
             yield Finding(
                 rule=rule.id,
                 severity=rule.severity,
-                session=session,
-                call=call,
+                session=session and safe(session),
+                call=call and safe(call),
                 line=line if said.line is None else said.line,
                 field=said.field,
-                message=said.message,
+                message=safe(said.message),
             )
 
     def _was_said(self, rule: Rule, session: str | None, call: str | None, once: str) -> bool:

@@ -125,6 +125,8 @@ class Watch:
     ) -> Iterator[Any]:
         if "id" in message and sender is not None:
             self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
+        elif "id" in message:
+            self._requests.ask_of_either(rpc_id(message["id"]), line)
         if method == "initialize":
             yield from self._greeted(params)
         elif method == "$/cancel_request":
