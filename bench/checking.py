@@ -1,12 +1,13 @@
 """How fast a recording is checked: one of a gigabyte, by all rules, beside `jq` and bare schema validation.
 
 It is made of recordings of six real agents (`recordings.jsonl.zst`), again and again, each time with new ids
-and times. Memory must not grow with it: a recording of a tenth of the size is checked for comparison. Each is
-checked in a process of its own.
+and times. Memory must not grow with it, but for ids that were used (200,000 at most): a recording of a tenth
+of the size is checked for comparison. Each is checked in a process of its own.
 """
 
 from __future__ import annotations
 
+import resource
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -60,16 +60,22 @@ def _timed(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def _by_jq(*words: str) -> tuple[float, float]:
-    begin = perf_counter()
+    begin = _children()
     subprocess.run(["jq", *words], stdout=subprocess.DEVNULL, check=True)
-    return perf_counter() - begin, 0.0
+    return _children() - begin, 0.0
+
+
+def _children() -> float:
+    """Give the seconds of work that all processes took which were started here, whoever else works."""
+    took = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took.ru_utime + took.ru_stime
 
 
 def _in_python(work: str, path: Path) -> tuple[float, float]:
     command = [sys.executable, "-m", "bench.checking", work, str(path)]
+    begin = _children()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds, mebibytes = done.stdout.split()
-    return float(seconds), float(mebibytes)
+    return _children() - begin, float(done.stdout)
 
 
 def _subject(took: dict[str, tuple[float, float]], small: float, size: int) -> Subject:
@@ -79,9 +85,10 @@ def _subject(took: dict[str, tuple[float, float]], small: float, size: int) -> S
         (name, f"{speed:,.0f}", f"{took[name][0]:,.1f}", f"{took[name][1]:,.0f}" if took[name][1] else "–")
         for name, speed in sorted(speeds.items(), key=lambda one: -one[1])
     ]  # fmt: skip
-    claims = [Claim("checking, peak memory with ten times the recording", peak / small, 1.25)]
+    more = "checking, peak memory that ten times the recording takes more"
+    claims = [Claim(more, peak - small, 32, unit=" MiB")]
     notes = [
-        f"{size / 1e6:,.0f} MB of recording, times with the start of the process",
+        f"{size / 1e6:,.0f} MB of recording; seconds of work, with the start of the process",
         f"peak memory with a tenth of it: {small:,.0f} MiB",
     ]
     if JQ in speeds:
@@ -172,11 +179,13 @@ def _marked_inside(value: dict[str, Any], mark: str) -> dict[str, Any]:
 
 
 def checked(path: Path) -> int:
-    """Check a recording, and give how much was found."""
-    from callsheet.check.recording.engine import check_stream
+    """Check a recording as the command does, and give how many calls there are."""
+    from callsheet.check.recording.rules import RULES
+    from callsheet.check.recording.run import check_all
+    from callsheet.check.recording.sources import Source
 
-    with path.open("rb") as file:
-        return sum(1 for _ in check_stream(file))
+    source = Source(str(path), path.stat().st_size, lambda: path.open("rb"))
+    return check_all([source], RULES, ()).calls
 
 
 def validated(path: Path) -> int:
@@ -194,13 +203,12 @@ def validated(path: Path) -> int:
 
 
 def main() -> None:
-    """Do one work on one file, and print the seconds and the mebibytes that it took."""
+    """Do one work on one file, and print the mebibytes that it took."""
     from . import memory
 
     _, work, path = sys.argv
-    begin = perf_counter()
     {"checked": checked, "validated": validated}[work](Path(path))
-    print(perf_counter() - begin, memory.peak())
+    print(memory.peak())
 
 
 if __name__ == "__main__":

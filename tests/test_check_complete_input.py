@@ -144,3 +144,9 @@ def test_a_question_of_v2_that_is_about_no_call_passes() -> None:
         "options": question["params"]["options"],
     }
     assert rules(check(question, version=2)) == []
+
+
+@pytest.mark.parametrize("kind", ["think", "switch_mode"])
+def test_a_call_that_takes_no_input_by_nature_passes(kind: str) -> None:
+    call = announced(without=("rawInput", "locations"), title="Thinking it over", kind=kind)
+    assert rules(check(call, completed())) == []

@@ -296,3 +296,64 @@ def test_people_know_what_they_have_rejected() -> None:
 def test_people_know_what_they_have_cancelled() -> None:
     cancel = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}
     assert rules(check(announced(), cancel, updated(status="failed"))) == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "oops\nCommand exited with non-zero code 3",
+        "Exited with code 3\noops",
+        "Output: oops\nExit Code: 3\nSignal: (none)\nProcess Group PGID: 12",
+        "Chunk ID: a1\nWall time: 0.1 seconds\nProcess exited with code 3\nOutput:\noops",
+    ],
+)
+def test_an_exit_code_among_other_words_of_the_agent_is_believed(said: str) -> None:
+    assert rules(check(*ran(content=words(said)))) == ["complete/exit-code"]
+
+
+def test_an_exit_code_within_an_exit_status_is_believed() -> None:
+    raw = {"output": "x", "exitStatus": {"exitCode": 3, "signal": None}}
+    assert rules(check(*ran(rawOutput=raw))) == ["complete/exit-code"]
+
+
+def test_a_command_that_prints_a_code_itself_passes() -> None:
+    said = words("exit code: 1")
+    assert rules(check(*ran('false; echo "exit code: $?"', content=said))) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git grep foo",
+        "git diff --exit-code",
+        "grep -n 'a;b|c' notes.txt",
+        "test -f notes.txt && echo yes",
+        "cd src; [ -d a ] && ls a",
+    ],
+)
+def test_an_answer_of_1_passes(command: str) -> None:
+    assert rules(check(*ran(command, rawOutput={"exit_code": 1}))) == []
+    assert rules(check(*ran(command, rawOutput={"exit_code": 2}))) == ["complete/exit-code"]
+
+
+@pytest.mark.parametrize(
+    "command", ["git commit -m 'grep; test'", "make test", "grep -q a b; make", "echo '&& test x'"]
+)
+def test_a_failure_of_1_is_told(command: str) -> None:
+    assert rules(check(*ran(command, rawOutput={"exit_code": 1}))) == ["complete/exit-code"]
+
+
+def test_the_status_of_what_was_looked_up_passes() -> None:
+    build = {"status": "failed", "conclusion": "failure", "url": "https://ci.example/1"}
+    assert rules(check(*ran(rawOutput=build))) == []
+    for own in ({"status": "failed"}, {"status": "error", "message": "no such build"}):
+        assert rules(check(*ran(rawOutput=own))) == ["complete/error-as-success"]
+
+
+def test_a_call_that_asks_how_another_ended_passes() -> None:
+    end: Message = {"content": words("oops\nexit code: 1"), "rawOutput": {"exit_code": 1}}
+    look: Message = {**RUN, "name": "BashOutput", "title": "Output of shell 1"}
+    other = announced(**{**look, "rawInput": {"bash_id": "1"}})
+    assert rules(check(other, completed(**end))) == []
+    own = announced(**{**look, "rawInput": {"command": "make", "session_id": "1"}})
+    assert rules(check(own, completed(**end))) == ["complete/exit-code"]

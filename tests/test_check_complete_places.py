@@ -142,3 +142,12 @@ def test_lines_count_from_one(version: int) -> None:
 @pytest.mark.parametrize("line", [1, 7, None])
 def test_a_line_of_a_file_passes(line: int | None) -> None:
     assert check(announced(locations=[{**PLACE[0], "line": line}]), completed()) == []
+
+
+def test_a_path_is_told_once_for_a_call() -> None:
+    places = [{"path": "a.py"}, {"path": "b.py"}]
+    found = check(announced(locations=places[:1]), completed(locations=places))
+    assert [(one.rule, one.field) for one in found] == [
+        ("complete/path-not-absolute", "update.locations[0].path"),
+        ("complete/path-not-absolute", "update.locations[1].path"),
+    ]

@@ -329,3 +329,33 @@ def count(name: str) -> Counter[str]:
 )
 def test_what_real_agents_do(name: str, expected: dict[str, int]) -> None:
     assert count(name) == expected
+
+
+@pytest.mark.parametrize("kind", ["think", "switch_mode"])
+def test_what_does_not_run_may_complete_at_once(kind: str) -> None:
+    opening = {"sessionUpdate": "tool_call", "toolCallId": "a", "title": "Think", "kind": kind}
+    told = {"sessionId": "s", "update": {**opening, "status": "pending"}}
+    talk = turn().note("agent", "session/update", told).call("a", "completed").stop()
+    assert rules(talk) == []
+
+
+def test_a_denied_call_that_completes_is_told_once() -> None:
+    talk = turn().call("a", "pending").question("a").decide("no").call("a", "completed").stop()
+    assert rules(talk) == ["lifecycle/denied-but-completed"]
+
+
+def test_a_history_of_which_only_the_agents_half_is_known_may_leave_out_what_ran() -> None:
+    talk, key = loaded()
+    talk.call("a", "pending").call("a", "completed").answer("agent", key, {})
+    assert rules(talk.lines("agent")) == []
+    assert "lifecycle/never-ran" in rules(turn().call("a", "pending").call("a", "completed").stop())
+
+
+def test_no_finding_shows_a_secret_or_steers_a_terminal() -> None:
+    secret = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+    talk = turn().call(f"a {secret}", f"no {secret}").call("b\x1b[2J", "in_progress")
+    found = findings(talk.question(f"c {secret}").stop(), "lifecycle", "order", "schema")
+    assert len(found) >= 4
+    for one in found:
+        assert secret not in f"{one.call} {one.message}"
+        assert f"{one.call}{one.message}".isprintable()

@@ -25,7 +25,7 @@ from callsheet.check.recording.moments import (
 )
 from callsheet.check.recording.watch import Watch
 
-from .talk import Talk, watched
+from .talk import Style, Talk, rules, watched
 
 T = TypeVar("T")
 
@@ -435,3 +435,32 @@ def long_recording(*, sessions: int, calls: int) -> Iterator[Line]:
             talk.call(f"c{call}", "pending" if call % 3 == 0 else "completed")
         lines.extend(talk.lines() if number % 2 else talk.stop().lines())
     yield from lines
+
+
+@pytest.mark.parametrize("style", ["dir", "raw"])
+@pytest.mark.parametrize("who", ["client", "agent"])
+def test_an_extension_is_answered_by_the_other_side(style: Style, who: str) -> None:
+    other = "agent" if who == "client" else "client"
+    talk = Talk().opened().prompt()
+    for answer in ({"result": None}, {"error": {"code": -32601, "message": "no"}}):
+        # The id is that of the prompt, too, which still waits.
+        talk.say(who, {"id": 3 if who == "agent" else 9, "method": "_vendor/x", "params": {}})
+        talk.say(other, {"id": 3 if who == "agent" else 9, **answer})
+    talk.call("a", "in_progress").call("a", "completed").stop()
+    assert rules(talk.lines(style), "recording", "order", "lifecycle") == []
+
+
+def test_of_half_a_recording_an_id_may_be_used_again() -> None:
+    talk = Talk().opened().prompt()
+    for _ in range(2):
+        talk.say("agent", {"id": 7, "method": "fs/read_text_file", "params": {"path": "/a"}})
+        talk.say("client", {"id": 7, "result": {"content": "a"}})
+    assert "recording/same-id" not in rules(talk.lines("agent"), "recording")
+
+
+def test_what_is_told_by_the_way_adds_up() -> None:
+    talk = Talk().opened().prompt().call("a", "in_progress", _meta={"x": 1})
+    _, moments = watched(talk.call("a", _meta={"y": 2}).call("a", "completed").stop())
+    (over,) = of(CallOver, moments)
+    assert over.call.fields["_meta"] == {"x": 1, "y": 2}
+    assert over.call.opening["_meta"] == {"x": 1}

@@ -52,8 +52,9 @@ class Calls:
 
     def __init__(self) -> None:
         self.count: int = 0
-        self.due: list[CallOver | LeftOpen] = []
-        """What is to be told of calls that were let go."""
+        self.gone: list[Call] = []
+        """Those that were let go now."""
+        self._due: list[CallOver | LeftOpen] = []
         self.used: UsedIds = UsedIds()
         self._ended: deque[tuple[Call, int]] = deque()
         self._bytes: int = 0
@@ -133,7 +134,15 @@ class Calls:
         _remove(call.session.calls, call)
         if call.turn is not None:
             _remove(call.turn.calls, call)
-        self.due.extend(over(call, connection, at_the_end=False))
+        self._due.extend(over(call, connection, at_the_end=False))
+        self.gone.append(call)
+
+    def told(self) -> Iterator[CallOver | LeftOpen]:
+        """Tell what is due. Then nothing refers to the calls that were let go, not even their questions."""
+        yield from self._due
+        for call in self.gone:
+            call.questions = []
+        self._due, self.gone = [], []
 
     def left_open(
         self, turn: Turn, line: int, connection: Connection
@@ -238,10 +247,11 @@ def _count(call: Call, line: Line) -> None:
     time = line.time
     if time is None or line.size >= MUCH:
         return
-    if call.second is None or not 0 <= time - call.second < 1:
-        call.second, call.in_second = time, 0
-    call.in_second += 1
-    call.busiest = max(call.busiest, call.in_second)
+    begun, count = call.second or (time, 0)
+    if not 0 <= time - begun < 1:
+        begun, count = time, 0
+    call.second = begun, count + 1
+    call.busiest = max(call.busiest, count + 1)
 
 
 def _append(call: Call, item: Any, line: Line) -> None:
@@ -262,6 +272,8 @@ def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
         if clears:
             call.fields.pop(name, None)
     elif name == "_meta":
-        call.fields[name] = {**obj(call.fields.get(name)), **obj(value)}
+        if name not in call.fields:
+            call.fields[name] = {}  # its own, which may be added to
+        call.fields[name].update(obj(value))
     else:
         call.fields[name] = value

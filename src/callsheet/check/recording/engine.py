@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
@@ -25,6 +25,7 @@ from .moments import (
     TurnOver,
     Updated,
 )
+from .quoting import safe
 from .rules import RULES
 from .watch import Watch
 
@@ -78,11 +79,11 @@ class Checker:
             yield Finding(
                 rule=rule.id,
                 severity=rule.severity,
-                session=session,
-                call=call,
+                session=session and safe(session),
+                call=call and safe(call),
                 line=line if said.line is None else said.line,
                 field=said.field,
-                message=said.message,
+                message=safe(said.message),
             )
 
     def _was_said(self, rule: Rule, session: str | None, call: str | None, once: str) -> bool:
@@ -96,17 +97,16 @@ class Checker:
 def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
     """Check a recording that is read from a stream of bytes."""
     checker = Checker(**options)
-    with collecting_seldom():
-        for line in read(stream):
-            yield from checker.feed(line)
-        yield from checker.finish()
+    for line in read(stream):
+        yield from checker.feed(line)
+    yield from checker.finish()
 
 
 @contextmanager
-def collecting_seldom() -> Iterator[None]:
+def collecting_seldom() -> Generator[None]:
     """Let Python look for garbage less often: a third of the time went there, with nothing to be found."""
     before = gc.get_threshold()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(50_000, 10, 10)
     try:
         yield
     finally:

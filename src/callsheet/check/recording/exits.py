@@ -24,15 +24,31 @@ _VAGUE_KEYS = ("code", "status")
 """These may mean anything, unless what stands beside them is about a process."""
 _BESIDE = frozenset(("stdout", "stderr", "signal", "command", "aggregated_output"))
 
+_OF_ANOTHER = frozenset(
+    f"{word}{end}"
+    for word in ("bash", "shell", "task", "process", "job", "session", "terminal")
+    for end in ("_id", "Id")
+) | {"pid"}
+"""Arguments that name a process which goes on."""
+
 _EDGE = 300
 _CODE = r"(?P<code>-?\d{1,10})"
 _MARKED = re.compile(
     rf"(?i)\[(?:process |command )?exit(?:ed)?(?: with)?(?: code| status)?[:=]? *{_CODE}\]"
     rf"|\((?:process |command )?exit(?:ed)?(?: with)?(?: code| status)[:=]? *{_CODE.replace('code', 'c2')}\)"
     rf"|<(?:exit_code|exitcode|returncode)>{_CODE.replace('code', 'c3')}</\w+>"
-    rf"|(?:(?:command|process) (?:failed with |exited with )?(?:exit )?|exit )(?:code|status)[:=]? *"
+    rf"|(?:(?:command|process) (?:failed with |exited with )?(?:a )?(?:non-?zero )?(?:exit )?|exit "
+    rf"|exited with (?:exit )?)(?:code|status)[:=]? *"
     rf"{_CODE.replace('code', 'c4')}\.?"
 )
+_BESIDE_IT = re.compile(
+    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|chunk id)\b[^\n]*"
+).fullmatch
+"""Lines that agents write next to the exit code."""
+_PRINTS_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_IN_A_SHELL = re.compile(r"\S*sh\s+-\w*c\s").match
+_NEXT = re.compile(r"&&|[;\n]").split
 _ASKS_FOR_IT = re.compile(r"(?:^|[;\n])\s*exit\s+([1-9]\d{0,2})\s*;?\s*$")
 _OTHER_WAYS_OUT = re.compile(r"\b(?:exit|exec|return|kill|trap)\b|[#'\"`\\]|<<|\$\(")
 _LAST_PROGRAM = re.compile(r"(?:^|[;&|\n(])\s*(?:\w+=\S*\s+)*(?:command\s+)?([\w./\[-]+)[^;&|\n]*$")
@@ -56,6 +72,8 @@ _ONE_IS_AN_ANSWER = frozenset(
         "type",
         "expr",
         "comm",
+        "git grep",
+        "git diff",
     ]
 )
 _MAX_COMMAND = 2000
@@ -82,6 +100,8 @@ def exit_of(call: Call) -> Exit | None:
 def _told(call: Call) -> tuple[int, str, str] | None:
     if call.exit_code is not None:
         return call.exit_code, "its terminal says exit code", "update.status"
+    if _looks_after_another(call):
+        return None
     raw: Any = call.fields.get("rawOutput")
     code = _in_raw_output(obj(raw))
     if code is not None:
@@ -89,6 +109,12 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     if "execute" not in (call.fields.get("kind"), entry_kind(call)):
         return None
     return _in_texts(call, raw) or _in_command(call)
+
+
+def _looks_after_another(call: Call) -> bool:
+    """Whether the call asks how a process does that another has begun: the code is not its own."""
+    told = obj(call.fields.get("rawInput"))
+    return not _OF_ANOTHER.isdisjoint(told) and not command_of(call)
 
 
 def _in_raw_output(raw: Json) -> int | None:
@@ -108,25 +134,29 @@ def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
         *((("update.rawOutput", own),) if own is not None else ()),
     ):
         code = _in_text(found)
-        if code is not None and not _only_reads(call):
+        if code is not None and not _may_print_codes(call):
             return code, "its output says exit code", field
     return None
 
 
 def _in_text(found: str) -> int | None:
     """Give the exit code that an agent has written above or below an output."""
-    first = found[:_EDGE].strip("` \t\r\n").partition("\n")[0]
-    last = found[-_EDGE:].rstrip("` \t\r\n").rpartition("\n")[2]
-    for line in (first, last):
-        match = _MARKED.fullmatch(line.strip())
+    above = found[:_EDGE].strip("` \t\r\n").split("\n")
+    below = found[-_EDGE:].rstrip("` \t\r\n").split("\n")
+    for lines in (above, reversed(below)):
+        line = next((line for each in lines if not _BESIDE_IT(line := each.strip())), "")
+        match = _MARKED.fullmatch(line)
         if match is not None:
             return int(next(filter(None, match.groups())))
     return None
 
 
-def _only_reads(call: Call) -> bool:
-    command = command_of(call)
-    return bool(command) and classify(command[:_MAX_COMMAND]).kind != ToolKind.EXECUTE
+def _may_print_codes(call: Call) -> bool:
+    """Whether the command itself may have printed a code: some file's, or one that it asked for."""
+    command = command_of(call)[:_MAX_COMMAND]
+    if not command:
+        return False
+    return bool(_PRINTS_CODES(command)) or classify(command).kind != ToolKind.EXECUTE
 
 
 def _in_command(call: Call) -> tuple[int, str, str] | None:
@@ -142,5 +172,19 @@ def _is_an_answer(call: Call) -> bool:
     """Whether 1 is no failure: a search that found nothing, a comparison."""
     if call.fields.get("kind") == "search":
         return True
-    match = _LAST_PROGRAM.search(command_of(call)[-_MAX_COMMAND:])
-    return match is not None and match[1].rpartition("/")[2] in _ONE_IS_AN_ANSWER
+    command = command_of(call)[-_MAX_COMMAND:]
+    if _IN_A_SHELL(command):
+        return _answers(command)  # what is quoted is the command
+    last = _QUOTED.sub("''", command).rstrip("; \n").rpartition(";")[2]
+    # Of `test -f a && b`, nobody knows whose code it is.
+    return any(map(_answers, _NEXT(last)))
+
+
+def _answers(command: str) -> bool:
+    match = _LAST_PROGRAM.search(command)
+    if match is None:
+        return False
+    program = match[1].rpartition("/")[2]
+    if program == "git":
+        program = " ".join(match[0][match.start(1) - match.start() :].split()[:2])
+    return program in _ONE_IS_AN_ANSWER

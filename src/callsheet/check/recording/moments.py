@@ -104,6 +104,11 @@ class Session(Struct, eq=False):
     files: dict[str, int] = field(default_factory=dict[str, int])
     """Files that are there, surely, and the lines that showed it. See `files.py`."""
 
+    def let_go(self) -> None:
+        """Forget what refers back to it: memory is free at once, and not when Python looks for garbage."""
+        self.turn = self.last_turn = None
+        self.calls, self.queue = {}, []
+
     @property
     def is_known(self) -> bool:
         """Whether somebody has opened it, or was about to."""
@@ -115,7 +120,7 @@ class Session(Struct, eq=False):
         return bool(self.opened or self.asked)
 
 
-class Call(Struct, eq=False):
+class Call(Struct, eq=False, weakref=True):
     """All that is known of a call at a moment. Fields are folded as a client would fold them."""
 
     id: str
@@ -137,9 +142,8 @@ class Call(Struct, eq=False):
     updates: int = 0
     busiest: int = 0
     """Updates within a second, at most; as far as the recording tells times."""
-    second: float | None = None
+    second: tuple[float, int] | None = None
     """When the second began that is counted now, and how many came in it."""
-    in_second: int = 0
     again: dict[tuple[str, str], Again] = field(default_factory=dict[tuple[str, str], "Again"])
     """What was sent more than once, by field and by how."""
     wire_bytes: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from callsheet.describe.text import fit
 from callsheet.guard.redact import Redactor
@@ -21,6 +21,18 @@ def shown(value: str, longest: int = LONGEST) -> str:
     """Give a text to be shown. Secrets are looked for before it is cut: half of one is not known as one."""
     safe, _ = redactor().text(value[:WINDOW])
     return fit(safe, longest)
+
+
+MOST = 400
+"""Characters of an id or a message at most."""
+
+
+@lru_cache(maxsize=4096)
+def safe(value: str) -> str:
+    """Give an id or a message as it is, unless it has a secret, steers a terminal, or is very long."""
+    if len(value) <= MOST and value.isprintable() and redactor().is_clean(value):
+        return value
+    return shown(value, MOST)
 
 
 @cache

@@ -18,6 +18,8 @@ class Requests:
 
     def __init__(self) -> None:
         self.asked: dict[tuple[Way, Any], tuple[str, Json, int]] = {}
+        self._either: dict[Any, int] = {}
+        """Requests of which nobody knows who made them, by their ids: of extensions."""
         self.messages: int = 0
         self.first: int = 0
         self.has_ids: bool = False
@@ -29,9 +31,16 @@ class Requests:
             del self.asked[next(iter(self.asked))]
         self.asked[sender, key] = method, params, line.number
 
+    def ask_of_either(self, key: Any, line: Line) -> None:
+        """Note a request of one side or the other."""
+        if len(self._either) >= KEEP:
+            del self._either[next(iter(self._either))]
+        self._either[key] = line.number
+
     def restart(self) -> None:
         """Forget all but the last: the agent was started again, and will not answer the others."""
         self.asked = dict(list(self.asked.items())[-1:])
+        self._either = {}
         self._time = None
 
     def sender(self, message: Json, params: Json) -> Way | None:
@@ -41,6 +50,8 @@ class Requests:
             return senders.of_asker(rpc_id(params.get("requestId")), self.asked)
         if method is not None:
             return senders.of_method(method)
+        if key in self._either and not senders.tells(message):
+            return None
         return senders.of_answer(message, key, self.asked)
 
     def heard(
@@ -75,7 +86,8 @@ class Requests:
 
     def _relate(self, heard: Heard, sender: Way | None, key: Any) -> None:
         if sender is None:
-            heard.answers = "" if heard.method is None else None
+            is_odd = heard.method is None and self._either.pop(key, None) is None
+            heard.answers = "" if is_odd else None
         elif heard.method is None:
             asker: Way = "client" if sender == "agent" else "agent"
             heard.answers = self.asked.get((asker, key), ("",))[0]

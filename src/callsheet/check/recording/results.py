@@ -17,6 +17,10 @@ _TEXTS = (*OUTPUT_KEYS, "error", "aggregated_output", "formatted_output")
 """Where tools put what people should see."""
 
 _SUCCEEDED = frozenset(("success", "ok", "isError", "is_error"))
+_TOLD_WITH = frozenset(
+    (*OUTPUT_KEYS, "error", "errors", "reason", "detail", "exit_code", "exitCode", "title")
+)
+"""What stands beside a status that is the tool's own."""
 _FEW = 6
 """Fields of a raw output that only tells of an error, at most."""
 _LONGEST = 64 * 1024
@@ -73,7 +77,7 @@ def has_output(call: Call) -> bool:
 def inner(raw: Json) -> Iterator[Json]:
     """Give a raw output, and what is wrapped in it."""
     yield raw
-    for key in ("metadata", "result", "Ok", "response", "structuredContent"):
+    for key in ("metadata", "result", "Ok", "response", "structuredContent", "exitStatus"):
         if key in raw:
             yield obj(raw[key])
 
@@ -97,7 +101,7 @@ def _error_in(told: Json) -> str | None:
     for key in ("success", "ok"):
         if told.get(key) is False:
             return f"{key} is false"
-    if told.get("status") in ("error", "failed", "failure"):
+    if told.get("status") in ("error", "failed", "failure") and _is_its_own(told):
         return f"status is {told['status']}"
     error = told.get("error")
     if not error or type(error) not in (str, dict) or not _SUCCEEDED.isdisjoint(told):
@@ -105,6 +109,11 @@ def _error_in(told: Json) -> str | None:
     # A document may well have a field `error`. Beside a result, it is no outcome.
     has_result = any(told.get(key) for key in ("output", "content", "result", "data", "stdout"))
     return None if has_result or len(told) > _FEW else "it has an error, and no result"
+
+
+def _is_its_own(told: Json) -> bool:
+    """Whether a status is the tool's own, and not that of what it has looked up: a build, a job."""
+    return len(told) == 1 or not _TOLD_WITH.isdisjoint(told)
 
 
 def _error_in_text(raw: str, kind: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import BinaryIO
 
 from .baseline import Baseline, fingerprint_of
-from .engine import Checker
+from .engine import Checker, collecting_seldom
 from .finding import Finding, Rule
 from .lines import read
 from .moments import Call, CallOver
@@ -43,7 +43,7 @@ def check_all(
             outcome.problems.append(source)
             continue
         try:
-            with source.open() as stream:
+            with source.open() as stream, collecting_seldom():
                 run = _Run(source.path, outcome, tellers, baseline)
                 run.check(opened(source, stream) if opened else stream)
         except OSError as exc:
@@ -79,9 +79,10 @@ class _Run:
         for teller in self._tellers:
             teller.begin(recording.path)
         try:
-            for line in read(stream):
-                for finding in self._checker.feed(line):
-                    self._found(finding)
+            with collecting_seldom():
+                for line in read(stream):
+                    for finding in self._checker.feed(line):
+                        self._found(finding)
         except BrokenPipeError:
             raise
         except OSError:

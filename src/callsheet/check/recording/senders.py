@@ -58,6 +58,11 @@ def _fits(method: str, message: Json) -> bool:
     return key is None or key in known or "error" in message
 
 
+def tells(message: Json) -> bool:
+    """Whether an answer tells by what is in it which method it answers."""
+    return not obj(message.get("result")).keys().isdisjoint(_TELLING.values())
+
+
 def of_asker(key: Any, asked: dict[tuple[Way, Any], Any]) -> Way | None:
     """Give who takes back a request: whoever has made it. None if both have asked under one id."""
     ways: list[Way] = [way for way in ("client", "agent") if (way, key) in asked]

@@ -60,6 +60,8 @@ class Sessions:
 
     def forget(self) -> None:
         """Forget all of them, because the agent was started again."""
+        for session in self:
+            session.let_go()
         self.by_id = {}
 
     def _let_go_of_one(self, connection: Connection) -> None:
@@ -67,4 +69,5 @@ class Sessions:
         session = next((one for one in others if one.turn is None), others[0])
         for call in list(session.calls.values()):
             self._calls.let_go(call, connection)
+        session.let_go()
         del self.by_id[session.id]

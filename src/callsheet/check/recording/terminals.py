@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
 from .lines import Line
 from .moments import Call, Connection, Json, Session, TerminalTold
@@ -17,11 +18,12 @@ class Terminals:
     """All terminals of a recording."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, str], Call] = {}
+        self._owners: dict[tuple[str, str], ref[Call]] = {}  # what is over is not kept for them
 
     def owner(self, session: Session, key: str | None) -> Call | None:
         """Give the call that shows a terminal."""
-        return None if key is None else self._owners.get((session.id, key))
+        owner = None if key is None else self._owners.get((session.id, key))
+        return None if owner is None else owner()
 
     def shown(self, call: Call, update: Json) -> None:
         """Note the terminals that an update lets a call show."""
@@ -30,7 +32,7 @@ class Terminals:
             told = obj(item)
             key = text(told.get("terminalId"))
             if key is not None and told.get("type") == "terminal":
-                _note(self._owners, (call.session.id, key), call)
+                _note(self._owners, (call.session.id, key), ref(call))
 
     def created(self, session: Session, key: str | None, line: Line) -> None:
         """Note that a terminal was made."""

@@ -98,9 +98,8 @@ class Watch:
             yield from self._called(line, message, method, params, sender)
         elif "id" in message:
             yield from self._answered(line, message, sender)
-        if self._calls.due:
-            yield from self._calls.due
-            self._calls.due.clear()
+        if self._calls.gone:
+            yield from self._calls.told()
 
     def _lost(self) -> None:
         """Note that a message may be lost: what comes now can't be judged as if nothing were missing."""
@@ -126,6 +125,8 @@ class Watch:
     ) -> Iterator[Any]:
         if "id" in message and sender is not None:
             self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
+        elif "id" in message:
+            self._requests.ask_of_either(rpc_id(message["id"]), line)
         if method == "initialize":
             yield from self._greeted(params)
         elif method == "$/cancel_request":

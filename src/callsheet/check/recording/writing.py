@@ -26,7 +26,8 @@ def wrapped(
 ) -> tuple[bytes, ...]:
     """Give the parts of a line that says when, if that is known, and which way a message went.
 
-    There are none for an empty one. `data` is without its end, and `size` is more than there is of it if it was cut.
+    There are none for an empty one. `data` is without its end; if it was cut, `size` is more than
+    there is of it.
     """
     size = len(data) if size is None else size
     if data.endswith(b"\r"):

@@ -23,6 +23,8 @@ def empty_at_first(over: CallOver) -> Said | None:
     if call.announced is None or call.is_replayed or call.opening.get("rawInput"):
         return None
     told = call.opening.get("rawInput") is not None
+    if _takes_none(call) and not call.fields.get("rawInput"):
+        return None
     if told and not call.fields.get("rawInput") and not _lacks_to_the_end(call):
         return None
     what = "with an empty input" if told else "without its input"
@@ -36,11 +38,18 @@ def empty_for_ever(over: CallOver) -> Said | None:
         return None
     if any(question.tool_call.get("rawInput") for question in call.questions):
         return None
+    if _takes_none(call):
+        return None
     if "rawInput" not in call.fields:
         return Said("its input is never told", "update.rawInput")
     if _lacks_to_the_end(call):
         return Said("its input stays empty, but it did its work", "update.rawInput")
     return None
+
+
+def _takes_none(call: Call) -> bool:
+    """Whether the call is of a kind that may have no input by nature."""
+    return call.fields.get("kind") in ("think", "switch_mode")
 
 
 def _lacks_to_the_end(call: Call) -> bool:

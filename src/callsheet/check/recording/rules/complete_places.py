@@ -39,7 +39,7 @@ def nowhere_for_ever(over: CallOver) -> Said | None:
 
 def not_absolute(told: Told) -> list[Said] | None:
     """Find paths that are relative, begin at a home, or are links."""
-    return _not_absolute(_new_paths(told)) if _may_have_paths(told.update) else None
+    return _not_absolute(_paths(told.update, "update")) if _may_have_paths(told.update) else None
 
 
 def not_absolute_when_asked(asked: Asked) -> list[Said]:
@@ -52,8 +52,8 @@ def not_normal(told: Told) -> list[Said] | None:
     if not _may_have_paths(told.update):
         return None
     return [
-        Said(f"{quoted(path)} has steps in it that lead nowhere", field)
-        for field, path in _new_paths(told)
+        Said(f"{quoted(path)} has steps in it that lead nowhere", field, once=path)
+        for field, path in _paths(told.update, "update")
         if _STEP(path) and _ABSOLUTE(path)
     ]
 
@@ -77,7 +77,7 @@ def _may_have_paths(update: Json) -> bool:
 
 def _not_absolute(paths: Iterable[tuple[str, str]]) -> list[Said]:
     return [
-        Said(f"{quoted(path)} {why}", field)
+        Said(f"{quoted(path)} {why}", field, once=path)
         for field, path in paths
         if (why := _why_not_absolute(path))
     ]
@@ -91,19 +91,6 @@ def _why_not_absolute(path: str) -> str | None:
     if _SCHEME(path):
         return "is a link, no path"
     return "is relative" if path else "is empty"
-
-
-def _new_paths(told: Told) -> Iterator[tuple[str, str]]:
-    """Give the paths that this update tells, and their fields. What was told before was judged before."""
-    found = list(_paths(told.update, "update"))
-    if not found:
-        return
-    before = told.call.fields if told.call is not None else {}
-    known = {path for _, path in _paths(before, "")}
-    for field, path in found:
-        if path not in known:
-            known.add(path)
-            yield field, path
 
 
 def _asked_paths(asked: Asked) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,8 @@ from callsheet.check.recording.values import text
 V1 = ("pending", "in_progress", "completed", "failed")
 V2 = (*V1, "paused", "cancelled")
 _STARTED = ("in_progress", "paused")
+_INSTANT = ("think", "switch_mode")
+"""Kinds of which nothing runs."""
 
 
 def announced_twice(told: Told) -> Said | None:
@@ -68,6 +70,8 @@ def never_ran(told: Told) -> Said | None:
         return None
     if call.status != "pending" or _status(told) != "completed" or told.kind == "tool_call":
         return None
+    if call.denied is not None or call.fields.get("kind") in _INSTANT or _may_be_history(told):
+        return None
     since = next((line for status, line in call.statuses if status == "pending"), call.first)
     return Said(
         f"it was pending since line {since}, and is completed without in_progress between",
@@ -117,6 +121,12 @@ def _is_told_again(told: Told) -> bool:
     """Whether a history is told of a call that was known before."""
     session, call = told.session, told.call
     return session.is_replaying and call is not None and call.first < (session.asked or 0)
+
+
+def _may_be_history(told: Told) -> bool:
+    """Whether a session may just be loaded: of the agent's lines alone, nobody can tell."""
+    session = told.session
+    return not (told.connection.has_both_ways or session.is_whole or session.last_turn)
 
 
 def _tells_anew(told: Told) -> bool:
@@ -180,7 +190,7 @@ RULES = (
     ),
     Rule(
         id="lifecycle/never-ran",
-        severity="warning",
+        severity="advice",
         moment=Told,
         title="A call is completed, and was never in progress",
         protocol="`pending` is for calls that have not started; a call that runs is `in_progress`.",

@@ -73,8 +73,8 @@ def answer_to_nobody(heard: Heard) -> Said | None:
 
 def same_id(heard: Heard) -> Said | None:
     """Find a request under the id of another that waits."""
-    if heard.same_id is None:
-        return None
+    if heard.same_id is None or not heard.connection.has_both_ways:
+        return None  # the answer may be what was not recorded
     return Said(
         f"the request of line {heard.same_id} has this id too, and is not answered yet", "id"
     )
