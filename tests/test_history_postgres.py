@@ -214,7 +214,7 @@ async def test_a_call_that_is_closed_because_its_process_was_cut_off_gets_its_tr
         )
         other = store_at(url)
         assert await other.open() == [
-            "1 calls that a crash had left open were closed as abandoned."
+            "1 call that a crash had left open was closed as abandoned."
         ]
         (found,) = await other.calls(Query())
         assert (found.head.status, found.head.reason) == ("failed", "abandoned")

@@ -391,7 +391,7 @@ def test_a_store_that_was_closed_leaves_nothing_open(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
         run(store.write(batch(store.packer, call("c1", status="in_progress"))))
     second = SqliteStore(tmp_path / "history.sqlite")
-    assert run(second.open()) == ["1 calls that a crash had left open were closed as abandoned."]
+    assert run(second.open()) == ["1 call that a crash had left open was closed as abandoned."]
     run(second.close())
 
 

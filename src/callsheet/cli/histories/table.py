@@ -26,7 +26,7 @@ WIDE = 110
 
 _COLOURS = {status.value: colour for status, colour in COLOURS.items()}
 _WHEN, _TOOK, _LEAST = 10, 7, 12
-_ENOUGH, _SHORT, _LONG = 16, 60, 100
+_ENOUGH, _SHORT, _LONG = 16, 60, 80
 """Columns of a title: with fewer, other columns go; so many for short ones; and the most."""
 _GAP = "  "
 
