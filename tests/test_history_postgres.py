@@ -213,9 +213,7 @@ async def test_a_call_that_is_closed_because_its_process_was_cut_off_gets_its_tr
             f"WHERE datname = '{database}' AND pid <> pg_backend_pid()"
         )
         other = store_at(url)
-        assert await other.open() == [
-            "1 call that a crash had left open was closed as abandoned."
-        ]
+        assert await other.open() == ["1 call that a crash had left open was closed as abandoned."]
         (found,) = await other.calls(Query())
         assert (found.head.status, found.head.reason) == ("failed", "abandoned")
         assert await ids(other, search="half") == ["call_s1_1"]
