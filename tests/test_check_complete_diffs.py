@@ -48,6 +48,15 @@ def test_a_file_that_was_read_is_not_new() -> None:
     assert "line 7" in finding.message
 
 
+def test_a_file_may_be_gone_after_a_call_about_it_failed() -> None:
+    place = [{"path": PATH}]
+    failed = [
+        announced("f1", **EDIT, locations=place),
+        updated("f1", status="failed", content=words("It was deleted since it was read.")),
+    ]
+    assert rules(check(*read(), *failed, *wrote("c1", diff(None)))) == []
+
+
 def test_a_file_that_was_written_is_not_new() -> None:
     assert rules(check(*wrote("c1", diff(None)), *wrote("c2", diff(None)))) == [
         "complete/overwrite-as-new"

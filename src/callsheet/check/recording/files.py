@@ -25,7 +25,11 @@ def note(session: Session, call: Call, line: int) -> None:
     """Take in what a call shows, after an update of it."""
     if call.fields.get("kind") not in _HARMLESS:
         session.files.clear()
-    if call.ended != line or call.status != "completed":
+    if call.ended != line:
+        return
+    if call.status != "completed":  # it may have failed because a file is not there any more
+        for place in many(call.fields.get("locations")):
+            session.files.pop(text(obj(place).get("path")) or "", None)
         return
     for path in _shown(call.fields):
         if len(session.files) >= KEPT:
