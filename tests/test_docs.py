@@ -8,8 +8,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from callsheet.check.recording.engine import check_stream
+from callsheet.wire.frames import UpdateFrames
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -32,6 +36,31 @@ def test_examples_run_and_print_what_the_document_says(document: Path) -> None:
         elif language == "text" and printed:
             assert matches(printed, body), f"{name(document)} says\n{body}\nbut it is\n{printed}"
             printed = None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_the_checker_finds_nothing_in_what_examples_send(
+    document: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[UpdateFrames, list[bytes]] = {}
+    line = UpdateFrames.line
+
+    def kept(frames: UpdateFrames, update: Any) -> bytes:
+        made = line(frames, update)
+        sent.setdefault(frames, []).append(made)
+        return made
+
+    monkeypatch.setattr(UpdateFrames, "line", kept)
+    namespace: dict[str, object] = {"__name__": "example"}
+    for language, body in BLOCK.findall(document.read_text(encoding="utf-8")):
+        if language == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(body, name(document), "exec"), namespace)
+    for lines in sent.values():
+        found = check_stream(io.BytesIO(b"".join(lines)))
+        assert [
+            one for one in found if one.rule != "lifecycle/cut-off"
+        ] == []  # it may stop in the midst
 
 
 def matches(printed: str, said: str) -> bool:
