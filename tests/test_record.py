@@ -34,7 +34,10 @@ PATIENCE = 20
 
 def start(path: object, *command: str, **options: Any) -> subprocess.Popen[bytes]:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*RECORD, str(path), "--", *command], bufsize=0, **(pipes | options))
+    # What is started in the background of a shell ignores SIGINT, and so would what we start.
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    options = pipes | (heard if os.name == "posix" else {}) | options
+    return subprocess.Popen([*RECORD, str(path), "--", *command], bufsize=0, **options)
 
 
 def run(path: object, *command: str, said: bytes = b"") -> tuple[int, bytes, str]:
