@@ -260,7 +260,7 @@ def test_a_history_that_another_process_holds_is_not_waited_for_long(tmp_path: P
     db.close()
     assert done.returncode == 0
     assert "completed" in done.stdout
-    assert done.stderr.count("is locked") <= 1, "it is said once, if at all before the end"
+    assert done.stderr.count("is locked by") <= 1, "it is said once, if at all before the end"
     assert "1 entry for " in done.stderr
     assert "h.sqlite waits in" in done.stderr
     again = call("call", "think", "thought=third", cwd=tmp_path, **env)
