@@ -93,7 +93,7 @@ def batch(items: Iterable[WaitingCall | WaitingMessage], packer: Packer | None =
         made.blobs += blobs
         key = item.session_id
         sessions[key] = SessionRow(
-            session_id=key, cwd="/work", title=key, created_at=NOON, updated_at=item.at
+            session_id=key, cwd="/code", title=key, created_at=NOON, updated_at=item.at
         )
     made.sessions = list(sessions.values())
     return made

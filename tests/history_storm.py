@@ -44,8 +44,8 @@ async def storm(url: str, seed: int, name: str, calls: int) -> None:
     """Make calls, several at once."""
     history = History(url)
     numbers = iter(range(calls or sys.maxsize))
-    log = history.session(name, cwd="/work")
-    async with Session(name, cwd="/work", sinks=[log]) as session:
+    log = history.session(name, cwd="/code")
+    async with Session(name, cwd="/code", sinks=[log]) as session:
 
         async def worker() -> None:
             for number in numbers:

@@ -31,8 +31,8 @@ GOOD: Message = {
     "title": "Read notes.txt",
     "name": "read",
     "kind": "read",
-    "rawInput": {"path": "/work/notes.txt"},
-    "locations": [{"path": "/work/notes.txt"}],
+    "rawInput": {"path": "/code/notes.txt"},
+    "locations": [{"path": "/code/notes.txt"}],
 }
 """What a complete announcement has."""
 

@@ -76,7 +76,7 @@ class Talk:
 
     def opened(self) -> Self:
         """Say hello, and open the session."""
-        key = self.hello().ask("client", "session/new", {"cwd": "/work", "mcpServers": []})
+        key = self.hello().ask("client", "session/new", {"cwd": "/code", "mcpServers": []})
         return self.answer("agent", key, {"sessionId": self.session})
 
     def prompt(self) -> Self:

@@ -42,7 +42,7 @@ def test_every_rule_about_a_client_has_an_example_and_holds_only_for_it() -> Non
 def test_a_whole_call_breaks_no_rule(rule: Any) -> None:
     shown = content("import this")
     whole = {**ENDED, "content": [shown], "rawOutput": {"total_lines": 1}}
-    assert not found_by(rule.id, told({**CALL, "locations": [{"path": "/work/a.py"}]}, whole))
+    assert not found_by(rule.id, told({**CALL, "locations": [{"path": "/code/a.py"}]}, whole))
 
 
 @pytest.mark.parametrize("rule", CLIENT_RULES, ids=lambda rule: rule.id)
@@ -178,7 +178,7 @@ def test_output_that_is_shown_is_not_called_hidden() -> None:
     hidden = "client/zed-hidden-output"
     preview = {**CALL, "content": [content("a.py and more")]}
     raw = {**ENDED, "rawOutput": "a.py"}
-    diff = {"type": "diff", "path": "/work/a", "oldText": None, "newText": "x"}
+    diff = {"type": "diff", "path": "/code/a", "oldText": None, "newText": "x"}
     assert not found_by(hidden, told(CALL, raw))  # there is no content
     assert not found_by(hidden, told(preview, raw))  # it is in the content
     assert not found_by(hidden, told({**CALL, "content": [diff]}, raw))
@@ -196,20 +196,20 @@ def at(*paths: str) -> bytes:
 
 def test_follow_goes_to_the_last_location() -> None:
     rule = "client/zed-follow-nowhere"
-    assert not found_by(rule, at("/work/a.py"))
+    assert not found_by(rule, at("/code/a.py"))
     assert not found_by(rule, at("/etc/hosts"))  # there is no better one
-    assert not found_by(rule, at("/etc/hosts", "/work/a.py"))
+    assert not found_by(rule, at("/etc/hosts", "/code/a.py"))
     assert not found_by(rule, at(r"C:\work\a.py"))
-    (outside,) = found_by(rule, at("/work/a.py", "/etc/hosts"))
+    (outside,) = found_by(rule, at("/code/a.py", "/etc/hosts"))
     assert outside.field == "update.locations[1].path"
-    assert found_by(rule, at("/work/a.py", "/workshop/a.py"))
+    assert found_by(rule, at("/code/a.py", "/workshop/a.py"))
     assert found_by(rule, at("a.py"))
 
 
 def test_few_locations_are_not_many() -> None:
     most = client_zed.MANY_LOCATIONS
-    assert not found_by("client/zed-many-locations", at(*[f"/work/{n}" for n in range(most)]))
-    assert found_by("client/zed-many-locations", at(*[f"/work/{n}" for n in range(most + 1)]))
+    assert not found_by("client/zed-many-locations", at(*[f"/code/{n}" for n in range(most)]))
+    assert found_by("client/zed-many-locations", at(*[f"/code/{n}" for n in range(most + 1)]))
 
 
 def terminal(key: str) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def test_terminals_that_the_client_made_or_was_told_of_are_known() -> None:
         {"id": 8, "method": "terminal/create", "params": {"sessionId": "s1", "command": "make"}},
         {"id": 8, "result": {"terminalId": "t1"}},
     )
-    info = {"terminal_info": {"terminal_id": "t1", "cwd": "/work"}}
+    info = {"terminal_info": {"terminal_id": "t1", "cwd": "/code"}}
     assert not found_by(rule, told(*made, terminal("t1"), ENDED))
     assert not found_by(rule, told({**terminal("t1"), "_meta": info}, ENDED))
     (finding,) = found_by(rule, told(*made, terminal("t2"), ENDED))
@@ -231,7 +231,7 @@ def test_terminals_that_the_client_made_or_was_told_of_are_known() -> None:
 
 def test_output_of_a_terminal_that_was_told_of_is_live() -> None:
     rule = "client/zed-no-live-output"
-    info = {"terminal_info": {"terminal_id": "t1", "cwd": "/work"}}
+    info = {"terminal_info": {"terminal_id": "t1", "cwd": "/code"}}
     output = {**ENDED, "_meta": {"terminal_output": {"terminal_id": "t1", "data": "x"}}}
     assert not found_by(rule, told({**terminal("t1"), "_meta": info}, output))
     assert len(found_by(rule, told(terminal("t1"), output, output))) == 1
@@ -241,7 +241,7 @@ def test_output_of_a_terminal_that_was_told_of_is_live() -> None:
 
 
 def test_a_diff_with_old_text_null_is_shown() -> None:
-    diff = {"type": "diff", "path": "/work/a", "newText": "x"}
+    diff = {"type": "diff", "path": "/code/a", "newText": "x"}
     rule = "client/toad-no-diff"
     assert not found_by(rule, told({**CALL, "content": [{**diff, "oldText": None}]}, ENDED))
     again = {**ENDED, "content": [diff]}
@@ -259,7 +259,7 @@ def test_content_or_no_output_makes_no_empty_card() -> None:
 
 
 def test_a_diff_of_v2_lacks_no_old_text() -> None:
-    changes = [{"operation": "modify", "path": "/work/a"}]
+    changes = [{"operation": "modify", "path": "/code/a"}]
     diff = {"type": "diff", "changes": changes, "patch": "@@ -1 +1 @@"}
     data = told({**CALL, "content": [diff]}, ENDED)
     assert not found_by("client/toad-no-diff", b"\n".join(data.splitlines()[5:]))
@@ -267,7 +267,7 @@ def test_a_diff_of_v2_lacks_no_old_text() -> None:
 
 def test_output_under_a_key_that_acpx_knows_is_printed() -> None:
     rule = "client/acpx-unknown-output"
-    known = ({"stdout": "x"}, {"stdout": "", "cwd": "/work"}, {"result": {"deep": ["x"]}})
+    known = ({"stdout": "x"}, {"stdout": "", "cwd": "/code"}, {"result": {"deep": ["x"]}})
     for raw in (*known, {"exit_code": 0}, "x", {}):
         assert not found_by(rule, told(CALL, {**ENDED, "rawOutput": raw}))
     (finding,) = found_by(rule, told(CALL, {**ENDED, "rawOutput": {"listing": "x", "size": 1}}))

@@ -8,7 +8,7 @@ import pytest
 
 from .made_recordings import Message, announced, asked, check, completed, rules, updated, words
 
-PATH = "/work/notes.txt"
+PATH = "/code/notes.txt"
 EDIT: Message = {"kind": "edit", "name": "write_file", "title": "Write notes.txt"}
 
 
@@ -83,7 +83,7 @@ def test_in_v2_an_added_file_was_not_there() -> None:
     "before",
     [
         [],
-        read(content=words("File not found: /work/notes.txt")),
+        read(content=words("File not found: /code/notes.txt")),
         read(status="failed"),
         [
             *read(),
@@ -91,7 +91,7 @@ def test_in_v2_an_added_file_was_not_there() -> None:
             completed("x"),
         ],
         [*read(), announced("x", kind="delete"), completed("x")],
-        read(locations=[{"path": "/work/other.txt"}]),
+        read(locations=[{"path": "/code/other.txt"}]),
         read(content=[]),
     ],
     ids=["first", "not found", "failed", "command", "deleted", "other", "empty"],

@@ -140,7 +140,7 @@ def test_a_question_of_v2_that_is_about_no_call_passes() -> None:
     question["params"] = {
         "sessionId": "s1",
         "title": "Run a command?",
-        "subject": {"type": "command", "command": "make", "cwd": "/work"},
+        "subject": {"type": "command", "command": "make", "cwd": "/code"},
         "options": question["params"]["options"],
     }
     assert rules(check(question, version=2)) == []

@@ -57,7 +57,7 @@ def test_the_code_of_a_failed_command_belongs_into_the_content_too() -> None:
 @pytest.mark.parametrize(
     "item",
     [
-        {"type": "diff", "path": "/work/a", "oldText": "a", "newText": "b"},
+        {"type": "diff", "path": "/code/a", "oldText": "a", "newText": "b"},
         {"type": "terminal", "terminalId": "t1"},
         {"type": "content", "content": {"type": "image", "data": "", "mimeType": "image/png"}},
         words("text")[0],
@@ -266,7 +266,7 @@ def test_a_failure_says_why() -> None:
 
 
 def test_a_diff_is_no_reason() -> None:
-    diff = {"type": "diff", "path": "/work/a", "oldText": "a", "newText": "b"}
+    diff = {"type": "diff", "path": "/code/a", "oldText": "a", "newText": "b"}
     found = check(announced(kind="edit", content=[diff]), updated(status="failed"))
     assert rules(found) == ["complete/failed-without-reason"]
 
@@ -286,7 +286,7 @@ def test_half_of_a_recording_does_not_show_who_ended_a_call() -> None:
 
 
 def test_people_know_what_they_have_rejected() -> None:
-    question = asked(rawInput={"path": "/work/notes.txt"})
+    question = asked(rawInput={"path": "/code/notes.txt"})
     found = check(announced(), question, decided("no"), updated(status="failed"))
     assert rules(found) == []
     found = check(announced(), question, decided("yes"), updated(status="failed"))

@@ -6,7 +6,7 @@ import pytest
 
 from .made_recordings import announced, asked, check, completed, rules, updated, words
 
-PLACE = [{"path": "/work/notes.txt"}]
+PLACE = [{"path": "/code/notes.txt"}]
 
 
 def test_a_location_that_comes_late_is_advice() -> None:
@@ -24,8 +24,8 @@ def test_a_location_that_never_comes_is_worse() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        {"kind": "edit", "name": "frob", "rawInput": {"file_path": "/work/a"}},
-        {"kind": "read", "name": "frob", "rawInput": {"path": "/work/a.txt"}},
+        {"kind": "edit", "name": "frob", "rawInput": {"file_path": "/code/a"}},
+        {"kind": "read", "name": "frob", "rawInput": {"path": "/code/a.txt"}},
         {"kind": "delete", "name": "rm_it", "rawInput": {"filePath": "src/a.txt"}},
         {"kind": "move", "name": "move_file", "rawInput": {"source": "/a", "destination": "/b"}},
         {"kind": None, "name": "WriteFile", "rawInput": None},
@@ -40,9 +40,9 @@ def test_a_call_on_a_file_has_a_location(call: dict[str, object]) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        {"kind": "search", "name": "grep", "rawInput": {"pattern": "x", "path": "/work/a.py"}},
+        {"kind": "search", "name": "grep", "rawInput": {"pattern": "x", "path": "/code/a.py"}},
         {"kind": "execute", "name": "bash", "rawInput": {"command": "cat a.py"}},
-        {"kind": "read", "name": "list_directory", "rawInput": {"path": "/work"}},
+        {"kind": "read", "name": "list_directory", "rawInput": {"path": "/code"}},
         {"kind": "read", "name": "get_page", "rawInput": {"path": "/wiki/Home"}},
         {
             "kind": "read",
@@ -68,7 +68,7 @@ def test_a_call_that_is_on_no_file_needs_no_location(call: dict[str, object]) ->
         ("./app.py", "relative"),
         ("../app.py", "relative"),
         ("~/app.py", "home"),
-        ("file:///work/app.py", "link"),
+        ("file:///code/app.py", "link"),
         ("", "empty"),
     ],
 )
@@ -82,10 +82,10 @@ def test_a_path_that_is_not_absolute_is_an_error(path: str, why: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/work/app.py",
-        "/work/.hidden/..x",
+        "/code/app.py",
+        "/code/.hidden/..x",
         "C:\\work\\app.py",
-        "C:/work/a.py",
+        "C:/code/a.py",
         "\\\\host\\share\\a",
         "/a b/",
     ],
@@ -95,7 +95,7 @@ def test_an_absolute_path_passes(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/work/../etc/passwd", "/work/./a", "C:\\work\\..\\a", "/work/.."]
+    "path", ["/code/../etc/passwd", "/code/./a", "C:\\work\\..\\a", "/code/.."]
 )
 def test_a_path_that_goes_back_and_forth_is_told(path: str) -> None:
     found = check(announced(locations=[{"path": path}]), completed())
@@ -111,7 +111,7 @@ def test_the_paths_of_diffs_are_judged_alike() -> None:
 
 
 def test_the_paths_of_v2_s_diffs_are_judged_alike() -> None:
-    change = {"operation": "move", "oldPath": "/work/a.py", "path": "b.py"}
+    change = {"operation": "move", "oldPath": "/code/a.py", "path": "b.py"}
     diff = {"type": "diff", "changes": [change]}
     first = updated(status="pending", title="Move a.py", name="move", rawInput={"source": "a.py"})
     found = check(first, completed(content=[diff]), version=2)
@@ -133,7 +133,7 @@ def test_a_path_in_a_question_is_judged() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_lines_count_from_one(version: int) -> None:
-    zero = [{"path": "/work/notes.txt", "line": 0}]
+    zero = [{"path": "/code/notes.txt", "line": 0}]
     first = announced(locations=zero) if version == 1 else updated(locations=zero)
     found = check(first, updated(locations=zero), version=version)
     assert rules(found).count("complete/line-zero") == 1

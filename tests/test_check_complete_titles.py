@@ -95,7 +95,7 @@ def test_history_that_is_replayed_is_judged_by_its_end_only() -> None:
         ("ReadFile", None, "read"),
         ("Shell", None, "execute"),
         ("bash", {"command": "make"}, "execute"),
-        ("edit", {"filePath": "/work/a.py"}, "edit"),
+        ("edit", {"filePath": "/code/a.py"}, "edit"),
         ("grep", {"pattern": "x"}, "search"),
         ("web_fetch", {"url": "https://example.org"}, "fetch"),
     ],

@@ -211,8 +211,8 @@ def test_what_is_known_is_not_shown_again() -> None:
 
 
 def test_it_is_known_again_with_other_ids_times_and_places() -> None:
-    one = {**CALL, "tool_call": "call_01ABCDEFGHJKMN", "title": "Reading /work/x1/a.py"}
-    two = {**CALL, "tool_call": "call_01ZZZZZZZZZZ99", "title": "Reading /work/x2/a.py"}
+    one = {**CALL, "tool_call": "call_01ABCDEFGHJKMN", "title": "Reading /code/x1/a.py"}
+    two = {**CALL, "tool_call": "call_01ZZZZZZZZZZ99", "title": "Reading /code/x2/a.py"}
     other = {**CALL, "tool_call": "other", "title": "Writing b.py"}
     _, _, known = baselined(source(told(one, other), "run-2026-11-15.jsonl"))
     data = told(other, two).replace(b'"s1"', b'"s77"')

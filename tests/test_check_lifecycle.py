@@ -22,7 +22,7 @@ def loaded(version: int = 1) -> tuple[Talk, int]:
     """Give a talk in which a session is being loaded, and the id of that request."""
     talk = Talk(version).hello()
     method = "session/load" if version == 1 else "session/resume"
-    return talk, talk.ask("client", method, {"sessionId": "s", "cwd": "/work"})
+    return talk, talk.ask("client", method, {"sessionId": "s", "cwd": "/code"})
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -67,7 +67,7 @@ def test_an_id_that_was_a_call_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_one_id_in_two_sessions_is_not_reused() -> None:
     talk = turn().call("a", "completed").stop()
-    key = talk.ask("client", "session/new", {"cwd": "/work"})
+    key = talk.ask("client", "session/new", {"cwd": "/code"})
     talk.answer("agent", key, {"sessionId": "other"}).session = "other"
     assert rules(talk.prompt().tell("tool_call", "a", "completed").stop()) == []
 
@@ -75,7 +75,7 @@ def test_one_id_in_two_sessions_is_not_reused() -> None:
 @pytest.mark.parametrize("style", ["dir", "agent"])
 def test_a_call_that_is_loaded_again_is_the_same_call(style: str) -> None:
     talk = turn().call("a", "completed").stop()
-    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/work"})
+    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.tell("tool_call", "a", "completed").answer("agent", key, {})
     assert rules(talk.lines("agent" if style == "agent" else "dir")) == []
 

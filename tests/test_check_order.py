@@ -20,7 +20,7 @@ def turn(version: int = 1, session: str = "s") -> Talk:
 
 def test_an_update_before_the_session_is_answered_is_found_once() -> None:
     talk = Talk().hello()
-    key = talk.ask("client", "session/new", {"cwd": "/work"})
+    key = talk.ask("client", "session/new", {"cwd": "/code"})
     talk.update("available_commands_update").update("current_mode_update")
     (finding,) = findings(talk.answer("agent", key, {"sessionId": "s"}).prompt().stop())
     assert (finding.rule, finding.line, finding.session) == ("order/before-session", 4, "s")
@@ -28,7 +28,7 @@ def test_an_update_before_the_session_is_answered_is_found_once() -> None:
 
 def test_what_comes_before_the_answer_to_load_is_in_time() -> None:
     talk = Talk().hello()
-    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/work"})
+    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.update("user_message_chunk").call("a", "completed").answer("agent", key, {})
     assert rules(talk) == []
 
@@ -45,7 +45,7 @@ def test_sessions_that_were_opened_before_the_recording_began_are_not_missed() -
 
 def two_sessions(version: int = 1) -> Talk:
     talk = turn(version)
-    key = talk.ask("client", "session/new", {"cwd": "/work"})
+    key = talk.ask("client", "session/new", {"cwd": "/code"})
     return talk.answer("agent", key, {"sessionId": "t"})
 
 
@@ -112,7 +112,7 @@ def test_what_does_not_belong_to_a_turn_may_come_between() -> None:
 
 def overlapping(**capabilities: object) -> Talk:
     talk = Talk().hello(agentCapabilities=capabilities)
-    key = talk.ask("client", "session/new", {"cwd": "/work"})
+    key = talk.ask("client", "session/new", {"cwd": "/code"})
     return talk.answer("agent", key, {"sessionId": "s"}).prompt()
 
 
@@ -167,7 +167,7 @@ def test_permission_for_a_call_that_is_there() -> None:
 def test_in_v2_a_command_may_name_its_call_but_does_not_announce_it() -> None:
     def asking(key: str | None) -> Talk:
         talk = turn(2).call("a", "pending", title="Run")
-        subject = {"type": "command", "command": "ls", "cwd": "/work", "toolCallId": key}
+        subject = {"type": "command", "command": "ls", "cwd": "/code", "toolCallId": key}
         params = {"sessionId": "s", "title": "May I?", "subject": subject, "options": []}
         request = talk.ask("agent", "session/request_permission", params)
         talk.answer("client", request, {"outcome": {"outcome": "selected", "optionId": "x"}})

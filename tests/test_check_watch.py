@@ -157,7 +157,7 @@ def test_chunks_are_added_to_the_content_and_leave_the_announcement_alone() -> N
 def test_a_session_is_opened_by_its_answer() -> None:
     seen, _ = watched(Talk().opened())
     session = seen.sessions["s"]
-    assert (session.asked, session.opened, session.cwd) == (3, 4, "/work")
+    assert (session.asked, session.opened, session.cwd) == (3, 4, "/code")
 
 
 def test_a_session_that_is_used_without_being_opened_was_opened_before() -> None:
@@ -169,7 +169,7 @@ def test_a_session_that_is_used_without_being_opened_was_opened_before() -> None
 
 def test_what_comes_before_the_answer_to_load_is_history() -> None:
     talk = Talk().hello()
-    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/work"})
+    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.call("old", "completed").answer("agent", key, {})
     _, moments = watched(talk.prompt().call("new", "completed").stop())
     assert [begun.call.is_replayed for begun in of(Begun, moments)] == [True, False]
@@ -177,7 +177,7 @@ def test_what_comes_before_the_answer_to_load_is_history() -> None:
 
 def test_a_load_that_is_refused_ends_the_replay() -> None:
     talk = Talk().opened()
-    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/work"})
+    key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.answer("agent", key, error="it runs").prompt().call("a", "completed").stop()
     _, moments = watched(talk)
     assert [begun.call.is_replayed for begun in of(Begun, moments)] == [False]
@@ -188,7 +188,7 @@ def test_a_fork_leaves_the_session_that_it_comes_from_as_it_is() -> None:
     key = talk.ask("client", "session/fork", {"sessionId": "s", "cwd": "/other"})
     seen, _ = watched(talk.answer("agent", key, {"sessionId": "fork"}))
     assert not seen.sessions["s"].is_replaying
-    assert seen.sessions["s"].cwd == "/work"
+    assert seen.sessions["s"].cwd == "/code"
     assert seen.sessions["fork"].cwd == "/other"
 
 

@@ -83,7 +83,7 @@ async def test_a_session_keeps_its_name_and_tells_when_it_was_last_used(store: S
     await store.write(batch([call(3, at=NOON - 9, session="s1")]))
     found = await store.session("s1")
     assert found is not None
-    assert (found.title, found.cwd, found.updated_at, found.calls) == ("s1", "/work", NOON + 2, 3)
+    assert (found.title, found.cwd, found.updated_at, found.calls) == ("s1", "/code", NOON + 2, 3)
     assert await store.session("none") is None
 
 
@@ -135,7 +135,7 @@ async def test_sessions_come_in_pages_the_last_used_first(store: Store) -> None:
         before = (page[-1].updated_at, page[-1].session_id)
     assert found == [f"s{number}" for number in reversed(range(7))]
     assert await store.sessions(cwd="/else") == []
-    assert len(await store.sessions(cwd="/work")) == 7
+    assert len(await store.sessions(cwd="/code")) == 7
 
 
 async def test_a_timeline_has_what_was_said_and_done_in_order_in_pages(store: Store) -> None:

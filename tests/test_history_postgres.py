@@ -262,8 +262,8 @@ async def test_a_server_that_goes_and_comes_back_loses_nothing(postgres: Server)
         server.start()
         server.do("CREATE DATABASE h")
         history = History(server.url("h"), tell=told.append)
-        log = history.session("s", cwd="/work")
-        async with Session("s", cwd="/work", sinks=[log]) as session:
+        log = history.session("s", cwd="/code")
+        async with Session("s", cwd="/code", sinks=[log]) as session:
 
             async def work(count: int) -> None:
                 for number in range(count):

@@ -150,7 +150,7 @@ async def test_a_long_message_is_kept_whole_in_parts(tmp_path: Path, history: Hi
 
 async def test_a_session_is_named_once_and_found_by_its_directory(history: History) -> None:
     odd = os.fsdecode(b"/caf\xe9")  # a directory whose name is no text
-    for number, cwd in enumerate(("/work", odd, "/nul\0")):
+    for number, cwd in enumerate(("/code", odd, "/nul\0")):
         log = history.session(f"s{number}", cwd=cwd, info={"locale": "de"})
         log.name("  the \n title " + "x" * 200)
         log.name("another")
@@ -160,7 +160,7 @@ async def test_a_session_is_named_once_and_found_by_its_directory(history: Histo
     assert {one.session_id for one in sessions} == {"s0", "s1", "s2"}
     assert all(one.title.startswith("the title xx") for one in sessions)
     assert all(len(one.title) == 80 for one in sessions)
-    for number, cwd in enumerate(("/work", odd)):
+    for number, cwd in enumerate(("/code", odd)):
         (one,) = await history.ask(lambda store, cwd=cwd: store.sessions(cwd=cwd))
         assert one.session_id == f"s{number}"
     assert all(one.info == {"locale": "de"} for one in sessions)

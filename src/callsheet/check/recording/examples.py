@@ -16,7 +16,7 @@ _KINDS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 BEFORE: tuple[dict[str, Any], ...] = (
     {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
     {"id": 0, "result": {"protocolVersion": 1, "agentInfo": {"name": "example", "version": "1"}}},
-    {"id": 1, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}},
+    {"id": 1, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}},
     {"id": 1, "result": {"sessionId": SESSION}},
     {"id": 2, "method": "session/prompt", "params": {"sessionId": SESSION, "prompt": []}},
 )

@@ -65,7 +65,7 @@ RULES = (
         fix=_FIX,
         check=diff_is_not_shown,
         example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed",'
-        ' "content": [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}',
+        ' "content": [{"type": "diff", "path": "/code/a.py", "newText": "x"}]}',
     ),
     _rule(
         "asks-without-diff",
@@ -79,7 +79,7 @@ RULES = (
         example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed"}\n'
         '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1", "options": [],'
         ' "toolCall": {"toolCallId": "c1", "content":'
-        ' [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}}}',
+        ' [{"type": "diff", "path": "/code/a.py", "newText": "x"}]}}}',
     ),
     _rule(
         "empty-card",

@@ -322,7 +322,7 @@ RULES = (
         fix=f"Send the few that matter, at most {MANY_LOCATIONS}. The rest belongs into content.",
         check=too_many_locations,
         example='{"tool_call": "c1", "title": "Finding files", "status": "completed", "locations": ['
-        + ", ".join(f'{{"path": "/work/{n}"}}' for n in range(MANY_LOCATIONS + 1))
+        + ", ".join(f'{{"path": "/code/{n}"}}' for n in range(MANY_LOCATIONS + 1))
         + "]}",
     ),
     _rule(

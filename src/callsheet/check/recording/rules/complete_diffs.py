@@ -89,7 +89,7 @@ RULES = (
         fix="Send `oldText: null` for a new file, and the old text for one that was there.",
         check=old_text_left_out,
         example='{"tool_call": "c1", "title": "Writing a.py", "kind": "edit", "status": "completed",'
-        ' "content": [{"type": "diff", "path": "/work/a.py", "newText": "x"}]}',
+        ' "content": [{"type": "diff", "path": "/code/a.py", "newText": "x"}]}',
     ),
     Rule(
         id="complete/overwrite-as-new",
@@ -101,10 +101,10 @@ RULES = (
         fix="Read the file before it is written, and send its content as `oldText`.",
         check=overwrite_as_new,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed",'
-        ' "locations": [{"path": "/work/a.py"}], "content": [{"type": "content", "content":'
+        ' "locations": [{"path": "/code/a.py"}], "content": [{"type": "content", "content":'
         ' {"type": "text", "text": "import this"}}]}\n'
         '{"tool_call": "c2", "title": "Writing a.py", "kind": "edit", "status": "completed",'
-        ' "content": [{"type": "diff", "path": "/work/a.py", "oldText": null, "newText": "x"}]}',
+        ' "content": [{"type": "diff", "path": "/code/a.py", "oldText": null, "newText": "x"}]}',
     ),
     Rule(
         id="complete/overwrite-asked-as-new",
@@ -116,11 +116,11 @@ RULES = (
         fix="Read the file before asking, and send its content as `oldText`.",
         check=overwrite_asked_as_new,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "completed",'
-        ' "locations": [{"path": "/work/a.py"}], "content": [{"type": "content", "content":'
+        ' "locations": [{"path": "/code/a.py"}], "content": [{"type": "content", "content":'
         ' {"type": "text", "text": "import this"}}]}\n'
         '{"tool_call": "c2", "title": "Writing a.py", "kind": "edit"}\n'
         '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
-        ' "toolCall": {"toolCallId": "c2", "content": [{"type": "diff", "path": "/work/a.py",'
+        ' "toolCall": {"toolCallId": "c2", "content": [{"type": "diff", "path": "/code/a.py",'
         ' "oldText": null, "newText": "x"}]}, "options": [{"optionId": "n", "name": "No",'
         ' "kind": "reject_once"}]}}',
     ),

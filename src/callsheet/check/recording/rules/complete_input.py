@@ -153,7 +153,7 @@ RULES = (
         fix="Announce the call when its input is known, and send the input with it.",
         check=empty_at_first,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read"}\n'
-        '{"tool_call_update": "c1", "status": "completed", "rawInput": {"path": "/work/a.py"}}',
+        '{"tool_call_update": "c1", "status": "completed", "rawInput": {"path": "/code/a.py"}}',
     ),
     Rule(
         id="complete/input",
@@ -178,7 +178,7 @@ RULES = (
         fix="Parse the model's arguments before sending them.",
         check=text_of_json,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "rawInput": "{\\"path\\":'
-        ' \\"/work/a.py\\"}", "status": "completed"}',
+        ' \\"/code/a.py\\"}", "status": "completed"}',
     ),
     Rule(
         id="complete/asked-input-as-text",
@@ -191,7 +191,7 @@ RULES = (
         check=asked_as_json,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read"}\n'
         '{"id": 0, "method": "session/request_permission", "params": {"sessionId": "s1",'
-        ' "toolCall": {"toolCallId": "c1", "rawInput": "{\\"path\\": \\"/work/a.py\\"}"}, "options":'
+        ' "toolCall": {"toolCallId": "c1", "rawInput": "{\\"path\\": \\"/code/a.py\\"}"}, "options":'
         ' [{"optionId": "n", "name": "No", "kind": "reject_once"}]}}',
     ),
     Rule(

@@ -142,7 +142,7 @@ RULES = (
         check=nowhere_at_first,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "name": "read",'
         ' "rawInput": {"path": "a.py"}}\n'
-        '{"tool_call_update": "c1", "status": "completed", "locations": [{"path": "/work/a.py"}]}',
+        '{"tool_call_update": "c1", "status": "completed", "locations": [{"path": "/code/a.py"}]}',
     ),
     Rule(
         id="complete/locations",
@@ -193,7 +193,7 @@ RULES = (
         fix="Take `.` and `..` out of a path before sending it.",
         check=not_normal,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "locations": [{"path":'
-        ' "/work/src/../a.py"}], "status": "completed"}',
+        ' "/code/src/../a.py"}], "status": "completed"}',
     ),
     Rule(
         id="complete/line-zero",
@@ -205,6 +205,6 @@ RULES = (
         fix="Count lines from 1, or leave the line out.",
         check=line_zero,
         example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "locations": [{"path":'
-        ' "/work/a.py", "line": 0}], "status": "completed"}',
+        ' "/code/a.py", "line": 0}], "status": "completed"}',
     ),
 )

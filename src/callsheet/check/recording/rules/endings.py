@@ -155,7 +155,7 @@ RULES = (
         fix="Tell the end of each call in the replay. One whose end is not known has failed.",
         check=open_in_history,
         example='{"id": 2, "result": {"stopReason": "end_turn"}}\n'
-        '{"id": 3, "method": "session/load", "params": {"sessionId": "s1", "cwd": "/work",'
+        '{"id": 3, "method": "session/load", "params": {"sessionId": "s1", "cwd": "/code",'
         ' "mcpServers": []}}\n'
         '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
         '{"id": 3, "result": {}}',

@@ -137,7 +137,7 @@ RULES = (
         harm="Clients drop the update, or show a spinner that never ends.",
         fix="Answer `session/new` first, then send commands, modes and everything else.",
         check=before_session,
-        example='{"id": 3, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}}\n'
+        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
         '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
         ' "current_mode_update", "currentModeId": "ask"}}}\n'
         '{"id": 3, "result": {"sessionId": "s2"}}',
@@ -163,7 +163,7 @@ RULES = (
         harm="Its card never ends, and in the other session a failed card appears.",
         fix="Keep the session's id with the call, and send it with each update.",
         check=another_session,
-        example='{"id": 3, "method": "session/new", "params": {"cwd": "/work", "mcpServers": []}}\n'
+        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
         '{"id": 3, "result": {"sessionId": "s2"}}\n'
         '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
         '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
