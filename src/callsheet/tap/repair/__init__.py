@@ -1,0 +1,43 @@
+"""What another agent has told of a call, put right: a list of small stages, each with one job.
+
+All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update, and
+gives the same in front of an agent as over a recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from callsheet.check.recording.values import many, text
+
+from .known import Draft, Known
+
+__all__ = ["STAGES", "Draft", "Known", "repaired"]
+
+Stage = Callable[[Known, Draft], None]
+
+STAGES: tuple[Stage, ...] = ()
+"""In order. A stage may rely on what those before it have found."""
+
+
+def repaired(known: Known) -> Draft:
+    """Give what a client is to be told of a call."""
+    draft = as_told(known)
+    for stage in STAGES:
+        stage(known, draft)
+    return draft
+
+
+def as_told(known: Known) -> Draft:
+    """Give a call as the agent has told it, nothing put right. What only a question told counts as told."""
+    told = {**known.asked, **known.call.fields}
+    return Draft(
+        name=text(told.get("name")) or "",
+        title=text(told.get("title")) or "",
+        kind=text(told.get("kind")),
+        status=known.call.status or text(known.asked.get("status")),
+        content=many(told.get("content")),
+        locations=many(told.get("locations")),
+        raw_input=told.get("rawInput"),
+        raw_output=told.get("rawOutput"),
+    )

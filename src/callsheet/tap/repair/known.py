@@ -1,0 +1,53 @@
+"""What is known of a call when it is put right, and what is made of it.
+
+`Known` is all that another agent has told of one call so far, as a patient reader folds it
+(`callsheet.check.recording`). `Draft` is what a client is to be told of it. A stage reads the one and puts
+the other right; `callsheet.tap.repair` has the list of stages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, field
+
+from callsheet.check.recording.moments import Call, Connection, Json
+from callsheet.describe import Describer
+from callsheet.tap.profiles.profile import Profile
+
+
+class Known(Struct, eq=False):
+    """All that is known of a call now. Stages read it, and change nothing in it."""
+
+    call: Call
+    """As it was told: `call.fields` by ACP's names, in the agent's version, secrets and all."""
+    connection: Connection
+    profile: Profile
+    describer: Describer
+    asked: Json = field(default_factory=dict[str, Any])
+    """What requests for permission have told of the call."""
+    cwd: str = ""
+    """The session's directory; empty if nobody knows it."""
+    now: float | None = None
+    """The time of this moment, on the clock that the recording's times are of."""
+    announced: bool = False
+    """Whether the client was told of the call before this moment."""
+
+
+class Draft(Struct, eq=False):
+    """What a client is to be told of a call. Fields are in ACP's terms, in the agent's version."""
+
+    name: str = ""
+    title: str = ""
+    kind: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    """Why it failed, one of `Reason`, if we know."""
+    content: list[Any] = field(default_factory=list[Any])
+    locations: list[Any] = field(default_factory=list[Any])
+    raw_input: Any = None
+    raw_output: Any = None
+    repaired: set[str] = field(default_factory=set[str])
+    """What was put right: name, title, kind, input, locations, paths, content, status."""
+    has_own_title: bool = False
+    """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""
