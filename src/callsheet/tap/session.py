@@ -90,6 +90,8 @@ class TappedSession:
         self._deadlines: dict[str, tuple[float, Reason]] = {}
 
     def _send(self, line: bytes) -> None:
+        if not self._tap.settings.repair:
+            return  # the agent's own words pass; ours are for the history
         self._tap.account.sent += len(line)
         self._tap.send(line)
 
