@@ -24,14 +24,14 @@ Keep = Callable[[str, str, CallRecord], None]
 
 
 class Context(Struct, eq=False):
-    """What all sessions of a tap work with. `send` gets lines for the client.
+    """What all sessions of a tap work with. `send` gets lines for the client; who reads them sets it.
 
     `epoch` is the time of day, in seconds, at time 0; None if nobody knows it, as in a recording.
     """
 
     settings: TapSettings
     account: Account
-    send: Callable[[bytes], None]
+    send: Callable[[bytes], object] = bytes
     keep: Keep | None = None
     epoch: float | None = None
     spill: SpillStore | bool = True

@@ -21,7 +21,7 @@ from .calls import Tapped
 from .repair import Draft
 
 _MISSING = object()
-_EMPTY = (None, "", [], ())
+_EMPTY: tuple[Any, ...] = (None, "", [])
 
 
 class Maker:

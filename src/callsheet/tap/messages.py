@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,21 +43,30 @@ class _Run(NamedTuple):
 class Messages:
     """Passes on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
 
-    def __init__(self, redactor: Redactor | None, account: Account) -> None:
+    def __init__(
+        self,
+        redactor: Redactor | None,
+        account: Account,
+        keep: Callable[[Json], None] | None = None,
+    ) -> None:
         self._redactor: Redactor | None = redactor
         self._account: Account = account
+        self._keep: Callable[[Json], None] | None = keep
         self._runs: dict[str, _Run] = {}
 
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
         """Give the lines for an update of a session. `line` is it, as it came."""
         if self._redactor is None:
-            return [line]
+            return [self._shown(message, line)]
         params = obj(message.get("params"))
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
         kind, piece = update.get("sessionUpdate"), _piece(update)
         if kind not in CHUNKS or piece is None:
-            return [*self.end(session), self.cleaned(line, message)]
+            rest, clean = self.end(session), self._clean(message)
+            if clean is not None:
+                line, message = _encode(clean) + b"\n", clean
+            return [*rest, self._shown(message, line)]
         run = self._runs.get(session)
         lines: list[bytes] = []
         if run is None or run.kind != kind:
@@ -66,8 +76,8 @@ class Messages:
         self._runs[session] = run._replace(message=message, until=now + QUIET)
         self._count(run.speech)
         if said is piece:
-            return [*lines, line]
-        return [*lines, _with(message, said)] if said else lines
+            return [*lines, self._shown(message, line)]
+        return [*lines, self._shown(_with(message, said))] if said else lines
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -76,7 +86,7 @@ class Messages:
             return []
         rest = run.speech.end()
         self._count(run.speech)
-        return [_with(run.message, rest)] if rest else []
+        return [self._shown(_with(run.message, rest))] if rest else []
 
     def end_all(self) -> list[bytes]:
         """Give what waits in all sessions."""
@@ -94,18 +104,28 @@ class Messages:
             if run.speech.held and run.until <= now:
                 rest = run.speech.pause()
                 self._count(run.speech)
-                lines += [_with(run.message, rest)] if rest else []
+                lines += [self._shown(_with(run.message, rest))] if rest else []
         return lines
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
         """Give a message without secrets; the line as it came if it has none."""
-        if self._redactor is None or self._redactor.is_clean(message.get("params")):
-            return line
-        params, count = self._redactor.value(message.get("params"))
-        if not count:
-            return line
+        clean = self._clean(message)
+        return line if clean is None else _encode(clean) + b"\n"
+
+    def _clean(self, message: Json) -> Json | None:
+        """Give a message without secrets; None if it has none."""
+        params = message.get("params")
+        if self._redactor is None or self._redactor.is_clean(params):
+            return None
+        clean, count = self._redactor.value(params)
         self._account.hidden += count
-        return _encode({**message, "params": params}) + b"\n"
+        return {**message, "params": clean} if count else None
+
+    def _shown(self, message: Json, line: bytes | None = None) -> bytes:
+        """Give the line of a message that the client is shown, and keep it."""
+        if self._keep is not None:
+            self._keep(message)
+        return _encode(message) + b"\n" if line is None else line
 
     def _count(self, speech: Speech) -> None:
         self._account.hidden += speech.hidden
@@ -123,11 +143,9 @@ def _piece(update: Json) -> str | None:
     return text(content.get("text")) if content.get("type") == "text" else None
 
 
-def _with(message: Json, said: str) -> bytes:
+def _with(message: Json, said: str) -> Json:
     """Give a message with another text."""
     params: dict[str, Any] = obj(message["params"])
     update = obj(params["update"])
     content = {**obj(update["content"]), "text": said}
-    return (
-        _encode({**message, "params": {**params, "update": {**update, "content": content}}}) + b"\n"
-    )
+    return {**message, "params": {**params, "update": {**update, "content": content}}}

@@ -1,4 +1,4 @@
-"""The tap over a recording: what a client would have been told is written down, with the recording's times."""
+"""The tap over a recording: writes down what a client would have been told, by the recording's times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Repairs:
     def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
         self.account: Account = Account()
         self.faults: list[str] = []
-        tap = Context(settings, self.account, lambda line: None, spill=spill)
+        tap = Context(settings, self.account, spill=spill)
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
         self._requests: Requests = Requests()
         self._now: float = 0.0

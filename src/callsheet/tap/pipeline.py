@@ -12,7 +12,7 @@ line passes as it came.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
 from .context import Context
+from .keeping import Keeping
 from .messages import Messages, is_invisible
 from .session import TappedSession
 
@@ -56,7 +57,9 @@ _TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_reque
 class Pipeline:
     """One tap, between one client and one agent."""
 
-    def __init__(self, tap: Context, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
+    ) -> None:
         self.to_agent: list[bytes] = []
         self.to_client: list[bytes] = []
         self.account: Account = tap.account
@@ -70,7 +73,9 @@ class Pipeline:
         self._number: int = 0
         words = Spoken(tap.describer(""))
         self._guard = tap.guard(words, Faults(strict=False))
-        self._messages: Messages = Messages(self._guard.redactor, tap.account)
+        self._keeping: Keeping | None = keeping
+        keep = None if keeping is None else self._keep
+        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
 
     # Lines
 
@@ -114,11 +119,11 @@ class Pipeline:
             message: Any = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
-        return message if type(message) is dict else None
+        return cast("Json", message) if type(message) is dict else None
 
     def _show(self, line: bytes, now: float) -> None:
         """Pass on what is only to be shown."""
-        if self._guard.redactor is None and not self._waits():
+        if self._guard.redactor is None and self._keeping is None and not self._waits():
             self.to_client.append(line)
             return
         message = self._read(line)
@@ -204,7 +209,7 @@ class Pipeline:
         heard = Line(self._number, len(line), message, sender, now)
         is_done = False
         for moment in self._watch.feed(heard):
-            handle = _HANDLERS.get(type(moment))
+            handle = self._HANDLERS.get(moment.__class__)
             if handle is not None:
                 is_done = handle(self, moment, message, now) or is_done
         if self._watch.connection is not self._connection:  # the agent was started again
@@ -221,7 +226,13 @@ class Pipeline:
         if method == "initialize":
             self._client = peer_of(params)
         elif method in REOPENING:
-            self._sessions.pop(text(params.get("sessionId")) or "", None)
+            key = text(params.get("sessionId")) or ""
+            self._sessions.pop(key, None)
+            if self._keeping is not None:
+                self._keeping.reopened(key)
+        elif method == "session/prompt" and self._keeping is not None:
+            key = text(params.get("sessionId")) or ""
+            self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
             for session in self._sessions.values():
                 turn = session.session.turn
@@ -229,7 +240,7 @@ class Pipeline:
                     session.cancelled(now)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
-        """Give a line of the client in the agent's terms: where ids of calls were changed, with the agent's."""
+        """Give a line of the client with the agent's ids of calls, where the client knows others."""
         params = obj(message.get("params"))
         key, session = text(params.get("toolCallId")), text(params.get("sessionId"))
         known = self._sessions.get(session) if key is not None and session is not None else None
@@ -237,6 +248,25 @@ class Pipeline:
         if theirs == key:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
+
+    def _keep(self, message: Json) -> None:
+        """Keep what the client is shown. What a history tells again is kept already."""
+        params = obj(message.get("params"))
+        key = text(params.get("sessionId")) or ""
+        known = self._watch.sessions.get(key)
+        if self._keeping is not None and key and (known is None or not known.is_replaying):
+            self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+
+    def _cwd(self, session: str) -> str:
+        known = self._watch.sessions.get(session)
+        return (known.cwd if known is not None else None) or ""
+
+    def for_recording(self, line: bytes) -> bytes:
+        """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
+        if b"session/update" in line or b'"method"' not in line:
+            return line
+        message = self._read(line)
+        return line if message is None else self._cleaned(line, message)
 
     def _session(self, session: Session) -> TappedSession:
         found = self._sessions.get(session.id)
@@ -311,18 +341,17 @@ class Pipeline:
             session.left_open(left.call, now)
         return False
 
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, Json, float], bool]]] = {
+        Told: _on_told,
+        Folded: _on_folded,
+        TerminalTold: _on_terminal,
+        Asked: _on_asked,
+        Decided: _on_decided,
+        TurnOver: _on_turn_over,
+        LeftOpen: _on_left_open,
+    }
+
 
 def _is_about_calls(message: Json) -> bool:
     update = obj(obj(message.get("params")).get("update"))
     return update.get("sessionUpdate") in (*CALLS, *TERMINALS)
-
-
-_HANDLERS: dict[type, Callable[[Pipeline, Any, Json, float], bool]] = {
-    Told: Pipeline._on_told,  # noqa: SLF001
-    Folded: Pipeline._on_folded,  # noqa: SLF001
-    TerminalTold: Pipeline._on_terminal,  # noqa: SLF001
-    Asked: Pipeline._on_asked,  # noqa: SLF001
-    Decided: Pipeline._on_decided,  # noqa: SLF001
-    TurnOver: Pipeline._on_turn_over,  # noqa: SLF001
-    LeftOpen: Pipeline._on_left_open,  # noqa: SLF001
-}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
 from callsheet.check.recording.moments import Call, Connection, Json, Question, Session
-from callsheet.check.recording.values import obj
+from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TextContent
 from callsheet.report.errors import CallsheetError
@@ -58,7 +58,6 @@ ENDS = {
 }
 _SAID_FIRST = ("name", "title", "kind", "locations", "raw_input")
 _RUNNING = ToolCallStatus.IN_PROGRESS
-_FINAL = {status.value for status in ToolCallStatus if status.is_final}
 
 
 class TappedSession:
@@ -79,7 +78,7 @@ class TappedSession:
         self._guard = tap.guard(self._words, self._faults)
         self._make: Maker = Maker(self._guard, 2 if connection.is_v2 else 1)
         self._ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
-        self._titles = peer.titles
+        self._titles: Literal["markdown", "plain", "either"] = peer.titles
         self._peer: Peer = replace(peer, titles="plain")
         budget = self._guard.frame
         frames = UpdateFrames(session.id, **({} if budget is None else {"budget": budget}))
@@ -127,7 +126,7 @@ class TappedSession:
         self.post.release(now)
         report = mine.report
         assert report is not None
-        also = self._make.items(_list(question.tool_call.get("content")))
+        also = self._make.items(many(question.tool_call.get("content")))
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._as_shown(replace(report, content=content, raw_input=whole_input))
@@ -226,7 +225,9 @@ class TappedSession:
             declared = dict(change.fields)
             status = declared.pop("status", None)
             if status is not None and (draft.status in ("in_progress", "failed")):
-                draft.status = status.value  # paused, or cancelled, as only our own agent can say in v1
+                draft.status = (
+                    status.value
+                )  # paused, or cancelled, as only our own agent can say in v1
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
         mine.repaired |= draft.repaired
@@ -286,8 +287,9 @@ class TappedSession:
     ) -> None:
         status = _status(draft.status)
         notes: JsonObject = {}
-        is_final = status is not None and status.is_final
-        if is_final:
+        is_final = False
+        if status is not None and status.is_final:
+            is_final = True
             notes |= self._ending(mine, status, draft, now)
         meta = self._make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
@@ -297,11 +299,9 @@ class TappedSession:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, now)
         else:
             self._change(mine, status, fields, meta, notes, now)
-        self._settle(mine, now)
+        self._settle(mine)
 
-    def _ending(
-        self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float
-    ) -> JsonObject:
+    def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
         """Give the notes on a call's end."""
         notes: JsonObject = {}
         if status is ToolCallStatus.FAILED:
@@ -367,15 +367,13 @@ class TappedSession:
             self.post.put(report, moved=True, now=now)
         last = steps[-1] if steps else None
         if last is not None or fields or meta or notes:
-            report = self._ledger.update(
-                mine.id, last, meta=meta, notes=notes or None, **fields
-            )
+            report = self._ledger.update(mine.id, last, meta=meta, notes=notes or None, **fields)
             self.post.put(report, moved=report.status is not before, now=now)
         mine.report = report
         if report.status is not before:
             self._keep(report)
 
-    def _settle(self, mine: Tapped, now: float) -> None:
+    def _settle(self, mine: Tapped) -> None:
         """Let go of a call that has ended."""
         if not mine.is_over:
             return
@@ -389,7 +387,7 @@ class TappedSession:
 
     def _keep(self, report: ToolCallReport) -> None:
         keep = self._tap.keep
-        if keep is None:
+        if keep is None or self.session.is_replaying:
             return
         size = KEEP_WHOLE if report.is_final else KEEP_LIVE
         states = [self._ledger.terminal(key) for key in terminal_ids(report)]
@@ -427,7 +425,3 @@ def _steps(before: ToolCallStatus, status: ToolCallStatus | None) -> list[ToolCa
     if _RUNNING in MOVES[before] and status in MOVES[_RUNNING]:
         return [_RUNNING, status]
     return []
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

@@ -39,7 +39,7 @@ class Speech:
         return 0 if self._stream is None else self._stream.held
 
     def say(self, text: str) -> str:
-        """Take in a piece, and give what surely is no part of a secret: the same object if nothing was done."""
+        """Take in a piece, and give what surely is no part of a secret: itself, if nothing was done."""
         near = self._tail + text
         self._tail = near[-TAIL:]
         line = near[near.rfind("\n", 0, -1) + 1 :]

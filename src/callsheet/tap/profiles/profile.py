@@ -1,4 +1,4 @@
-"""What is peculiar to one agent, as data. All of it is optional; an agent that nobody knows has none of it."""
+"""What is peculiar to one agent, as data. All of it is optional: an agent that nobody knows has none."""
 
 from __future__ import annotations
 
