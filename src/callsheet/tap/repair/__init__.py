@@ -10,13 +10,15 @@ from collections.abc import Callable
 
 from callsheet.check.recording.values import many, text
 
+from .contents import contents
 from .known import Draft, Known
+from .outcome import outcome
 
 __all__ = ["STAGES", "Draft", "Known", "repaired"]
 
 Stage = Callable[[Known, Draft], None]
 
-STAGES: tuple[Stage, ...] = ()
+STAGES: tuple[Stage, ...] = (outcome, contents)
 """In order. A stage may rely on what those before it have found."""
 
 
