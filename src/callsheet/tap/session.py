@@ -293,7 +293,7 @@ class TappedSession:
             notes |= self._ending(mine, status, draft, now)
         meta = self._make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
-            notes = {**meta.pop("callsheet"), **notes}
+            notes |= meta.pop("callsheet")  # what the agent says of itself is better
         fields = self._make.bounded(mine, fields, notes, is_final=is_final)
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, now)
