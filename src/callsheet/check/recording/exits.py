@@ -100,6 +100,9 @@ def exit_of(call: Call) -> Exit | None:
 def _told(call: Call) -> tuple[int, str, str] | None:
     if call.exit_code is not None:
         return call.exit_code, "its terminal says exit code", "update.status"
+    code = _in_meta(call)
+    if code is not None:
+        return code, "its terminal says exit code", "update._meta"
     if _looks_after_another(call):
         return None
     raw: Any = call.fields.get("rawOutput")
@@ -109,6 +112,13 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     if "execute" not in (call.fields.get("kind"), entry_kind(call)):
         return None
     return _in_texts(call, raw) or _in_command(call)
+
+
+def _in_meta(call: Call) -> int | None:
+    """Give the code that an update tells of a terminal by the way, as some v1 agents do."""
+    meta = call.fields.get("_meta")
+    code: Any = obj(obj(meta).get("terminal_exit")).get("exit_code") if meta else None
+    return code if type(code) is int else None
 
 
 def _looks_after_another(call: Call) -> bool:

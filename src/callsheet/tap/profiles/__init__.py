@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from .claude import CLAUDE
-from .codex import CODEX
-from .fast_agent import FAST_AGENT
-from .gemini import GEMINI
-from .goose import GOOSE
-from .kimi import KIMI
-from .opencode import OPENCODE
+from . import claude, codex, fast_agent, gemini, goose, kimi, opencode
 from .profile import Profile
 
 __all__ = ["PROFILES", "UNKNOWN", "Profile", "profile_of"]
 
 UNKNOWN = Profile()
 
-PROFILES: tuple[Profile, ...] = (CLAUDE, CODEX, FAST_AGENT, GEMINI, GOOSE, KIMI, OPENCODE)
+PROFILES: tuple[Profile, ...] = (
+    claude.PROFILE,
+    codex.PROFILE,
+    fast_agent.PROFILE,
+    gemini.PROFILE,
+    goose.PROFILE,
+    kimi.PROFILE,
+    opencode.PROFILE,
+)
 
 
 def profile_of(agent: str) -> Profile:

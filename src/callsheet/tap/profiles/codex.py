@@ -1,15 +1,17 @@
-"""Codex, by its adapter: tells its own events as input, by which the tool can be known."""
+"""Codex. Its own events are told as input and output, as Rust writes them; the tool is known by them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from callsheet.check.recording.values import obj, text
+from callsheet.report.status import Reason
 
 from .profile import Profile
 
 if TYPE_CHECKING:
     from callsheet.tap.repair.known import Known
+
 
 _BY_SOURCE = {
     "unified_exec_startup": "exec_command",
@@ -35,4 +37,12 @@ def name_of(known: Known) -> str | None:
     return "web_search" if title == "Searching the Web" else None
 
 
-CODEX = Profile(agents=("codex",), name_of=name_of)
+def failure_of(known: Known) -> Reason | None:
+    """Know what was declined, and an MCP server's error."""
+    raw = obj(known.call.fields.get("rawOutput"))
+    if raw.get("status") == "declined":
+        return Reason.DENIED
+    return Reason.TOOL_ERROR if "Err" in obj(raw.get("result")) or "Err" in raw else None
+
+
+PROFILE = Profile(agents=("codex", "@zed-industries/codex"), name_of=name_of, failure_of=failure_of)

@@ -1,13 +1,19 @@
-"""Gemini CLI: never tells an input. The tool's name is in the id, and titles are made of the input."""
+"""Gemini CLI. It never tells an input: the tool's name is in the id, and titles are made of the input.
+
+How a command ended is told in words only, and only if it printed nothing.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from callsheet.check.recording.results import texts
 from callsheet.check.recording.values import text
+from callsheet.report.status import Reason
 
 from .profile import Profile
+from .words import said_at_first
 
 if TYPE_CHECKING:
     from callsheet.tap.repair.known import Known
@@ -18,6 +24,17 @@ _SEARCHED = re.compile(
 ).fullmatch
 _ASKED_OF_WEB = re.compile(r'Searching the web for: "(?P<query>.*)"', re.DOTALL).fullmatch
 _SHORTENED = "..."
+
+_STOPPED = (
+    ("Command cancelled by user.", Reason.CANCELLED),
+    ("Command was cancelled by user before it could complete.", Reason.CANCELLED),
+    ("Command was automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
+    ("Command automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
+)
+_FAILED = re.compile(
+    r"Command terminated by signal: \w+|Command exited with code: [1-9]\d*"
+).fullmatch
+_POLICY = re.compile(r'Tool execution for "[^"\n]{1,80}" denied by policy\.').match
 
 
 def name_of(known: Known) -> str | None:
@@ -55,4 +72,15 @@ def _members(match: re.Match[str] | None) -> dict[str, str] | None:
     return None if match is None else {key: said for key, said in match.groupdict().items() if said}
 
 
-GEMINI = Profile(agents=("gemini",), name_of=name_of, input_of=input_of)
+def failure_of(known: Known) -> Reason | None:
+    """Know by its words what stopped a command. What a command has printed could begin so, too: hardly."""
+    fields = known.call.fields
+    shown = next(texts(fields.get("content")), "")[:400]
+    if known.call.status == "failed" and _POLICY(shown):
+        return Reason.DENIED
+    if fields.get("kind") != "execute":
+        return None
+    return said_at_first(known, _STOPPED) or (Reason.EXIT_CODE if _FAILED(shown) else None)
+
+
+PROFILE = Profile(agents=("gemini",), name_of=name_of, input_of=input_of, failure_of=failure_of)

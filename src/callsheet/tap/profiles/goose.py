@@ -23,4 +23,4 @@ def name_of(known: Known) -> str | None:
     return title.lower().replace(": ", "__").replace(" ", "_")
 
 
-GOOSE = Profile(agents=("goose",), name_of=name_of)
+PROFILE = Profile(agents=("goose",), name_of=name_of)

@@ -1,7 +1,7 @@
 """What another agent has told of a call, put right: a list of small stages, each with one job.
 
-All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update, and
-gives the same in front of an agent as over a recording.
+All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update,
+and gives the same in front of an agent as over a recording.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 from callsheet.check.recording.values import many, text
 
+from .contents import contents
 from .describing import describe_call
 from .inputs import restore_input
 from .kinds import know_kind
 from .known import Draft, Known
 from .names import name_tool
+from .outcome import outcome
 from .places import find_places
 from .titles import say_title
 
@@ -29,6 +31,8 @@ STAGES: tuple[Stage, ...] = (
     know_kind,
     find_places,
     say_title,
+    outcome,
+    contents,
 )
 """In order. A stage may rely on what those before it have found."""
 

@@ -26,6 +26,8 @@ class Known(Struct, eq=False):
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])
     """What requests for permission have told of the call."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""
     """The session's directory; empty if nobody knows it."""
     now: float | None = None
