@@ -27,7 +27,7 @@ IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
 
 LONGEST_NAME = 80
 
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     [
         "cat",
         "cmd",
@@ -115,7 +115,7 @@ def is_name_of_tool(title: str) -> bool:
         return False
     name = squash(title)
     entry = TABLE.get(name)
-    if entry is None or name in _PROGRAMS:
+    if entry is None or name in PROGRAMS:
         return False
     # "Think" and "Plan" say all that there is to say.
     return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
@@ -139,8 +139,13 @@ def needs_input(call: Call) -> bool:
     """Whether the call is of a tool that can't do anything without arguments."""
     if call.fields.get("kind") in ("edit", "delete", "move"):
         return True
-    entry = _entry(call)
-    return entry is not None and entry.shape in _EVIDENCE
+    return bool(needs_of(tool_name(call)))
+
+
+def needs_of(name: str) -> tuple[str, ...]:
+    """Give the arguments of which a well-known tool needs one at least. None: nobody knows."""
+    entry = entry_of(name)
+    return _EVIDENCE.get(entry.shape, ()) if entry is not None else ()
 
 
 def works_on_a_file(call: Call) -> bool:
@@ -180,15 +185,23 @@ def command_of(call: Call) -> str:
     return text(call.fields.get("title")) or "" if call.fields.get("kind") == "execute" else ""
 
 
-def _entry(call: Call) -> Entry | None:
-    name = tool_name(call)
+def entry_of(name: str) -> Entry | None:
+    """Give what is known of a tool by its name, be it below a server's."""
     return TABLE.get(squash(name.rpartition("/")[2])) if len(name) <= LONGEST_NAME else None
 
 
-def _is_plain(call: Call) -> bool:
-    """Whether the name says it all by itself."""
-    name = tool_name(call).rpartition("/")[2]
+def is_plain_name(name: str) -> bool:
+    """Whether the name of a tool says it all by itself."""
+    name = name.rpartition("/")[2]
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
+
+
+def _entry(call: Call) -> Entry | None:
+    return entry_of(tool_name(call))
+
+
+def _is_plain(call: Call) -> bool:
+    return is_plain_name(tool_name(call))
 
 
 def _is_meant(call: Call, entry: Entry) -> bool:
