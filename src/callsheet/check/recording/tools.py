@@ -158,7 +158,9 @@ def works_on_a_file(call: Call) -> bool:
         return False
     told = obj(call.fields.get("rawInput"))
     if not told:
-        return (is_known and _is_plain(call)) or any(diff_paths(call.fields))
+        # One that failed may have done so because it was given nothing.
+        is_sure = is_known and call.status != "failed" and _is_plain(call)
+        return is_sure or any(diff_paths(call.fields))
     is_meant = is_known and (kind in FILE_KINDS or _is_plain(call))
     return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_meant)
 

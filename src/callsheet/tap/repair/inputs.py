@@ -18,6 +18,7 @@ from .known import Draft, Known
 from .streamed import Streamed, object_in, streamed_in
 
 _IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
+_NEED_INPUT = ("edit", "delete", "move")
 
 
 def restore_input(known: Known, draft: Draft) -> None:
@@ -26,17 +27,12 @@ def restore_input(known: Known, draft: Draft) -> None:
     streamed = streamed_in(known, draft)
     if streamed is not None:
         _hide(streamed, known, draft)
-    if is_empty(found) and streamed is not None:
-        found = _as_streamed(streamed, known)
-    if is_empty(found) and _may_be_guessed(found, draft):
-        found = (
-            _in_meta(known) or _of_profile(known.profile.input_of, known) or input_by_clues(draft)
-        )
     if is_empty(found):
-        return
-    if found is not known.call.fields.get("rawInput"):
-        draft.repaired.add("input")
-    draft.raw_input = found
+        found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
+    if found is not None:
+        if found is not known.call.fields.get("rawInput"):
+            draft.repaired.add("input")
+        draft.raw_input = found
 
 
 def is_empty(value: Any) -> bool:
@@ -74,24 +70,27 @@ def _as_object(raw: Any) -> Any:
     return raw if whole is None else whole
 
 
-def _as_streamed(found: Streamed, known: Known) -> Any:
+def _read(found: Streamed, known: Known) -> Any:
     """Give streamed arguments: as an object; what was never closed, as the text that was sent."""
     if found.whole is not None:
         return found.whole
     is_over = not found.is_shown or known.call.status in FINAL or known.call.is_left
-    return found.text if is_over else found.parts()
+    return found.text if is_over else found.parts() or None
 
 
 def _hide(found: Streamed, known: Known, draft: Draft) -> None:
-    """Take arguments out of the content. What a request for permission showed may stand there instead."""
+    """Take arguments out of the content. What a question shows stands there instead while it is open."""
     if found.is_shown:
-        draft.content = found.rest or many(known.asked.get("content"))
+        asked = [] if known.call.status in FINAL else many(known.asked.get("content"))
+        draft.content = found.rest or asked
         draft.repaired.add("content")
 
 
-def _may_be_guessed(told: Any, draft: Draft) -> bool:
-    """Whether an input that was told to be empty can't be true."""
-    return told is None or bool(needs_of(draft.name)) or draft.kind in ("edit", "delete", "move")
+def _guessed(told: Any, known: Known, draft: Draft) -> Any:
+    """Give what can be known from elsewhere, unless an input that was told to be empty may be true."""
+    if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
+        return told
+    return _in_meta(known) or _of_profile(known.profile.input_of, known) or input_by_clues(draft)
 
 
 def _in_meta(known: Known) -> Json | None:
