@@ -144,13 +144,15 @@ class Reports:
     ) -> None:
         report = mine.report
         assert report is not None
+        steps = _steps(report.status, status)
+        if not (steps or fields or meta or notes):
+            return  # it says nothing that was not known
         if self.post.held(mine.id):
             first = {name: fields.pop(name) for name in _SAID_FIRST if name in fields}
             if first:
                 report = self.ledger.update(mine.id, None, **first)
             self.post.announce(report, now)
         before = report.status
-        steps = _steps(before, status)
         for step in steps[:-1]:
             report = self.ledger.update(mine.id, step)
             self.post.put(report, moved=True, now=now)
