@@ -53,6 +53,9 @@ LONGEST = 64 * 1024 * 1024
 _TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
 """What a line of the agent has that is more than something to show."""
 
+_UNSEEN = ("fs/", "terminal/")
+"""Requests that stand nowhere among the cards: they may overtake one that waits."""
+
 
 class Pipeline:
     """One tap, between one client and one agent."""
@@ -154,7 +157,8 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        self._release(now)
+        if not (type(method) is str and method.startswith(_UNSEEN)):
+            self._release(now)
         if method == "session/request_permission":
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
