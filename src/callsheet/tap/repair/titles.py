@@ -45,7 +45,7 @@ def _is_vague(known: Known, draft: Draft) -> bool:
     core = core_of(title)
     if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
         return False
-    given = arguments_of(draft.raw_input)
+    given = arguments_of(draft.raw_input, draft.name)
     if any(_mentions(title, said) for said in _texts(given)):
         return False
     name = draft.name or stand_in(draft.kind, given)
