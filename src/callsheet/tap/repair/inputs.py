@@ -81,8 +81,8 @@ def _read(found: Streamed, known: Known) -> Any:
 def _hide(found: Streamed, known: Known, draft: Draft) -> None:
     """Take arguments out of the content. What a question shows stands there instead while it is open."""
     if found.is_shown:
-        asked = [] if known.call.status in FINAL else many(known.asked.get("content"))
-        draft.content = found.rest or asked
+        is_asked = any(one.answered is one.withdrawn is None for one in known.call.questions)
+        draft.content = found.rest or (many(known.asked.get("content")) if is_asked else [])
         draft.repaired.add("content")
 
 
@@ -90,7 +90,11 @@ def _guessed(told: Any, known: Known, draft: Draft) -> Any:
     """Give what can be known from elsewhere, unless an input that was told to be empty may be true."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
-    return _in_meta(known) or _of_profile(known.profile.input_of, known) or input_by_clues(draft)
+    return (
+        _in_meta(known)
+        or _of_profile(known.profile.input_of, known)
+        or input_by_clues(known, draft)
+    )
 
 
 def _in_meta(known: Known) -> Json | None:

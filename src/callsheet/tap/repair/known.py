@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from callsheet.check.recording.moments import Call, Connection, Json
-from callsheet.describe import Describer, Description
+from callsheet.describe import Describer
 from callsheet.tap.profiles.profile import Profile
 
 
@@ -53,5 +53,3 @@ class Draft(Struct, eq=False):
     """What was put right: name, title, kind, input, locations, paths, content, status."""
     has_own_title: bool = False
     """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""
-    description: Description | None = None
-    """What `describe` makes of it, for the stages that come after that."""

@@ -15,7 +15,7 @@ _KEYS = ("tool_name", "toolName")
 _LONGEST = 256
 
 _COUNTED = re.compile(r"([A-Za-z][\w-]*?)(?::\d+)?").fullmatch
-_BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:__|[-_](?=\d))").match
+_BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
 def name_tool(known: Known, draft: Draft) -> None:
@@ -73,8 +73,9 @@ def in_id(key: str) -> str:
     if match is not None and is_name_of_tool(match[1]):
         return match[1]
     match = _BEFORE_ID(key)
-    name = match[1] if match is not None else ""
-    return name if is_name_of_tool(name) and is_plain_name(name) else ""
+    if match is None or not is_name_of_tool(match[1]):
+        return ""
+    return match[1] if match[2] or is_plain_name(match[1]) else ""
 
 
 def _checked(name: Any) -> str:

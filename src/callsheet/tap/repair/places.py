@@ -13,6 +13,7 @@ from callsheet.describe.drafts import MAX_LOCATIONS
 from callsheet.describe.paths import Workspace
 from callsheet.report.locations import ToolCallLocation
 
+from .describing import description_of
 from .known import Draft, Known
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
@@ -36,7 +37,7 @@ def _locate(known: Known, draft: Draft) -> None:
 
 def _shown(known: Known, draft: Draft) -> Iterator[Json]:
     """Give the files of diffs, then those that the input names: the last is where the work is."""
-    described = draft.description.locations if draft.description is not None else ()
+    described = description_of(known, draft).locations
     named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
     paths = {place.path for place in named}
     seen: set[str] = set()

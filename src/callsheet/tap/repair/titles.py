@@ -10,7 +10,7 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
 
-from .describing import arguments_of, stand_in
+from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known
 from .wording import core_of, is_bare
 
@@ -27,7 +27,7 @@ def say_title(known: Known, draft: Draft) -> None:
         draft.title = asked
         draft.repaired.add("title")
         return
-    made = draft.description.title if draft.description is not None else ""
+    made = description_of(known, draft).title
     if made and not is_bare(made, "", None, None):
         draft.title, draft.has_own_title = made, True
         draft.repaired.add("title")
@@ -40,7 +40,7 @@ def _is_bare(draft: Draft, title: str) -> bool:
 def _is_vague(known: Known, draft: Draft) -> bool:
     """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
     title = draft.title.strip()
-    if not draft.raw_input or len(title) > LONGEST_NAME or draft.description is None:
+    if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
     core = core_of(title)
     if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
@@ -49,7 +49,7 @@ def _is_vague(known: Known, draft: Draft) -> bool:
     if any(_mentions(title, said) for said in _texts(given)):
         return False
     name = draft.name or stand_in(draft.kind, given)
-    return draft.description.title != known.describer(name).title
+    return description_of(known, draft).title != known.describer(name).title
 
 
 def _opening(known: Known) -> str:

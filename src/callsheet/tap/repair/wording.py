@@ -30,6 +30,7 @@ _AFTER = re.compile(
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:(?:[/.:]|::)[A-Za-z][\w-]*){0,3}").fullmatch
 _LAST = re.compile(r"[/.:]|__").split
 _EXTENSION = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,4}").fullmatch
+_TOOL = ("tool", "tool_name", "toolName")
 _CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: )").match
 
 
@@ -81,8 +82,10 @@ def _is_given(title: str, raw: object) -> bool:
     """Whether a text is one of a call's arguments."""
     if raw == title:
         return True
-    for value in obj(raw).values():
-        if value == title or (type(value) is list and value and value[-1] == title):
+    for key, value in obj(raw).items():
+        if value == title and key not in _TOOL:
+            return True
+        if type(value) is list and title in value:
             return True
     return False
 
@@ -92,7 +95,7 @@ def _is_no_command(told: dict[str, Any]) -> bool:
     return bool(told) and roles.first(told, roles.COMMAND) is None
 
 
-_NAMES = ("name", "tool", "tool_name", "toolName", "function")
+_NAMES = ("name", *_TOOL, "function")
 _INPUTS = ("arguments", "args", "input", "parameters", "params")
 _BESIDE = frozenset((*_NAMES, *_INPUTS, "id", "type", "server", "server_name", "call_id", "callId"))
 
