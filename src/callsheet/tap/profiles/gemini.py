@@ -1,4 +1,4 @@
-"""Gemini CLI. How a command ended is told in words only, and only if it printed nothing."""
+"""Gemini CLI, and Qwen Code, which is made of it. How a command ended is told in words only, if at all."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _STOPPED = (
     ("Command was cancelled by user before it could complete.", Reason.CANCELLED),
     ("Command was automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
     ("Command automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
+    ("Command timed out after ", Reason.TIMEOUT),
 )
 _FAILED = re.compile(
     r"Command terminated by signal: \w+|Command exited with code: [1-9]\d*"
@@ -31,10 +32,13 @@ def failure_of(known: Known) -> Reason | None:
     fields = known.call.fields
     shown = next(texts(fields.get("content")), "")[:400]
     if known.call.status == "failed" and _POLICY(shown):
-        return Reason.DENIED
+        turn = (
+            known.call.turn
+        )  # what was still to come when people cancelled is refused in these words
+        return Reason.DENIED if turn is None or turn.cancelled is None else Reason.CANCELLED
     if fields.get("kind") != "execute":
         return None
     return said_at_first(known, _STOPPED) or (Reason.EXIT_CODE if _FAILED(shown) else None)
 
 
-PROFILE = Profile(agents=("gemini",), failure_of=failure_of)
+PROFILE = Profile(agents=("gemini", "qwen"), failure_of=failure_of)
