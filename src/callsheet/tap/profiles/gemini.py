@@ -1,4 +1,4 @@
-"""Gemini CLI, and Qwen Code, which is made of it. How a command ended is told in words only, if at all."""
+"""Gemini CLI. How a command ended is told in words only, and only if it printed nothing."""
 
 from __future__ import annotations
 
@@ -41,4 +41,4 @@ def failure_of(known: Known) -> Reason | None:
     return said_at_first(known, _STOPPED) or (Reason.EXIT_CODE if _FAILED(shown) else None)
 
 
-PROFILE = Profile(agents=("gemini", "qwen"), failure_of=failure_of)
+PROFILE = Profile(agents=("gemini",), failure_of=failure_of)

@@ -1,7 +1,4 @@
-"""opencode, and Kilo, which is made of it.
-
-What stopped a command stands below its output. A call that can't be made becomes one of a tool `invalid`.
-"""
+"""opencode. What stopped a command stands below its output; a call that can't be made is one of `invalid`."""
 
 from __future__ import annotations
 
@@ -46,4 +43,4 @@ def failure_of(known: Known) -> Reason | None:
     return Reason.CANCELLED if "aborted the command" in notes[1] else None
 
 
-PROFILE = Profile(agents=("opencode", "kilo"), failure_of=failure_of)
+PROFILE = Profile(agents=("opencode",), failure_of=failure_of)
