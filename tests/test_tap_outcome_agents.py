@@ -50,7 +50,7 @@ def call(agent: str, status: str, **told: Any) -> tuple[str | None, str | None]:
             {"content": words("Command terminated by signal: SIGKILL")},
             ("failed", "exit_code"),
         ),
-        ("qwen-code", {"content": words("Command timed out after 5ms.")}, ("failed", "timeout")),
+        (GEMINI, {"content": words("Command timed out after 5ms.")}, ("failed", "timeout")),
         (OPENCODE, {"rawOutput": {"output": ABORTED}}, ("cancelled", "cancelled")),
         (OPENCODE, {"content": words(TOO_LONG)}, ("failed", "timeout")),
         (OPENCODE, {"rawOutput": {"metadata": {"interrupted": True}}}, ("cancelled", "cancelled")),
@@ -110,7 +110,6 @@ def test_profiles_are_found_by_the_name_that_an_agent_gives_itself() -> None:
     for name in (
         "Kimi Code CLI 1.51.0",
         "OpenCode 1.18.33",
-        "kilo 7",
         "codex-acp",
         "Gemini-CLI 0.61",
     ):
