@@ -48,7 +48,7 @@ class Reports:
     ) -> None:
         self.calls: dict[str, Tapped] = {}
         self.ids: Ids = Ids()
-        self.make: Maker = Maker(guard, version)
+        self.make: Maker = Maker(guard, words, version)
         self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
         self._session: Session = session
         self._tap: Context = tap

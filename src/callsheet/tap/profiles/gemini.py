@@ -31,6 +31,7 @@ _STOPPED = (
     ("Command was cancelled by user before it could complete.", Reason.CANCELLED),
     ("Command was automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
     ("Command automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
+    ("Command timed out after ", Reason.TIMEOUT),
 )
 _FAILED = re.compile(
     r"Command terminated by signal: \w+|Command exited with code: [1-9]\d*"
@@ -78,7 +79,10 @@ def failure_of(known: Known) -> Reason | None:
     fields = known.call.fields
     shown = next(texts(fields.get("content")), "")[:400]
     if known.call.status == "failed" and _POLICY(shown):
-        return Reason.DENIED
+        turn = (
+            known.call.turn
+        )  # what was still to come when people cancelled is refused in these words
+        return Reason.DENIED if turn is None or turn.cancelled is None else Reason.CANCELLED
     if fields.get("kind") != "execute":
         return None
     return said_at_first(known, _STOPPED) or (Reason.EXIT_CODE if _FAILED(shown) else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from callsheet.check.recording.moments import FINAL, Json
+from callsheet.check.recording.streaming import sole_text
 from callsheet.check.recording.tools import needs_of
 from callsheet.check.recording.values import many, obj, text
 from callsheet.tap.profiles.profile import InputOf
@@ -27,6 +28,9 @@ def restore_input(known: Known, draft: Draft) -> None:
     streamed = streamed_in(known, draft)
     if streamed is not None:
         _hide(streamed, known, draft)
+        draft.is_streaming = streamed.whole is None and streamed.is_shown
+    elif sole_text(draft.content) == "" and known.call.status not in FINAL:
+        draft.content = []  # nothing to see, and what arguments may follow in
     if is_empty(found):
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
     if found is not None:

@@ -20,7 +20,10 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
-    if not _is_bare(draft, draft.title) and not _is_vague(known, draft):
+    is_good = not (
+        _is_bare(draft, draft.title) or _is_vague(known, draft) or _is_labelled(draft)
+    )
+    if is_good and not (draft.is_streaming and not known.call.questions):
         return
     asked = text(known.asked.get("title")) or ""
     if not _is_bare(draft, asked):
@@ -50,6 +53,14 @@ def _is_vague(known: Known, draft: Draft) -> bool:
         return False
     name = draft.name or stand_in(draft.kind, given)
     return description_of(known, draft).title != known.describer(name).title
+
+
+def _is_labelled(draft: Draft) -> bool:
+    """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
+    label, colon, rest = draft.title.partition(": ")
+    if not colon or not rest.strip() or label != draft.name or not draft.raw_input:
+        return False
+    return squash(label) in TABLE
 
 
 def _opening(known: Known) -> str:
