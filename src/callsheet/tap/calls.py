@@ -23,6 +23,8 @@ class Tapped(Struct, eq=False):
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
     """What questions about it have told."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Those that were told last, which may be missing in the end."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
     given: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -173,7 +173,7 @@ class Reports:
         account.hidden += sum(mine.secrets.values())
         account.repaired.update(mine.repaired)
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
-        mine.whole_input = None
+        mine.whole_input, mine.diffs = None, []
 
     def _keep(self, report: ToolCallReport) -> None:
         keep = self._tap.keep

@@ -209,6 +209,9 @@ class TappedSession:
                 )  # paused, or cancelled, as only our own agent can say in v1
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
+        mine.diffs = [
+            item for item in draft.content if obj(item).get("type") == "diff"
+        ] or mine.diffs
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
         self._reports.become(mine, draft, fields, change, now)
@@ -223,6 +226,7 @@ class TappedSession:
             profile=profile_of(self._connection.agent),
             describer=self._describer,
             asked=mine.asked,
+            diffs=mine.diffs,
             cwd=self._cwd or "",
             now=now,
             announced=mine.report is not None,

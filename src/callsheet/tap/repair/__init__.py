@@ -27,10 +27,10 @@ STAGES: tuple[Stage, ...] = (
     name_tool,
     restore_input,
     know_kind,
-    find_places,
-    say_title,
     outcome,
     contents,
+    find_places,
+    say_title,
 )
 """In order. A stage may rely on what those before it have found."""
 

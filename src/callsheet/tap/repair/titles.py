@@ -20,9 +20,7 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
-    is_good = not (
-        _is_bare(draft, draft.title) or _is_vague(known, draft) or _is_labelled(draft)
-    )
+    is_good = not (_is_bare(draft, draft.title) or _is_vague(known, draft) or _is_labelled(draft))
     if is_good and not (draft.is_streaming and not known.call.questions):
         return
     asked = text(known.asked.get("title")) or ""
