@@ -172,6 +172,14 @@ def test_the_result_of_a_call_is_not_taken_for_arguments() -> None:
     assert told.draft().content == text('{"path": "x"}')
 
 
+def test_a_blank_text_is_nothing_to_see_and_all_else_stays_while_the_call_runs() -> None:
+    assert Told().call(title="bash", content=text(" ")).draft().content == []
+    terminal = {"type": "terminal", "terminalId": "t1"}
+    for content in ([terminal], [*text("one"), *text("two")], [*text(""), terminal], text("one")):
+        told = Told().call(title="bash", kind="execute", rawInput=LS, content=content)
+        assert told.update(status="in_progress").draft().content == content
+
+
 # Elsewhere
 
 

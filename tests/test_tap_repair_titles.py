@@ -30,6 +30,7 @@ def title(told: Told) -> str:
         ("Calling read_file…", {"rawInput": FILE}, "Reading src/app.py"),
         ("write_file (streaming: 25)", {"rawInput": FILE}, "Writing to src/app.py"),
         ("frobnicate_widget", {"rawInput": {"x": 1}}, "Frobnicate widget"),
+        ("ReadFile: app.py", {"rawInput": FILE}, "Reading src/app.py"),
         ("mcp__github__create_issue", {}, "Create issue (github)"),
     ],
 )
@@ -66,7 +67,7 @@ def test_a_tools_name_in_words_becomes_more_when_the_input_says_more(
         ("Read src/app.py", {"rawInput": FILE}),
         ("Reading src/app.py…", {"rawInput": FILE}),
         ("app.py", {"rawInput": FILE}),
-        ("Shell: make", {"rawInput": {"command": "make"}}),
+        ("Note: make", {"name": "bash", "rawInput": {"command": "make"}}),
         ("TODO", {"kind": "search", "rawInput": {"pattern": "TODO"}}),
         ("ls", {"kind": "execute"}),
         ("Run the tests", {"kind": "execute", "rawInput": {"command": "make test"}}),
@@ -99,6 +100,11 @@ def test_the_title_of_a_question_is_better_than_one_of_ours() -> None:
     )
     assert title(told) == "touch a.txt"
     assert not told.draft().has_own_title
+
+
+def test_a_question_under_a_programs_word_gets_a_title_of_ours() -> None:
+    told = Told().call(title="WriteFile", rawInput=FILE).ask(title="WriteFile: src/app.py")
+    assert title(told) == "Writing to src/app.py"
 
 
 def test_titles_are_in_the_users_language() -> None:
