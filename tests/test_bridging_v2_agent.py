@@ -122,6 +122,23 @@ def test_a_client_that_speaks_v2_is_passed_through() -> None:
     assert talk.bridging.is_idle
 
 
+def test_a_client_that_speaks_v2_may_be_answered_in_v1() -> None:
+    talk = Talk(2, 1)
+    talk.client("initialize", {"protocolVersion": 2, "info": INFO})
+    result = {"protocolVersion": 1}
+    assert talk.answer("agent", result, odd=True).to_client[0]["result"] == result
+    assert (talk.bridging.client_version, talk.bridging.is_idle) == (1, True)
+
+
+def test_a_client_of_v1_is_served_also_where_an_agent_turns_out_to_speak_v2() -> None:
+    talk = Talk(1, 2)
+    talk.client("initialize", {"protocolVersion": 1})
+    said = talk.answer("agent", {"protocolVersion": 2, "info": INFO}, odd=True)
+    assert said.to_client[0]["result"]["protocolVersion"] == 1
+    accepted(talk)
+    assert say(talk, idle()).to_client[0]["result"] == {"stopReason": "end_turn"}
+
+
 def test_logging_in_and_out_go_by_their_other_names() -> None:
     talk = v2_agent()
     assert talk.client("authenticate", {"methodId": "login"}).to_agent[0]["method"] == "auth/login"
