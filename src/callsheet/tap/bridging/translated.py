@@ -67,10 +67,6 @@ class Requests:
         """Give the request that is answered now."""
         return self._waiting.pop(rpc_id(key), None)
 
-    def get(self, key: JsonValue) -> Asked | None:
-        """Give a request that waits."""
-        return self._waiting.get(rpc_id(key))
-
 
 T = TypeVar("T")
 
