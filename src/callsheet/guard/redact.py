@@ -105,12 +105,12 @@ class Redactor:
     def is_clean(self, value: JsonValue) -> bool:
         """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
         joined = leaves(value)
-        return joined is not None and self._passes(joined)
+        return joined is not None and self.passes(joined)
 
     def found(self, value: JsonValue) -> dict[str, int]:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
         counts: dict[str, int] = {}
-        is_plain = self._passes("\0".join(texts(value)))
+        is_plain = self.passes("\0".join(texts(value)))
 
         def on_text(text: str) -> tuple[str, int]:
             for rule in () if is_plain else self._rules_in(text):
@@ -125,8 +125,8 @@ class Redactor:
         rewrite(value, on_text, on_secret)
         return counts
 
-    def _passes(self, text: str) -> bool:
-        """Whether the gate lets a text pass."""
+    def passes(self, text: str) -> bool:
+        """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it exactly."""
         data = text.encode("utf-8", "surrogatepass")
         return next(iter(self._scanner.gate.each(data)), None) is None
 

@@ -46,6 +46,10 @@ class StreamRedactor:
         """How many bytes wait for what follows them."""
         return len(self._data) - self._done
 
+    def recall(self, before: bytes) -> None:
+        """Remember what was passed on before this stream began. It is context only."""
+        self._data, self._done = before[-CONTEXT:], min(len(before), CONTEXT)
+
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give those that can be passed on."""
         if self._swallow is not None:

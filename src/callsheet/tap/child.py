@@ -82,6 +82,14 @@ class Child:
         self._dismiss()
         return code if code >= 0 else 128 - code
 
+    def end(self) -> None:
+        """End it, and all of its group: nobody is there any more for whom it could work."""
+        if self._process is not None and not self._is_over:
+            if os.name == "posix":
+                end_group(self._process.pid)
+            else:
+                self._process.kill()
+
     def _dismiss(self) -> None:
         if self._watchdog is not None:
             self._watchdog.dismiss()

@@ -1,0 +1,58 @@
+"""What the sessions of one tap share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from callsheet.describe import Describer, pick_locale
+from callsheet.guard.bound import SAFE
+from callsheet.report.record import CallRecord
+from callsheet.runtime.clock import to_rfc3339
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.guard import Guard, GuardSettings
+from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.words import Spoken
+
+from .account import Account
+from .settings import TapSettings
+
+Keep = Callable[[str, str, CallRecord], None]
+"""Gets a session's id and directory, and a call as it is kept."""
+
+
+class Context(Struct, eq=False):
+    """What all sessions of a tap work with. `send` gets lines for the client; who reads them sets it.
+
+    `epoch` is the time of day, in seconds, at time 0; None if nobody knows it, as in a recording.
+    """
+
+    settings: TapSettings
+    account: Account
+    send: Callable[[bytes], object] = bytes
+    keep: Keep | None = None
+    epoch: float | None = None
+    spill: SpillStore | bool = True
+
+    def guard(self, words: Spoken, faults: Faults) -> Guard:
+        """Give what makes values safe."""
+        chosen = GuardSettings(
+            redact=self.settings.redact,
+            limits=SAFE if self.settings.bound else None,
+            spill=self.spill if self.settings.bound else False,
+        )
+        return Guard(chosen, words, faults)
+
+    def describer(self, cwd: str) -> Describer:
+        """Give what describes calls of a session in a directory, with whatever secrets they have."""
+        return Describer(
+            cwd or "/",
+            locale=pick_locale(self.settings.locale, os.environ),
+            home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
+        )
+
+    def time(self, now: float) -> str | None:
+        """Give a time of day, if it is known."""
+        return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))

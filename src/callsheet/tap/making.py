@@ -1,0 +1,177 @@
+"""Makes a report's fields of what is to be told of a call: decoded, without secrets, within limits.
+
+A call is told in many updates, and most of it stays the same in each: what was made before is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from callsheet.check.recording.moments import Json
+from callsheet.report.content import TextContent, ToolCallContent
+from callsheet.report.errors import CallsheetError
+from callsheet.report.values import JsonObject, JsonValue
+from callsheet.runtime.guard import Guard
+from callsheet.wire import v1, v2
+from callsheet.wire.toolcall import decode_fields
+from callsheet.wire.words import Words
+
+from .calls import Tapped
+from .repair import Draft
+
+LIVE = 4096
+"""Characters of a growing text that are shown while the call runs; its end shows all of it."""
+
+_MISSING = object()
+_EMPTY: tuple[Any, ...] = (None, "", [])
+
+
+class Maker:
+    """Makes the fields of one session's calls. `version` is the agent's."""
+
+    def __init__(self, guard: Guard, words: Words, version: int) -> None:
+        self.degraded: int = 0
+        self._words: Words = words
+        self._guard: Guard = guard
+        self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
+            v2.decode_items if version == 2 else v1.decode_items
+        )
+
+    def fields(self, mine: Tapped, draft: Draft) -> JsonObject:
+        """Give the fields that are new, but for the status, by a report's names. They are not bounded yet."""
+        told = {
+            "name": draft.name,
+            "title": draft.title,
+            "kind": draft.kind,
+            "locations": draft.locations,
+            "rawInput": draft.raw_input,
+            "rawOutput": draft.raw_output,
+            "content": draft.content,
+        }
+        news: Json = {}
+        for key, value in told.items():
+            before = mine.given.get(key, _MISSING)
+            if before is value or (before is _MISSING and value in _EMPTY):
+                continue
+            if before is not _MISSING and type(before) is type(value) and before == value:
+                continue
+            mine.given[key] = value
+            news[key] = value
+        return self._safe(mine, self._decoded(news)) if news else {}
+
+    def meta(self, meta: JsonObject | None) -> JsonObject | None:
+        """Give a patch of `_meta` without secrets, within limits."""
+        if not meta:
+            return None
+        safe = self._guard.value(meta)[0]
+        return self._guard.bounded({"meta": safe}, None, {})["meta"]
+
+    def item(self, mine: Tapped, item: ToolCallContent) -> tuple[ToolCallContent, ...]:
+        """Give a call's whole content with one more item."""
+        (safe,), found = self._guard.items((item,))
+        mine.items, mine.safe = (*mine.items, item), (*mine.safe, safe)
+        mine.secrets["content"] = mine.secrets.get("content", 0) + found
+        return mine.safe
+
+    def bounded(
+        self, mine: Tapped, fields: JsonObject, notes: JsonObject, *, is_final: bool
+    ) -> JsonObject:
+        """Give fields within their limits, and say in the notes what was cut and hidden.
+
+        What is cut of content that may still grow is kept in a file at the end only.
+        """
+        report = mine.report
+        if is_final and mine.is_cut and "content" not in fields:
+            fields = {**fields, "content": mine.safe}
+        hidden = sum(mine.secrets.values())
+        if hidden and (report is None or report.notes.get("redactions") != hidden):
+            notes["redactions"] = hidden
+        if not fields:
+            return fields
+        grows = fields.pop("content", None) if not is_final else None
+        made = self._guard.bounded(fields, report, notes) if fields else {}
+        if grows is not None:
+            shown = tuple(map(self._latest, grows)) if mine.grows else grows
+            made |= self._guard.bounded({"content": shown}, report, notes, keep=False)
+        if "content" in made:
+            mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
+        return made
+
+    def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+        """Give content that is told, without secrets."""
+        return self._guard.items(self._decode_items(told))[0] if told else ()
+
+    def _latest(self, item: ToolCallContent) -> ToolCallContent:
+        """Give the end of a text that grows, so that what was shown of it is not sent again and again."""
+        if type(item) is not TextContent or len(item.text) <= LIVE:
+            return item
+        begin = item.text.find("\n", len(item.text) - LIVE, len(item.text) - LIVE // 2) + 1
+        begin = begin or len(item.text) - LIVE
+        left = self._words.left_out(len(item.text[:begin].encode("utf-8", "replace")))
+        return replace(item, text=f"… {left} …\n{item.text[begin:]}")
+
+    def _decoded(self, news: Json) -> JsonObject:
+        """Give fields by a report's names. What can't be read is left out, and counted."""
+        try:
+            return decode_fields(news, self._decode_items, null_clears=False)[0]
+        except (CallsheetError, ValueError, TypeError, RecursionError):
+            pass
+        fields: JsonObject = {}
+        for key, value in news.items():
+            try:
+                fields |= decode_fields({key: value}, self._decode_items, null_clears=False)[0]
+            except (CallsheetError, ValueError, TypeError, RecursionError):
+                self.degraded += 1
+        return fields
+
+    def _safe(self, mine: Tapped, fields: JsonObject) -> JsonObject:
+        guard, out = self._guard, dict[str, Any]()
+        for name, value in fields.items():
+            found = 0
+            safe = value
+            if name in ("raw_input", "raw_output"):
+                safe, found = guard.value(value)
+            elif name == "content":
+                safe, found = self._content(mine, value)
+            elif name in ("title", "name"):
+                safe, found = guard.text(value)
+            elif name == "locations":
+                safe = guard.places(value)
+            if found or name in mine.secrets:
+                mine.secrets[name] = found
+            out[name] = safe
+        if "raw_input" in out:
+            mine.whole_input = out["raw_input"]
+        return out
+
+    def _content(
+        self, mine: Tapped, items: tuple[ToolCallContent, ...]
+    ) -> tuple[tuple[ToolCallContent, ...], int]:
+        """Give content without secrets. Items that are as they were stay the same objects."""
+        before, known = mine.items, mine.safe
+        same = len(before) == len(known)
+        found, raw, safe = 0, list[ToolCallContent](), list[ToolCallContent]()
+        for index, item in enumerate(items):
+            if same and index < len(before) and before[index] == item:
+                raw.append(before[index])
+                safe.append(known[index])
+                if known[index] is not before[index]:
+                    found += self._guard.items((item,))[1]
+                continue
+            mine.grows = mine.grows or (index < len(before) and _goes_on(before[index], item))
+            (clean,), count = self._guard.items((item,))
+            raw.append(item)
+            safe.append(clean)
+            found += count
+        mine.items, mine.safe = tuple(raw), tuple(safe)
+        return mine.safe, found
+
+
+def _goes_on(before: ToolCallContent, now: ToolCallContent) -> bool:
+    """Whether a text is the one before, with more at its end."""
+    if type(before) is not TextContent or type(now) is not TextContent:
+        return False
+    return bool(before.text) and now.text.startswith(before.text)

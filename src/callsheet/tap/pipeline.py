@@ -1,0 +1,361 @@
+"""The tap itself: what either side says goes in, line by line, and what the other is to hear comes out.
+
+There is no clock, no pipe and no thread here: times are passed in, and whoever drives it takes what is for
+the agent out of `to_agent`, and what is for the client out of `to_client`. So the same runs in front of an
+agent (`live.py`) and over a recording (`offline.py`).
+
+Most lines pass as they came. Those about calls are read by the checker's reader (`Watch`), which knows of
+sessions, turns and calls; what it gives is put right and told by `session.py`. Whatever goes wrong here, the
+line passes as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from callsheet.check.recording.lines import Line, Way
+from callsheet.check.recording.moments import (
+    Asked,
+    Connection,
+    Decided,
+    Folded,
+    Json,
+    LeftOpen,
+    Session,
+    TerminalTold,
+    Told,
+    TurnOver,
+)
+from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
+from callsheet.report.events import TerminalChanged, TerminalOutput
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.words import Spoken
+from callsheet.wire import v2
+from callsheet.wire.peer import Peer, peer_of
+
+from .account import Account
+from .context import Context
+from .keeping import Keeping
+from .messages import Messages, is_invisible
+from .session import TappedSession
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is looked into. A longer one passes as it came."""
+
+_TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
+"""What a line of the agent has that is more than something to show."""
+
+_UNSEEN = ("fs/", "terminal/")
+"""Requests that stand nowhere among the cards: they may overtake one that waits."""
+
+
+class Pipeline:
+    """One tap, between one client and one agent."""
+
+    def __init__(
+        self, tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
+    ) -> None:
+        self.to_agent: list[bytes] = []
+        self.to_client: list[bytes] = []
+        self.account: Account = tap.account
+        self._tap: Context = tap
+        tap.send = self.to_client.append
+        self._say: Callable[[str], None] = say
+        self._watch: Watch = Watch()
+        self._connection: Connection = self._watch.connection
+        self._sessions: dict[str, TappedSession] = {}
+        self._client: Peer = Peer()
+        self._number: int = 0
+        words = Spoken(tap.describer(""))
+        self._guard = tap.guard(words, Faults(strict=False))
+        self._keeping: Keeping | None = keeping
+        keep = None if keeping is None else self._keep
+        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
+
+    # Lines
+
+    def from_client(self, line: bytes, now: float) -> None:
+        """Take in a line of the client."""
+        message = self._read(line)
+        if message is None:
+            self.to_agent.append(line)
+            return
+        mark = len(self.to_client)
+        try:
+            self._hear(line, message, "client", now)
+            line = self._for_agent(line, message)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
+            del self.to_client[mark:]
+            self._failed(exc)
+        self.to_agent.append(line)
+
+    def from_agent(self, line: bytes, now: float) -> None:
+        """Take in a line of the agent."""
+        if not any(sign in line for sign in _TELLING):
+            self._show(line, now)
+            return
+        message = self._read(line)
+        if message is None:
+            self.to_client.append(line)
+            return
+        mark = len(self.to_client)
+        try:
+            if not self._hear(line, message, "agent", now):
+                self._pass_on(line, message, now)
+        except Exception as exc:  # noqa: BLE001
+            del self.to_client[mark:]
+            self._failed(exc)
+            self.to_client.append(self._cleaned(line, message))
+
+    def _read(self, line: bytes) -> Json | None:
+        if len(line) > LONGEST:
+            return None
+        try:
+            message: Any = _decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return cast("Json", message) if type(message) is dict else None
+
+    def _show(self, line: bytes, now: float) -> None:
+        """Pass on what is only to be shown."""
+        if self._guard.redactor is None and self._keeping is None and not self._waits():
+            self.to_client.append(line)
+            return
+        message = self._read(line)
+        if message is None or message.get("method") != "session/update":
+            self.to_client.append(line)
+            return
+        mark = len(self.to_client)
+        try:
+            self._pass_on(line, message, now)
+        except Exception as exc:  # noqa: BLE001
+            del self.to_client[mark:]
+            self._failed(exc)
+            self.to_client.append(self._cleaned(line, message))
+
+    def _cleaned(self, line: bytes, message: Json) -> bytes:
+        """Give a line that the tap failed on: at least without secrets, if even that does not fail."""
+        try:
+            return self._messages.cleaned(line, message)
+        except Exception:  # noqa: BLE001
+            return line
+
+    def _pass_on(self, line: bytes, message: Json, now: float) -> None:
+        """Pass on a line of the agent that is about no call, after all that waits before it."""
+        method = message.get("method")
+        if method == "session/update":
+            session = self._sessions.get(text(obj(message.get("params")).get("sessionId")) or "")
+            if session is not None and not is_invisible(message):
+                session.post.release(now)
+            self.to_client += self._messages.pass_on(line, message, now)
+            return
+        if not (type(method) is str and method.startswith(_UNSEEN)):
+            self._release(now)
+        if method == "session/request_permission":
+            line = self._messages.cleaned(line, message)
+        self.to_client.append(line)
+
+    def _release(self, now: float) -> None:
+        """Send all that waits: what comes now must not overtake it."""
+        for session in self._sessions.values():
+            session.post.release(now)
+        self.to_client += self._messages.end_all()
+
+    def _waits(self) -> bool:
+        return any(session.post.due is not None for session in self._sessions.values())
+
+    def _failed(self, exc: Exception) -> None:
+        self.account.faults += 1
+        if self.account.faults == 1:
+            clean = self._guard.clean(f"{type(exc).__name__}: {exc}")
+            self.account.first_fault = clean[:200]
+            self._say(f"a message could not be looked into and passes as it came ({clean[:200]})")
+
+    # Time, and the end
+
+    @property
+    def due(self) -> float | None:
+        """When there is something to do, if at all."""
+        times = [session.due for session in self._sessions.values()]
+        return min((due for due in (*times, self._messages.due) if due is not None), default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        try:
+            self.to_client += self._messages.tick(now)
+            for session in self._sessions.values():
+                session.tick(now)
+        except Exception as exc:  # noqa: BLE001
+            self._failed(exc)
+
+    def agent_gone(self, now: float) -> None:
+        """Hear that the agent will say nothing more: what is open has ended."""
+        for session in list(self._sessions.values()):
+            try:
+                session.gone(now)
+            except Exception as exc:  # noqa: BLE001
+                self._failed(exc)
+        self.to_client += self._messages.end_all()
+
+    # What is heard
+
+    def _hear(self, line: bytes, message: Json, sender: Way, now: float) -> bool:
+        """Take in a message that may be about calls. Gives whether it was passed on."""
+        self._number += 1
+        heard = Line(self._number, len(line), message, sender, now)
+        is_done = False
+        for moment in self._watch.feed(heard):
+            handle = self._HANDLERS.get(moment.__class__)
+            if handle is not None:
+                is_done = handle(self, moment, message, now) or is_done
+        if self._watch.connection is not self._connection:  # the agent was started again
+            self._connection = self._watch.connection
+            self._sessions.clear()
+        if sender == "client":
+            self._of_client(message, now)
+        elif is_done or _is_about_calls(message):
+            self.account.told += len(line)
+        return is_done
+
+    def _of_client(self, message: Json, now: float) -> None:
+        method, params = message.get("method"), obj(message.get("params"))
+        if method == "initialize":
+            self._client = peer_of(params)
+        elif method in REOPENING:
+            key = text(params.get("sessionId")) or ""
+            self._sessions.pop(key, None)
+            if self._keeping is not None:
+                self._keeping.reopened(key)
+        elif method == "session/prompt" and self._keeping is not None:
+            key = text(params.get("sessionId")) or ""
+            self._keeping.prompt(key, self._cwd(key), params, self._guard)
+        elif method in ("session/cancel", "$/cancel_request"):
+            for session in self._sessions.values():
+                turn = session.session.turn
+                if turn is not None and turn.cancelled == self._number:
+                    session.cancelled(now)
+
+    def _for_agent(self, line: bytes, message: Json) -> bytes:
+        """Give a line of the client with the agent's ids of calls, where the client knows others."""
+        params = obj(message.get("params"))
+        key, session = text(params.get("toolCallId")), text(params.get("sessionId"))
+        known = self._sessions.get(session) if key is not None and session is not None else None
+        theirs = known.ids.theirs(key) if known is not None and key is not None else key
+        if theirs == key:
+            return line
+        return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
+
+    def _keep(self, message: Json) -> None:
+        """Keep what the client is shown. What a history tells again is kept already."""
+        params = obj(message.get("params"))
+        key = text(params.get("sessionId")) or ""
+        known = self._watch.sessions.get(key)
+        if self._keeping is not None and key and (known is None or not known.is_replaying):
+            self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+
+    def _cwd(self, session: str) -> str:
+        known = self._watch.sessions.get(session)
+        return (known.cwd if known is not None else None) or ""
+
+    def for_recording(self, line: bytes) -> bytes:
+        """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
+        if b"session/update" in line or b'"method"' not in line:
+            return line
+        message = self._read(line)
+        return line if message is None else self._cleaned(line, message)
+
+    def _session(self, session: Session) -> TappedSession:
+        found = self._sessions.get(session.id)
+        if found is None or found.session is not session:
+            found = TappedSession(session, self._connection, self._peer(), self._tap)
+            self._sessions[session.id] = found
+        return found
+
+    def _peer(self) -> Peer:
+        version = self._tap.settings.protocol_to or (2 if self._connection.is_v2 else 1)
+        owns = self._client.owns_terminals and version == 1
+        return replace(self._client, version=version, owns_terminals=owns)
+
+    # Moments; each gives whether the message is done with
+
+    def _on_told(self, told: Told, message: Json, now: float) -> bool:
+        if told.elsewhere is not None:  # it has another session's call: there it belongs
+            params = obj(message["params"])
+            moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
+            self.account.repaired["session"] += 1
+            return self._hear(b"", moved, "agent", now)
+        if told.call is None and told.known_before and told.kind != "tool_call":
+            self.account.dropped["late"] += 1
+            return True
+        return False
+
+    def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
+        del message
+        session = self._session(folded.session)
+        self.to_client += self._messages.end(folded.session.id)
+        session.told(folded.call, folded.kind, folded.update, now)
+        return self._tap.settings.repair
+
+    def _on_terminal(self, told: TerminalTold, message: Json, now: float) -> bool:
+        update = obj(obj(message.get("params")).get("update"))
+        if update.get("sessionUpdate") not in TERMINALS:
+            return False  # it stands in a call's `_meta`, and is taken from there
+        session = self._session(told.session)
+        for event in v2.decode(update):
+            if isinstance(event, (TerminalChanged, TerminalOutput)):
+                session.screens.take(event, now)
+        return self._tap.settings.repair
+
+    def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
+        question = asked.question
+        if question.session is None or question.call is None:
+            return False
+        made = self._session(question.session).asked(question, message, now)
+        if made is None or not self._tap.settings.repair:
+            return False
+        self._release(now)
+        self.to_client.append(_encode(made) + b"\n")
+        return True
+
+    def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
+        del message
+        if decided.question.session is not None:
+            self._session(decided.question.session).decided(decided.question, now)
+        return False
+
+    def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
+        del message
+        session = self._sessions.get(over.turn.session.id)
+        if session is not None:
+            session.post.release(now)
+        return False
+
+    def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:
+        del message
+        session = self._sessions.get(left.call.session.id)
+        if session is not None:
+            session.left_open(left.call, now)
+        return False
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, Json, float], bool]]] = {
+        Told: _on_told,
+        Folded: _on_folded,
+        TerminalTold: _on_terminal,
+        Asked: _on_asked,
+        Decided: _on_decided,
+        TurnOver: _on_turn_over,
+        LeftOpen: _on_left_open,
+    }
+
+
+def _is_about_calls(message: Json) -> bool:
+    update = obj(obj(message.get("params")).get("update"))
+    return update.get("sessionUpdate") in (*CALLS, *TERMINALS)
