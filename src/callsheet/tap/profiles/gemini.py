@@ -24,6 +24,7 @@ _SEARCHED = re.compile(
 ).fullmatch
 _ASKED_OF_WEB = re.compile(r'Searching the web for: "(?P<query>.*)"', re.DOTALL).fullmatch
 _SHORTENED = "..."
+_LONGEST = 400
 
 _STOPPED = (
     ("Command cancelled by user.", Reason.CANCELLED),
@@ -40,7 +41,7 @@ _POLICY = re.compile(r'Tool execution for "[^"\n]{1,80}" denied by policy\.').ma
 
 def name_of(known: Known) -> str | None:
     """Give the name that an id begins with: `read_file__call_1`, in older ones `read_file-1748…`."""
-    match = _ID(known.call.id)
+    match = _ID(known.call.id[:_LONGEST])
     return match["name"] if match else None
 
 
@@ -63,7 +64,7 @@ def input_of(known: Known) -> Any:
 
 
 def _searched(title: str) -> dict[str, str] | None:
-    found = _members(_SEARCHED(title))
+    found = _members(_SEARCHED(title)) if len(title) <= _LONGEST else None
     if found is not None and _SHORTENED in found.get("path", ""):
         del found["path"]
     return found

@@ -37,7 +37,7 @@ _made: WeakKeyDictionary[Call, tuple[Describer, str, Any, Description]] = WeakKe
 def description_of(known: Known, draft: Draft) -> Description:
     """Describe a call by what is known of it."""
     raw = draft.raw_input
-    given = arguments_of(raw)
+    given = arguments_of(raw, draft.name)
     name = draft.name or stand_in(draft.kind, given)
     made = _made.get(known.call)
     if made is not None and made[0] is known.describer and made[1] == name and _same(made[2], raw):
@@ -54,10 +54,10 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-def arguments_of(raw: Any) -> Any:
+def arguments_of(raw: Any, name: str) -> Any:
     """Give the arguments in an input: of one that is a whole call, of one that is a text or cut off."""
     whole = unwrapped(raw)
-    if whole is not None:
+    if whole is not None and whole[0] == name:
         raw = whole[1]
     if type(raw) is str and raw[:1] == "{":
         found = object_in(raw)

@@ -22,7 +22,14 @@ def name_tool(known: Known, draft: Draft) -> None:
     """Give the tool's name where the agent has not declared it."""
     if draft.name.strip():
         return
-    name = _hidden(known) or _of_profile(known) or _in_titles(known) or _elsewhere(known)
+    name = (
+        _hidden(known)
+        or _of_profile(known)
+        or _in_input(known)
+        or _in_titles(known)
+        or in_id(known.call.id)
+        or _called(known)
+    )
     if name:
         draft.name = name
         draft.repaired.add("name")
@@ -57,13 +64,16 @@ def _in_titles(known: Known) -> str:
     return ""
 
 
-def _elsewhere(known: Known) -> str:
-    """Give the name that an input is wrapped in, that the id is made of, or that a title begins with."""
-    whole = unwrapped(known.call.fields.get("rawInput"))
-    if whole is not None:
-        return whole[0]
+def _in_input(known: Known) -> str:
+    """Give the name in an input that is a whole call."""
+    whole = unwrapped(known.call.fields.get("rawInput") or known.asked.get("rawInput"))
+    return whole[0] if whole is not None else ""
+
+
+def _called(known: Known) -> str:
+    """Give the name that a title begins with, before what the tool is given."""
     title = text(known.call.opening.get("title")) or text(known.call.fields.get("title"))
-    return in_id(known.call.id) or name_called(title or "")
+    return name_called(title or "")
 
 
 def in_id(key: str) -> str:

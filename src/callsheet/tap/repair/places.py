@@ -17,15 +17,31 @@ from .describing import description_of
 from .known import Draft, Known
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+_LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_places(known: Known, draft: Draft) -> None:
     """Give locations where there are none. Paths become absolute, if the session's directory is known."""
+    draft.locations = _openable(draft)
     if not draft.locations:
         _locate(known, draft)
     draft.locations = _mended(draft, draft.locations, known)
     draft.content = _mended(draft, draft.content, known)
+
+
+def _openable(draft: Draft) -> list[Any]:
+    """Leave out what no editor can open: links to the web, and paths that are empty."""
+    places = draft.locations
+    if not any(_is_nowhere(place) for place in places):
+        return places
+    draft.repaired.add("paths")
+    return [place for place in places if not _is_nowhere(place)]
+
+
+def _is_nowhere(place: Any) -> bool:
+    path = text(obj(place).get("path"))
+    return path is not None and (not path.strip() or _LINK(path) is not None)
 
 
 def _locate(known: Known, draft: Draft) -> None:

@@ -20,11 +20,11 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
-    is_good = not (_is_bare(draft, draft.title) or _is_vague(known, draft) or _is_labelled(draft))
-    if is_good and not (draft.is_streaming and not known.call.questions):
+    is_cut = draft.is_streaming and not known.call.questions
+    if not is_cut and not _is_poor(known, draft, draft.title):
         return
     asked = text(known.asked.get("title")) or ""
-    if not _is_bare(draft, asked):
+    if not _is_poor(known, draft, asked):
         draft.title = asked
         draft.repaired.add("title")
         return
@@ -34,28 +34,30 @@ def say_title(known: Known, draft: Draft) -> None:
         draft.repaired.add("title")
 
 
-def _is_bare(draft: Draft, title: str) -> bool:
-    return is_bare(title, draft.name, draft.kind, draft.raw_input)
+def _is_poor(known: Known, draft: Draft, title: str) -> bool:
+    """Whether a title is the tool's name, or says less than one of ours would."""
+    if is_bare(title, draft.name, draft.kind, draft.raw_input):
+        return True
+    return _is_labelled(draft, title) or _is_vague(known, draft, title.strip())
 
 
-def _is_vague(known: Known, draft: Draft) -> bool:
+def _is_vague(known: Known, draft: Draft, title: str) -> bool:
     """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
-    title = draft.title.strip()
     if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
     core = core_of(title)
     if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
         return False
-    given = arguments_of(draft.raw_input)
+    given = arguments_of(draft.raw_input, draft.name)
     if any(_mentions(title, said) for said in _texts(given)):
         return False
     name = draft.name or stand_in(draft.kind, given)
     return description_of(known, draft).title != known.describer(name).title
 
 
-def _is_labelled(draft: Draft) -> bool:
+def _is_labelled(draft: Draft, title: str) -> bool:
     """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
-    label, colon, rest = draft.title.partition(": ")
+    label, colon, rest = title.partition(": ")
     if not colon or not rest.strip() or label != draft.name or not draft.raw_input:
         return False
     return squash(label) in TABLE
