@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from callsheet.tap.bridging.translated import KEEP
+from callsheet.tap.bridging.v1_turns import MANY
+
 from .bridging import ASK_V1, INFO, MODES, TEXT, Talk, prompt, states, updates, v1_agent
 
 CANCEL = {"sessionId": "s"}
@@ -590,3 +593,71 @@ def test_a_question_without_an_id_is_refused() -> None:
     message = {"jsonrpc": "2.0", "id": None, "method": "elicitation/create", "params": {}}
     said = v1_agent().bridging.from_agent(message)
     assert said.to_agent[0]["error"]["code"] == -32600
+
+
+# Bounds, and what passes
+
+
+def test_what_the_agent_refuses_is_passed_on() -> None:
+    error = {"code": -32000, "message": "log in first"}
+    talk = v1_agent()
+    for method, params in (
+        ("session/new", {"cwd": "/code"}),
+        (
+            "session/set_config_option",
+            {"sessionId": "s", "configId": "x", "type": "id", "value": "y"},
+        ),
+    ):
+        talk.client(method, params)
+        assert talk.answer("agent", error=error).to_client[0]["error"] == error
+
+
+def test_a_page_to_visit_passes() -> None:
+    talk = v1_agent()
+    params = {
+        "message": "m",
+        "mode": "url",
+        "elicitationId": "e",
+        "url": "http://x",
+        "requestId": 1,
+    }
+    assert talk.agent("elicitation/create", params).to_client[0]["params"] is params
+    said = talk.answer("client", error={"code": -32601, "message": "no"})
+    assert said.to_agent[0]["error"]["code"] == -32601
+
+
+def test_an_answer_that_v1_does_not_know_is_taken_back() -> None:
+    talk = v1_agent()
+    params = {"message": "m", "mode": "form", "sessionId": "s", "requestedSchema": {}}
+    talk.agent("elicitation/create", params)
+    said = talk.answer("client", {"action": "accept", "content": {"x": {"deep": 1}}})
+    assert said.to_agent[0]["result"] == {"action": "cancel"}
+
+
+def test_a_prompt_is_told_in_words_that_v1_knows() -> None:
+    block = {**TEXT, "annotations": {"audience": ["_boss"]}}
+    said = v1_agent().client("session/prompt", {"sessionId": "s", "prompt": [block]})
+    assert said.to_agent[0]["params"]["prompt"][0]["annotations"] == {"audience": []}
+    assert updates(said)[0]["content"] == [block]
+
+
+def test_prompts_that_wait_are_bounded() -> None:
+    talk = v1_agent()
+    for _ in range(MANY + 1):
+        assert prompt(talk).lost == {}
+    assert prompt(talk).to_client[0]["error"]["code"] == -32600
+
+
+def test_sessions_and_requests_are_bounded() -> None:
+    talk = v1_agent()
+    for number in range(KEEP + 10):
+        talk.bridging.call_told(f"s{number}")
+        talk.bridging.from_client({"id": number, "method": "_x"})
+    direction = talk.bridging._direction
+    assert len(list(direction.sessions.items())) == KEEP  # type: ignore[attr-defined]
+    assert len(direction.asked._waiting) == KEEP
+
+
+def test_a_greeting_that_can_not_be_read_is_answered() -> None:
+    said = Talk(1, 2).client("initialize", {"protocolVersion": 2, "info": 3}, odd=True)
+    assert (said.to_agent, said.to_client[0]["error"]["code"]) == ([], -32602)

@@ -122,6 +122,23 @@ def test_a_client_that_speaks_v2_is_passed_through() -> None:
     assert talk.bridging.is_idle
 
 
+def test_a_client_that_speaks_v2_may_be_answered_in_v1() -> None:
+    talk = Talk(2, 1)
+    talk.client("initialize", {"protocolVersion": 2, "info": INFO})
+    result = {"protocolVersion": 1}
+    assert talk.answer("agent", result, odd=True).to_client[0]["result"] == result
+    assert (talk.bridging.client_version, talk.bridging.is_idle) == (1, True)
+
+
+def test_a_client_of_v1_is_served_also_where_an_agent_turns_out_to_speak_v2() -> None:
+    talk = Talk(1, 2)
+    talk.client("initialize", {"protocolVersion": 1})
+    said = talk.answer("agent", {"protocolVersion": 2, "info": INFO}, odd=True)
+    assert said.to_client[0]["result"]["protocolVersion"] == 1
+    accepted(talk)
+    assert say(talk, idle()).to_client[0]["result"] == {"stopReason": "end_turn"}
+
+
 def test_logging_in_and_out_go_by_their_other_names() -> None:
     talk = v2_agent()
     assert talk.client("authenticate", {"methodId": "login"}).to_agent[0]["method"] == "auth/login"
@@ -531,3 +548,60 @@ def test_a_form_is_asked_without_formats_that_v1_does_not_know() -> None:
 def test_a_permission_request_needs_no_state() -> None:
     said = v2_agent().bridging.permission_asked("s", {"id": 1})
     assert (said.to_agent, said.to_client) == ([], [])
+
+
+def test_a_page_to_visit_passes() -> None:
+    params = {
+        "message": "m",
+        "mode": "url",
+        "elicitationId": "e",
+        "url": "http://x",
+        "requestId": 1,
+    }
+    assert v2_agent().agent("elicitation/create", params).to_client[0]["params"] is params
+
+
+# Bounds, and what passes
+
+
+def test_what_the_agent_refuses_is_passed_on() -> None:
+    error = {"code": -32000, "message": "log in first"}
+    talk = v2_agent()
+    for method, params in (
+        ("session/new", {"cwd": "/code", "mcpServers": []}),
+        ("session/set_config_option", {"sessionId": "s", "configId": "x", "value": "y"}),
+    ):
+        talk.client(method, params)
+        assert talk.answer("agent", error=error).to_client[0]["error"] == error
+
+
+def test_commands_are_told_as_v1_has_them() -> None:
+    command = {"type": "command", "name": "go", "description": "Go."}
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": [command]}
+    (told,) = v2_agent().tell(update)
+    assert told["availableCommands"] == [{"name": "go", "description": "Go."}]
+
+
+def test_a_prompt_is_told_in_words_that_v2_knows() -> None:
+    block = {**TEXT, "annotations": {"priority": 7}}
+    said = v2_agent().client("session/prompt", {"sessionId": "s", "prompt": [block]})
+    assert said.to_agent[0]["params"]["prompt"] == [{**TEXT, "annotations": {}}]
+
+
+def test_a_prompt_of_a_closed_session_is_answered_once() -> None:
+    talk = v2_agent()
+    prompt(talk)
+    turn = talk.last
+    talk.client("session/close", {"sessionId": "s"})
+    assert len(talk.answer("agent", {}).to_client) == 2
+    assert talk.answer("agent", {"messageId": "u"}, turn).to_client == []
+
+
+def test_echoes_and_plans_are_bounded() -> None:
+    talk = v2_agent()
+    for number in range(300):
+        accepted(talk, f"u{number}")
+        plan = {"type": "items", "planId": f"p{number}", "entries": []}
+        talk.tell({"sessionUpdate": "plan_update", "plan": plan})
+    session = talk.bridging._direction.sessions["s"]  # type: ignore[attr-defined]
+    assert (len(session.echoes), len(session.plans._plans)) == (64, 64)

@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from callsheet.testing import AgentClient
 from tests.processes import with_token
@@ -61,6 +64,10 @@ class Stage:
     root: Path
     token: str
     model: Model = field(default_factory=Model)
+    started: AgentClient | None = None
+    pid: int = 0
+    """What was started, if it was not by our client."""
+    known: set[psutil.Process] = field(default_factory=set)
 
     @property
     def project(self) -> Path:
@@ -110,13 +117,42 @@ class Stage:
         self.model.plays(*(Step(use if isinstance(use, tuple) else (use,)) for use in uses))
 
     def client(self, **options: Any) -> AgentClient:
-        """Give a client of the agent."""
+        """Give a client of the agent. It is the last that was asked for that we look at."""
         options = {"timeout": PATIENCE, "cwd": str(self.project)} | options
-        return AgentClient(self.command, env=self.environment, **options)
+        self.started = AgentClient(self.command, env=self.environment, **options)
+        return self.started
 
-    def processes(self) -> list[str]:
-        """Give what runs of all that was started."""
-        return with_token(f"{TOKEN}={self.token}")
+    # What runs
+
+    def look(self) -> None:
+        """Remember what runs now: some give up their name, their parent and their environment."""
+        top = psutil.Process(self.started.pid if self.started is not None else self.pid)
+        self.known |= {top, *top.children(recursive=True)}
+
+    def agent_process(self) -> psutil.Process:
+        """Give the agent itself: the first that is not ours."""
+        process = psutil.Process(self.started.pid if self.started is not None else self.pid)
+        while process.cmdline()[:3] == list(CALLSHEET):
+            # The watchdog is a fork, and has no children.
+            process = max(process.children(), key=lambda one: len(one.children(recursive=True)))
+        return process
+
+    def running(self) -> list[str]:
+        """Give what still runs of all that was started."""
+        known = [f"{one.pid} {one.cmdline()}" for one in self.known if _runs(one)]
+        return known or with_token(f"{TOKEN}={self.token}")
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        for pid in [int(line.split()[0]) for line in self.running()]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @contextmanager

@@ -101,7 +101,11 @@ class Pipeline:
         """Take in a line of the agent."""
         if not any(sign in line for sign in _TELLING):
             self._show(line, now)
-            return
+        else:
+            self._look(line, now)
+
+    def _look(self, line: bytes, now: float) -> None:
+        """Look into a line of the agent."""
         message = self._read(line)
         if message is None:
             self.to_client.append(line)
@@ -322,8 +326,12 @@ class Pipeline:
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
-        self.to_client.append(_encode(made) + b"\n")
+        self._send_request(asked, made)
         return True
+
+    def _send_request(self, asked: Asked, request: Json) -> None:
+        del asked
+        self.to_client.append(_encode(request) + b"\n")
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

@@ -5,6 +5,7 @@ The ledger judges each move; a status that can't be reached from where a call is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec.structs import replace
@@ -50,6 +51,7 @@ class Reports:
         self.ids: Ids = Ids()
         self.make: Maker = Maker(guard, words, version)
         self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
+        self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
         self._tap: Context = tap
         self._words: Spoken = words
@@ -60,7 +62,7 @@ class Reports:
         self.post: Post = Post(view, frames, self._send, self.shown)
 
     def _send(self, line: bytes) -> None:
-        if not self._tap.settings.repair:
+        if self.is_muted() or not self._tap.settings.repair:
             return  # the agent's own words pass; ours are for the history
         self._tap.account.sent += len(line)
         self._tap.send(line)

@@ -49,6 +49,8 @@ class TappedSession:
 
     def __init__(self, session: Session, connection: Connection, peer: Peer, tap: Context) -> None:
         self.session: Session = session
+        self.is_muted: bool = False
+        """Whether the client is not to be told anything for now."""
         self._tap: Context = tap
         self._connection: Connection = connection
         self._version: int = peer.version
@@ -59,6 +61,7 @@ class TappedSession:
         guard = tap.guard(words, Faults(strict=False))
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
+        self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
         self._known: WeakKeyDictionary[Call, Tapped] = WeakKeyDictionary()

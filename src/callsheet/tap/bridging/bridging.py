@@ -102,7 +102,7 @@ class Bridging:
     # Greeting
 
     def _make(self) -> Direction:
-        return V1Agent(self._new_id) if self._wanted[0] == 1 else V2Agent(self._new_id)
+        return V1Agent(self._new_id) if self.agent_version == 1 else V2Agent(self._new_id)
 
     def _greet(self, message: JsonObject) -> Translated:
         """Ask the agent for its version."""
@@ -139,11 +139,10 @@ class Bridging:
             self.agent_version, self._greeting = self.client_version, asked
             return Translated(to_agent=[asked])
         result = message.get("result")
-        if not is_object(result):
-            return Translated(to_client=[message])
-        self.agent_version = _version(result.get("protocolVersion"), self.agent_version)
+        if is_object(result):
+            self._settle(_version(result.get("protocolVersion"), self.agent_version))
         said = Translated()
-        if self.is_idle:
+        if self.is_idle or not is_object(result):
             said.to_client.append(message)
             return said
         try:
@@ -152,6 +151,14 @@ class Bridging:
         except ProtocolError:
             said.to_client.append(message)
         return said
+
+    def _settle(self, agent: Version) -> None:
+        """Take the version that the agent speaks. A client that may speak a newer one speaks that too."""
+        if self.is_idle and agent < self.client_version:
+            self.client_version = agent
+        if agent != self.agent_version:
+            self.agent_version = agent
+            self._direction = self._make()
 
     def _counted(self, said: Translated) -> Translated:
         if said.lost:

@@ -21,23 +21,28 @@ MODE = "mode"
 _ON, _OFF = "true", "false"
 
 
+def read(value: JsonValue) -> list[JsonObject]:
+    """Give options as objects, whatever else is in them."""
+    return [as_object(one, "configOption") for one in as_list(value or [], "configOptions")]
+
+
 # For a client of v2
 
 
 def for_v2(value: JsonValue, said: Translated) -> list[JsonObject]:
-    """Give options of v1 for v2. A choice of nothing has no words there."""
-    told: list[JsonObject] = []
-    for one in as_list(value or [], "configOptions"):
-        option = as_object(one, "configOption")
-        choices = option.get("options")
-        if is_list(choices):
-            choices = [kept for choice in choices if (kept := _choice_for_v2(choice))]
-            if not choices:
-                said.lose("option without a choice")
-                continue
-            option = {**option, "options": choices}
-        told.append(_renamed(option, "id", "configId"))
-    return told
+    """Give options of v1 for v2."""
+    return [told for one in read(value) if (told := _for_v2(one, said)) is not None]
+
+
+def _for_v2(option: JsonObject, said: Translated) -> JsonObject | None:
+    told = _renamed(option, "id", "configId")
+    if not is_list(option.get("options")):
+        return told
+    choices = [kept for choice in option["options"] if (kept := _choice_for_v2(choice))]
+    if choices:
+        return {**told, "options": choices}
+    said.lose("option without a choice")
+    return None
 
 
 def _choice_for_v2(choice: JsonValue) -> JsonObject | None:
@@ -88,22 +93,19 @@ def with_value(options: list[JsonObject], key: str, value: str) -> list[JsonObje
 
 def for_v1(value: JsonValue, said: Translated, *, booleans: bool) -> list[JsonObject]:
     """Give options of v2 for v1. `booleans` says that the client knows true and false."""
-    told: list[JsonObject] = []
-    for one in as_list(value or [], "configOptions"):
-        option = as_object(one, "configOption")
-        kind = option.get("type")
-        if kind == "boolean" and not booleans:
-            option = _as_choice(option)
-        elif kind not in ("select", "boolean"):
-            said.lose(f"option of type {kind}")
-            continue
-        if is_list(option.get("options")):
-            choices = [
-                _renamed(as_object(o, "option"), "groupId", "group") for o in option["options"]
-            ]
-            option = {**option, "options": choices}
-        told.append(_renamed(option, "configId", "id"))
-    return told
+    found = (_for_v1(one, said, booleans) for one in read(value))
+    return [told for told in found if told is not None]
+
+
+def _for_v1(option: JsonObject, said: Translated, booleans: bool) -> JsonObject | None:
+    kind, told = option.get("type"), _renamed(option, "configId", "id")
+    if kind == "boolean":
+        return told if booleans else _as_choice(told)
+    if kind != "select":
+        said.lose(f"option of type {kind}")
+        return None
+    choices = [as_object(one, "option") for one in as_list(option.get("options"), "options")]
+    return {**told, "options": [_renamed(one, "groupId", "group") for one in choices]}
 
 
 def _as_choice(option: JsonObject) -> JsonObject:

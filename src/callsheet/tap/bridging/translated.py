@@ -27,9 +27,16 @@ class Translated(Struct):
     lost: dict[str, int] = field(default_factory=dict[str, int])
     """What the other side's version has no words for: how often, by method or kind."""
 
-    def lose(self, what: str) -> None:
+    def lose(self, what: str, times: int = 1) -> None:
         """Count something that could not be said."""
-        self.lost[what] = self.lost.get(what, 0) + 1
+        self.lost[what] = self.lost.get(what, 0) + times
+
+    def add(self, more: Translated) -> None:
+        """Let more be sent after this."""
+        self.to_agent += more.to_agent
+        self.to_client += more.to_client
+        for what, times in more.lost.items():
+            self.lose(what, times)
 
 
 class Asked(Struct):
@@ -59,10 +66,6 @@ class Requests:
     def pop(self, key: JsonValue) -> Asked | None:
         """Give the request that is answered now."""
         return self._waiting.pop(rpc_id(key), None)
-
-    def get(self, key: JsonValue) -> Asked | None:
-        """Give a request that waits."""
-        return self._waiting.get(rpc_id(key))
 
 
 T = TypeVar("T")

@@ -121,7 +121,7 @@ class V2Agent(V2Turns):
     ) -> None:
         session = self.sessions[session_id]
         session.is_open = True
-        session.options = as_list(result.get("configOptions") or [], "configOptions")
+        session.options = options.read(result.get("configOptions"))
         told = {k: v for k, v in result.items() if k not in ("configOptions", "availableCommands")}
         told["configOptions"] = self._options_of(session, said)
         modes = options.modes_of(session.options)
@@ -139,7 +139,7 @@ class V2Agent(V2Turns):
         for session in self.sessions.values():
             waiting, session.waiting = session.waiting, []
             for message in waiting:
-                super().hear_update(message, said)
+                said.add(self.from_agent(message))
 
     def hear_update(self, message: JsonObject, said: Translated) -> None:
         """Take an update; hold it back if the client does not know of the session yet."""
@@ -183,7 +183,7 @@ class V2Agent(V2Turns):
             said.to_client.append(message)
             return
         session, rest = self.sessions[asked.session], dict(result)
-        session.options = as_list(rest.pop("configOptions", None) or [], "configOptions")
+        session.options = options.read(rest.pop("configOptions", None))
         told = self._options_of(session, said)
         if asked.message.get("method") == "session/set_mode":
             session.mode = obj(asked.message.get("params")).get("modeId")
@@ -207,7 +207,7 @@ class V2Agent(V2Turns):
         self, session_id: str, update: JsonObject, said: Translated
     ) -> list[JsonObject]:
         session = self.sessions[session_id]
-        session.options = as_list(update.get("configOptions"), "configOptions")
+        session.options = options.read(update.get("configOptions"))
         told = {**update, "configOptions": self._options_of(session, said)}
         return [told, *self._mode_news(session)]
 
