@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from callsheet.check.recording.moments import Call, Connection, Json, Question, Session
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
+from callsheet.describe.text import Redact
 from callsheet.report.content import TextContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import (
@@ -56,9 +57,10 @@ class TappedSession:
         self._version: int = peer.version
         self._wire = v2 if connection.is_v2 else v1
         self._cwd: str | None = None
-        self._describer: Describer = tap.describer("")
-        words = Spoken(self._describer)
+        words = Spoken(tap.describer(""))
         guard = tap.guard(words, Faults(strict=False))
+        self._clean: Redact = guard.clean
+        self._describer: Describer = tap.describer("", self._clean)
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
         self._reports.is_muted = lambda: self.is_muted
@@ -222,7 +224,7 @@ class TappedSession:
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
-            self._describer = self._tap.describer(self._cwd or "")
+            self._describer = self._tap.describer(self._cwd or "", self._clean)
         known = Known(
             call=mine.call,
             connection=self._connection,
