@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from callsheet.describe import Describer, pick_locale
 from callsheet.guard.bound import SAFE
+from callsheet.report.errors import InvalidLocation
+from callsheet.report.locations import check_path
 from callsheet.report.record import CallRecord
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.faults import Faults
@@ -45,10 +47,10 @@ class Context(Struct, eq=False):
         )
         return Guard(chosen, words, faults)
 
-    def describer(self, cwd: str) -> Describer:
+    def describer(self, cwd: str | None) -> Describer:
         """Give what describes calls of a session in a directory, with whatever secrets they have."""
         return Describer(
-            cwd or "/",
+            absolute(cwd) or "/",
             locale=pick_locale(self.settings.locale, os.environ),
             home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
         )
@@ -56,3 +58,11 @@ class Context(Struct, eq=False):
     def time(self, now: float) -> str | None:
         """Give a time of day, if it is known."""
         return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))
+
+
+def absolute(cwd: str | None) -> str | None:
+    """Give a session's directory, if it is one that can be relied on."""
+    try:
+        return None if cwd is None else check_path(cwd)
+    except InvalidLocation:
+        return None

@@ -11,11 +11,8 @@ from callsheet.check.recording.moments import Call, Connection, Json, Question, 
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TextContent
-from callsheet.report.errors import CallsheetError
 from callsheet.report.events import (
     CallChanged,
-    ContentAppended,
-    Event,
     TerminalChanged,
     TerminalOutput,
 )
@@ -33,15 +30,14 @@ from callsheet.report.status import MOVES, Reason, ToolCallStatus
 from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
-from callsheet.wire import v1, v2
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 from callsheet.wire.view import view_for
 
 from .asking import request_of
-from .calls import Ids, Tapped
-from .context import Context
+from .calls import Ids, Tapped, own_notes
+from .context import Context, absolute
 from .making import Maker
 from .post import Post
 from .profiles import profile_of
@@ -70,9 +66,8 @@ class TappedSession:
         self.ids: Ids = Ids()
         self._tap: Context = tap
         self._connection: Connection = connection
-        self._wire = v2 if connection.is_v2 else v1
         self._cwd: str | None = None
-        self._describer: Describer = tap.describer("")
+        self._describer: Describer = tap.describer(None)
         self._words: Spoken = Spoken(self._describer)
         self._faults: Faults = Faults(strict=False)
         self._guard = tap.guard(self._words, self._faults)
@@ -130,10 +125,14 @@ class TappedSession:
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._as_shown(replace(report, content=content, raw_input=whole_input))
-        made = request_of(message, shown, self._peer.version, self._connection.is_v2)
-        if made["params"].get("toolCall") != question.tool_call:
+        clean = self._clean
+        made = request_of(message, shown, self._peer.version, self._connection.is_v2, clean)
+        if made is not None and made["params"].get("toolCall") != question.tool_call:
             self._put_right(mine, "question")
         return made
+
+    def _clean(self, told: Json) -> Json:
+        return self._guard.value(told)[0]
 
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""
@@ -162,9 +161,9 @@ class TappedSession:
 
     def gone(self, now: float) -> None:
         """End all that is open: the agent is gone."""
+        self.post.release(now)
         for mine in reversed(list(self.calls.values())):
             self.end(mine, Reason.ABANDONED, now, "interrupted")
-        self.post.release(now)
 
     def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
         """End a call that its agent does not end."""
@@ -199,8 +198,10 @@ class TappedSession:
     def tick(self, now: float) -> None:
         """Do what is due."""
         for key, (until, reason) in list(self._deadlines.items()):
-            if until <= now and key in self.calls:
-                self.end(self.calls[key], reason, now)
+            if until <= now:
+                del self._deadlines[key]  # whatever becomes of it, it is not due again
+                if key in self.calls:
+                    self.end(self.calls[key], reason, now)
         self.screens.tick(now)
         self.post.tick(now)
 
@@ -237,14 +238,14 @@ class TappedSession:
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
-            self._describer = self._tap.describer(self._cwd or "")
+            self._describer = self._tap.describer(self._cwd)
         known = Known(
             call=mine.call,
             connection=self._connection,
             profile=profile_of(self._connection.agent),
             describer=self._describer,
             asked=mine.asked,
-            cwd=self._cwd or "",
+            cwd=absolute(self._cwd) or "",
             now=now,
             announced=mine.report is not None,
         )
@@ -256,26 +257,21 @@ class TappedSession:
         extra = {key: value for key, value in update.items() if key not in KEYS}
         if not meta and not extra:
             return None
-        told = {"sessionUpdate": "tool_call_update", "toolCallId": mine.id, **extra, "_meta": meta}
-        try:
-            events: tuple[Event, ...] = self._wire.decode(told)
-        except CallsheetError:
-            self._make.degraded += 1
-            return None
-        for event in events:
+        change: CallChanged | None = None
+        for event in self._make.events({"toolCallId": mine.id, **extra, "_meta": meta}):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.screens.take(event, now)
-        change = events[-1]
-        return change if isinstance(change, CallChanged) else None
+            elif isinstance(event, CallChanged):
+                change = event
+        return change
 
     def _appended(self, mine: Tapped, update: Json, now: float) -> None:
         if mine.report is None:
             self._sync(mine, {}, now)
             return
-        for event in self._wire.decode({**update, "toolCallId": mine.id}):
-            if isinstance(event, ContentAppended):
-                content = self._make.item(mine, event.item)
-                self._become(mine, Draft(), {"content": content}, None, now)
+        for item in self._make.read([update.get("content")]):
+            content = self._make.item(mine, item)
+            self._become(mine, Draft(), {"content": content}, None, now)
 
     def _become(
         self,
@@ -293,7 +289,8 @@ class TappedSession:
             notes |= self._ending(mine, status, draft, now)
         meta = self._make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
-            notes |= meta.pop("callsheet")  # what the agent says of itself is better
+            # What the agent says of itself is better.
+            notes |= own_notes(meta.pop("callsheet"), self.ids, status)
         fields = self._make.bounded(mine, fields, notes, is_final=is_final)
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, now)
