@@ -29,6 +29,8 @@ class Tapped(Struct, eq=False):
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
     """What questions about it have told."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Those that were told last, which may be missing in the end."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
     given: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -43,6 +45,8 @@ class Tapped(Struct, eq=False):
     """The input without secrets, for those who are asked."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
+    grows: bool = False
+    """Whether a text in its content is told again and again, each time with more at its end."""
 
     @property
     def is_over(self) -> bool:

@@ -51,6 +51,9 @@ LONGEST_ID = 1024
 _TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
 """What a line of the agent has that is more than something to show."""
 
+_UNSEEN = ("fs/", "terminal/")
+"""Requests that stand nowhere among the cards: they may overtake one that waits."""
+
 
 class Pipeline:
     """One tap, between one client and one agent."""
@@ -94,7 +97,11 @@ class Pipeline:
         """Take in a line of the agent."""
         if not any(sign in line for sign in _TELLING):
             self._show(line, now)
-            return
+        else:
+            self._look(line, now)
+
+    def _look(self, line: bytes, now: float) -> None:
+        """Look into a line of the agent."""
         message = read(line)
         if message is None:
             self.to_client.append(line)
@@ -137,7 +144,8 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        self._release(now)
+        if not (type(method) is str and method.startswith(_UNSEEN)):
+            self._release(now)
         if method == "session/request_permission":
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
@@ -302,8 +310,12 @@ class Pipeline:
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
-        self.to_client.append(_encode(made) + b"\n")
+        self._send_request(asked, made)
         return True
+
+    def _send_request(self, asked: Asked, request: Json) -> None:
+        del asked
+        self.to_client.append(_encode(request) + b"\n")
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

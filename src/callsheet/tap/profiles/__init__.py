@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import claude, codex, fast_agent, gemini, kimi, opencode
+from . import claude, codex, fast_agent, gemini, goose, kimi, opencode
 from .profile import Profile
 
 __all__ = ["PROFILES", "UNKNOWN", "Profile", "profile_of"]
@@ -14,6 +14,7 @@ PROFILES: tuple[Profile, ...] = (
     codex.PROFILE,
     fast_agent.PROFILE,
     gemini.PROFILE,
+    goose.PROFILE,
     kimi.PROFILE,
     opencode.PROFILE,
 )

@@ -1,4 +1,4 @@
-"""fast-agent."""
+"""fast-agent. It announces calls under the tool's name, and puts the server's before it later."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from callsheet.report.status import Reason
 
+from .announced import name_announced
 from .profile import Profile
 from .words import said_at_first
 
@@ -20,4 +21,4 @@ def failure_of(known: Known) -> Reason | None:
     return said_at_first(known, _REFUSED)
 
 
-PROFILE = Profile(agents=("fast-agent",), failure_of=failure_of)
+PROFILE = Profile(agents=("fast-agent",), name_of=name_announced, failure_of=failure_of)

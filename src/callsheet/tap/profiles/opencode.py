@@ -9,6 +9,7 @@ from callsheet.check.recording.results import texts
 from callsheet.check.recording.values import obj, text
 from callsheet.report.status import Reason
 
+from .announced import name_announced
 from .profile import Profile
 from .words import said_at_first
 
@@ -43,4 +44,4 @@ def failure_of(known: Known) -> Reason | None:
     return Reason.CANCELLED if "aborted the command" in notes[1] else None
 
 
-PROFILE = Profile(agents=("opencode",), failure_of=failure_of)
+PROFILE = Profile(agents=("opencode",), name_of=name_announced, failure_of=failure_of)

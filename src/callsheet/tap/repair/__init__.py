@@ -11,14 +11,27 @@ from collections.abc import Callable
 from callsheet.check.recording.values import many, text
 
 from .contents import contents
+from .inputs import restore_input
+from .kinds import know_kind
 from .known import Draft, Known
+from .names import name_tool
 from .outcome import outcome
+from .places import find_places
+from .titles import say_title
 
 __all__ = ["STAGES", "Draft", "Known", "repaired"]
 
 Stage = Callable[[Known, Draft], None]
 
-STAGES: tuple[Stage, ...] = (outcome, contents)
+STAGES: tuple[Stage, ...] = (
+    name_tool,
+    restore_input,
+    know_kind,
+    outcome,
+    contents,
+    find_places,
+    say_title,
+)
 """In order. A stage may rely on what those before it have found."""
 
 
