@@ -20,6 +20,7 @@ from .bridging import Bridging
 from .context import Context
 from .keeping import Keeping
 from .pipeline import Pipeline
+from .reading import read
 from .session import TappedSession
 
 _encode = msgspec.json.Encoder().encode
@@ -40,7 +41,7 @@ class BridgedPipeline(Pipeline):
 
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
-        message = self._read(line)
+        message = read(line)
         if message is None:
             self.to_agent.append(line)
             return

@@ -31,7 +31,7 @@ from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import view_for
 
-from .calls import Ids, Tapped
+from .calls import Ids, Tapped, own_notes
 from .context import Context
 from .making import Maker
 from .post import Post
@@ -84,7 +84,8 @@ class Reports:
             notes |= self._ending(mine, status, draft, now)
         meta = self.make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
-            notes |= meta.pop("callsheet")  # what the agent says of itself is better
+            # What the agent says of itself is better.
+            notes |= own_notes(meta.pop("callsheet"), self.ids, status)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, now)

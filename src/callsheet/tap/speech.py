@@ -16,11 +16,13 @@ QUIET = 0.1
 TAIL = 256
 """Characters that are remembered: what follows may be a secret because of them."""
 
-_MAY_BEGIN = re.compile(
+_BEFORE = re.compile(
     r"(?i)pass|pwd|secret|token|key|auth|bearer|credential|cookie|session|BEGIN|://"
-    r"|[A-Za-z0-9_+/=.%-]{12,}\Z|[A-Za-z0-9]*[_-][A-Za-z0-9_-]*\Z"
 ).search
-"""What a secret may begin with, or what may stand before one."""
+"""What may stand before a secret."""
+
+_BEGUN = re.compile(r"[A-Za-z0-9_+/=.%-]{12,}\Z|[A-Za-z0-9]*[_-][A-Za-z0-9_-]*\Z").search
+"""What a secret may begin with, at the end of a short text: of a long one, it takes too long to find."""
 
 
 class Speech:
@@ -43,7 +45,7 @@ class Speech:
         near = self._tail + text
         self._tail = near[-TAIL:]
         line = near[near.rfind("\n", 0, -1) + 1 :]
-        is_harmless = not _MAY_BEGIN(line) and self._redactor.passes(near)
+        is_harmless = not _may_begin(line) and self._redactor.passes(near)
         if self._stream is None:
             if is_harmless:
                 return text
@@ -72,6 +74,11 @@ class Speech:
             self.hidden += self._stream.count
             self._stream.count = 0
         return data
+
+
+def _may_begin(line: str) -> bool:
+    """Whether a secret may have begun on a line, or what stands before one."""
+    return _BEGUN(line[-TAIL:]) is not None or _BEFORE(line) is not None
 
 
 def _text(data: bytes) -> str:
