@@ -24,7 +24,7 @@ from callsheet.report.record import (
 )
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import MOVES, Reason, ToolCallStatus
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.guard import Guard
 from callsheet.runtime.words import Spoken
 from callsheet.wire.frames import UpdateFrames
@@ -175,6 +175,8 @@ class Reports:
         account = self._tap.account
         account.hidden += sum(mine.secrets.values())
         account.repaired.update(mine.repaired)
+        if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
+            account.cut += 1 + len(cut.get("others", ()))
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
 

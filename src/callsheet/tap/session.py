@@ -30,8 +30,8 @@ from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
 from .screens import Screens
 
-GRACE = 2.0
-"""Seconds that an agent has to end a call itself that was denied or cancelled."""
+DENIED, CANCELLED = 2.0, 5.0
+"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -115,13 +115,13 @@ class TappedSession:
         """Hear what the client has decided."""
         mine = self._known.get(question.call) if question.call is not None else None
         if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
-            self._deadlines[mine.id] = now + GRACE, self._why_denied(mine)
+            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
-                self._deadlines.setdefault(key, (now + GRACE, Reason.CANCELLED))
+                self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
@@ -205,9 +205,8 @@ class TappedSession:
             declared = dict(change.fields)
             status = declared.pop("status", None)
             if status is not None and (draft.status in ("in_progress", "failed")):
-                draft.status = (
-                    status.value
-                )  # paused, or cancelled, as only our own agent can say in v1
+                # Paused, or cancelled, as in v1 only an agent of ours can say it.
+                draft.status = status.value
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
         mine.diffs = [
