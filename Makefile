@@ -45,9 +45,10 @@ schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm pack
 locales: $(VENV)/.dev ## extract the messages of titles, and compile the catalogues
 	$(BIN)/python scripts/make_locales.py
 
-diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, and the table of rules
+diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, and those of the bridge
 	$(BIN)/python scripts/draw_lifecycle.py
 	$(BIN)/python scripts/list_rules.py
+	$(BIN)/python scripts/list_bridge.py
 
 clean: ## remove what these made
 	rm -rf $(VENV) $(CLIENTS) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,6 +1,6 @@
 """Repairs all recordings under a directory, checks them before and after, and prints a table for docs/tap.md.
 
-    python scripts/tabulate_repairs.py ../shared/recordings
+python scripts/tabulate_repairs.py ../shared/recordings
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _of(counts: Counter[tuple[str, str]], severity: str) -> int:
 
 def main() -> None:
     """Print the table, and what is still found."""
-    print("| agent | recordings | calls | errors · warnings · advice, before | after | bytes | secrets |")
+    print(
+        "| agent | recordings | calls | errors · warnings · advice, before | after | bytes | secrets |"
+    )
     print("|---|---|---|---|---|---|---|")
     left: dict[str, Counter[tuple[str, str]]] = {}
     for name, recordings in agents(Path(sys.argv[1])):

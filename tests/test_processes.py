@@ -232,6 +232,10 @@ async def test_after_an_end_by_itself_nothing_is_left(command: str, token: str) 
 @linux
 @pytest.mark.parametrize("kind", ["processes", "sessions"])
 async def test_what_runs_away_by_forking_is_caught(kind: str, token: str, tmp_path: Path) -> None:
+    await catch_a_relay(kind, token, tmp_path)
+
+
+async def catch_a_relay(kind: str, token: str, tmp_path: Path) -> None:
     script = tmp_path / f"relay-{token}.py"
     script.write_text(RELAY)
     output = Output()
@@ -576,6 +580,16 @@ def in_keeper(monkeypatch: pytest.MonkeyPatch) -> Patch:
         monkeypatch.setattr(start, "_KEEPER", boot)
 
     return patch
+
+
+@linux
+async def test_what_runs_away_is_caught_where_a_look_at_all_processes_takes_long(
+    in_keeper: Patch, token: str, tmp_path: Path
+) -> None:
+    """As where there are thousands of them, or the machine is busy: it is another when the look is over."""
+    in_keeper("import time; from kept import table; rows = table._rows")
+    in_keeper("table._rows = lambda: ([*rows()], time.sleep(0.05))[0]")
+    await catch_a_relay("sessions", token, tmp_path)
 
 
 FOUND_ELSEWHERE = ["a child", "a group of its own", "deaf", "stopped", "deep"]

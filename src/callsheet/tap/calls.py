@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from hashlib import sha256
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.moments import Call, Json
+from callsheet.check.recording.values import many, obj
 from callsheet.report.content import ToolCallContent
+from callsheet.report.errors import InvalidId
+from callsheet.report.fields import WIRE_NOTES
+from callsheet.report.ids import MAX_ID_CHARS, check_id
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonValue
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject, JsonValue
 
 
 class Tapped(Struct, eq=False):
@@ -23,6 +29,8 @@ class Tapped(Struct, eq=False):
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
     """What questions about it have told."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Those that were told last, which may be missing in the end."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
     given: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -37,6 +45,8 @@ class Tapped(Struct, eq=False):
     """The input without secrets, for those who are asked."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
+    grows: bool = False
+    """Whether a text in its content is told again and again, each time with more at its end."""
 
     @property
     def is_over(self) -> bool:
@@ -50,23 +60,73 @@ class Ids:
     def __init__(self) -> None:
         self._used: UsedIds = UsedIds()
         self._renamed: dict[str, str] = {}
+        # How often an id came: one that every call has must not be counted from the beginning each time.
+        self._numbers: dict[str, int] = {}
 
     def new(self, key: str) -> str:
         """Give an id for a call that the agent knows by `key`."""
-        chosen, number = key, 1
+        chosen = base = _fit(key)
+        number = self._numbers.pop(base, 1)
         while self._used.has("", chosen):
             number += 1
-            chosen = f"{key}~{number}"
+            chosen = f"{base}~{number}"
         self._used.add("", chosen)
+        if number > 1:
+            _note(self._numbers, base, number)
         if chosen != key:
-            self._renamed[chosen] = key
-            if len(self._renamed) > _MOST_RENAMED:
-                del self._renamed[next(iter(self._renamed))]
+            _note(self._renamed, chosen, key)
         return chosen
+
+    def has(self, chosen: str) -> bool:
+        """Whether a call is or was known by an id."""
+        return self._used.has("", chosen)
 
     def theirs(self, chosen: str) -> str:
         """Give the agent's id of a call that the client knows by another."""
         return self._renamed.get(chosen, chosen)
 
 
-_MOST_RENAMED = 4096
+MOST = 4096
+"""Ids of which more is known than that they are used."""
+
+_REASONS = tuple(reason.value for reason in Reason if reason is not Reason.CANCELLED)
+
+_LONGEST = MAX_ID_CHARS - 16
+"""Characters of an id that is left as it is: a number may have to be added."""
+
+_Value = TypeVar("_Value")
+
+
+def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None) -> JsonObject:
+    """Give the notes that an agent has on its call, as Callsheet's own has them: those to rely on."""
+    notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
+    if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
+        notes.pop("reason", None)
+    if not _is_cut(notes.get("truncated")):
+        notes.pop("truncated", None)
+    alias = notes.get("alias")
+    if alias is not None and (type(alias) is not str or ids.has(alias)):
+        del notes["alias"]  # it would lead to another call
+    return notes
+
+
+def _is_cut(told: JsonValue) -> bool:
+    records = [told, *many(obj(told).get("others"))]
+    return all(type(obj(record).get("field")) is str for record in records)
+
+
+def _fit(key: str) -> str:
+    """Give an id that any client can take: not empty, not endless, on one line."""
+    try:
+        if len(key) <= _LONGEST:
+            return check_id(key)
+    except InvalidId:
+        pass
+    told = "".join(sign for sign in key if sign.isprintable())[:64]
+    return f"{told or 'call'}-{sha256(key.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def _note(known: dict[str, _Value], key: str, value: _Value) -> None:
+    known[key] = value
+    if len(known) > MOST:
+        del known[next(iter(known))]

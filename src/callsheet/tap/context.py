@@ -8,7 +8,10 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from callsheet.describe import Describer, pick_locale
+from callsheet.describe.text import Redact
 from callsheet.guard.bound import SAFE
+from callsheet.report.errors import InvalidLocation
+from callsheet.report.locations import check_path
 from callsheet.report.record import CallRecord
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.faults import Faults
@@ -45,10 +48,14 @@ class Context(Struct, eq=False):
         )
         return Guard(chosen, words, faults)
 
-    def describer(self, cwd: str) -> Describer:
-        """Give what describes calls of a session in a directory, with whatever secrets they have."""
+    def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
+        """Give what describes calls of a session in a directory.
+
+        `clean` takes secrets out of a text that is about to be cut: nobody would know half of one.
+        """
         return Describer(
-            cwd or "/",
+            absolute(cwd) or "/",
+            redact=clean,
             locale=pick_locale(self.settings.locale, os.environ),
             home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
         )
@@ -56,3 +63,11 @@ class Context(Struct, eq=False):
     def time(self, now: float) -> str | None:
         """Give a time of day, if it is known."""
         return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))
+
+
+def absolute(cwd: str | None) -> str | None:
+    """Give a session's directory, if it is one that can be relied on."""
+    try:
+        return None if cwd is None else check_path(cwd)
+    except InvalidLocation:
+        return None

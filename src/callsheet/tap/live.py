@@ -1,7 +1,9 @@
 """The tap in front of an agent: two relays, a pipeline between them, and a thread for what is due.
 
 Whoever speaks to the client holds `_speaking`, so that its lines come in the order in which they were made;
-a client that does not read holds up the agent by that, as a bare pipe would, and nobody else.
+a client that does not read holds up the agent by that, as a bare pipe would, and nobody else. Likewise for
+`_telling` and the agent; what the tap itself has to tell it is told by the clock's thread, so that nobody who
+hears the agent ever waits for it.
 """
 
 from __future__ import annotations
@@ -45,6 +47,10 @@ class Driver:
         self._recorder: RecordingWriter | None = recorder
         self._between: Between = between
         self._speaking: Lock = Lock()
+        self._telling: Lock = Lock()
+        self._tell: Send | None = None
+        # What the agent is to be told besides what the client says.
+        self._besides: list[bytes] = []
         self._lock: Lock = Lock()
         self._thinking: Condition = Condition(self._lock)
         self._began: float = time.monotonic()
@@ -65,18 +71,24 @@ class Driver:
         """Get the way to the client."""
         self._send = send
 
-    def from_client(self, lines: Sequence[bytes]) -> bytes:
-        """Take in lines of the client. Gives what the agent is to hear."""
+    def tell_by(self, send: Send) -> None:
+        """Get the way to the agent."""
+        self._tell = send
+
+    def from_client(self, lines: Sequence[bytes], send: Send) -> None:
+        """Take in lines of the client, and tell the agent."""
         pipeline = self.pipeline
+        if self._recorder is not None:
+            self._recorder.keep("client->agent", b"".join(lines))
         with self._thinking:
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)
             pipeline.to_agent.clear()
-            self._plan(answer=bool(pipeline.to_client))
-        if self._recorder is not None and data:
-            self._recorder.keep("client->agent", data)
-        return data
+            self._plan(at_once=bool(pipeline.to_client))
+        if data:
+            with self._telling:
+                send(data)
 
     def from_agent(self, lines: bytes, send: Send) -> None:
         """Take in whole lines of the agent, and tell the client."""
@@ -91,11 +103,14 @@ class Driver:
 
     def _changed(self, lines: bytes) -> bytes:
         """Give what the client is told instead of some lines of the agent."""
-        now = self.now()
+        pipeline, now = self.pipeline, self.now()
         for line in cut(lines):
-            self.pipeline.from_agent(line, now)
+            pipeline.from_agent(line, now)
         data = self._for_client()
-        self._plan()
+        if pipeline.to_agent:
+            self._besides += pipeline.to_agent
+            pipeline.to_agent.clear()
+        self._plan(at_once=bool(self._besides))
         return data
 
     def pass_on(self, data: bytes, send: Send) -> None:
@@ -129,11 +144,11 @@ class Driver:
         pipeline.to_client.clear()
         return data
 
-    def _plan(self, *, answer: bool = False) -> None:
+    def _plan(self, *, at_once: bool = False) -> None:
         """See to it that the clock is watched until the next that is due."""
         due = self.pipeline.due
-        if answer or (due is not None and (self._until is None or due < self._until)):
-            self._until = self.now() if answer else due
+        if at_once or (due is not None and (self._until is None or due < self._until)):
+            self._until = self.now() if at_once else due
             self._thinking.notify()
 
     def _watch_the_clock(self) -> None:
@@ -159,9 +174,13 @@ class Driver:
                     self.pipeline.tick(now)
                 self._until = self.pipeline.due
                 data = self._for_client()
+                besides, self._besides = b"".join(self._besides), []
             if data and self._send is not None:
                 with suppress(OSError):  # who relays hears of it, too
                     self._send(data)
+        if besides and self._tell is not None:
+            with self._telling, suppress(OSError):
+                self._tell(besides)
 
     # Whether anybody is there
 
@@ -192,15 +211,14 @@ class FromClient:
         self._lines: Cut = Cut()
 
     def begin(self, send: Send) -> None:
-        """What is said to the agent is said by whoever heard the client."""
+        """Let the tap speak to the agent, too."""
+        self._driver.tell_by(send)
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
         lines, part = self._lines.take(data)
         if lines:
-            told = self._driver.from_client(cut(lines))
-            if told:
-                send(told)
+            self._driver.from_client(cut(lines), send)
         if part:
             send(part)
 
@@ -308,9 +326,9 @@ def tap(
         say(str(exc))
         return exc.exit_code, None
     from .account import Account  # the agent starts meanwhile
+    from .bridged import pipeline_for
     from .context import Context
     from .keeping import Keeping
-    from .pipeline import Pipeline
     from .record import path_in
     from .recording import RecordingWriter
 
@@ -325,7 +343,7 @@ def tap(
         keep=None if keeping is None else keeping.call,
         epoch=time.time(),
     )
-    pipeline = Pipeline(context, say, keeping)
+    pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
     try:
         return between.serve(FromClient(driver), FromAgent(driver)), account

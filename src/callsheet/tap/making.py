@@ -5,31 +5,49 @@ A call is told in many updates, and most of it stays the same in each: what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from callsheet.check.recording.moments import Json
-from callsheet.report.content import ToolCallContent
+from callsheet.check.recording.values import obj
+from callsheet.report.content import (
+    DiffContent,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+)
 from callsheet.report.errors import CallsheetError
-from callsheet.report.report import ToolCallReport
+from callsheet.report.events import Event
+from callsheet.report.locations import ToolCallLocation
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
 from callsheet.wire import v1, v2
-from callsheet.wire.toolcall import decode_fields
+from callsheet.wire.toolcall import decode_fields, decode_location
+from callsheet.wire.words import Words
 
 from .calls import Tapped
 from .repair import Draft
+from .repair.items import json_item
+
+LIVE = 4096
+"""Characters of a growing text that are shown while the call runs; its end shows all of it."""
 
 _MISSING = object()
+_ALWAYS = ("sessionUpdate", "toolCallId")
+_UNREADABLE = (CallsheetError, ValueError, TypeError, RecursionError)
 _EMPTY: tuple[Any, ...] = (None, "", [])
 
 
 class Maker:
     """Makes the fields of one session's calls. `version` is the agent's."""
 
-    def __init__(self, guard: Guard, version: int) -> None:
+    def __init__(self, guard: Guard, words: Words, version: int) -> None:
         self.degraded: int = 0
+        self._words: Words = words
         self._guard: Guard = guard
+        self._decode = v2.decode if version == 2 else v1.decode
         self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
             v2.decode_items if version == 2 else v1.decode_items
         )
@@ -88,28 +106,88 @@ class Maker:
         grows = fields.pop("content", None) if not is_final else None
         made = self._guard.bounded(fields, report, notes) if fields else {}
         if grows is not None:
-            made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
+            shown = tuple(map(self._latest, grows)) if mine.grows else grows
+            made |= self._guard.bounded({"content": shown}, report, notes, keep=False)
         if "content" in made:
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
         return made
 
+    def events(self, told: Json) -> list[Event]:
+        """Give what is told besides a call's own fields. What can't be read is left out, and counted."""
+        told = self._guard.json({**told, "sessionUpdate": "tool_call_update"})
+        try:
+            return list(self._decode(told))
+        except _UNREADABLE:
+            pass
+        found: list[Event] = []
+        meta, key = obj(told.get("_meta")), {name: told[name] for name in _ALWAYS}
+        for name, value in meta.items():
+            try:
+                found += self._decode({**key, "_meta": {name: value}})
+            except _UNREADABLE:
+                self.degraded += 1
+        return found
+
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Give content that is told, without secrets."""
-        return self._guard.items(self._decode_items(told))[0] if told else ()
+        return self._guard.items(self.read(told))[0] if told else ()
+
+    def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+        """Give content that is told. An item that can't be read is shown as the JSON that it is."""
+        try:
+            items = self._decode_items(told)
+            if all(map(_is_whole, items)):
+                return items
+        except _UNREADABLE:
+            pass
+        return tuple([item for one in told for item in self._read_one(one)])
+
+    def _read_one(self, told: JsonValue) -> tuple[ToolCallContent, ...]:
+        try:
+            items = self._decode_items([told])
+            if all(map(_is_whole, items)):
+                return items
+        except _UNREADABLE:
+            pass
+        self.degraded += 1
+        shown = self._as_json(told)
+        return self._decode_items([shown] if shown else [])
+
+    def _as_json(self, item: JsonValue) -> Json | None:
+        return json_item(self._guard.json(item))
+
+    def _latest(self, item: ToolCallContent) -> ToolCallContent:
+        """Give the end of a text that grows, so that what was shown of it is not sent again and again."""
+        if type(item) is not TextContent or len(item.text) <= LIVE:
+            return item
+        begin = item.text.find("\n", len(item.text) - LIVE, len(item.text) - LIVE // 2) + 1
+        begin = begin or len(item.text) - LIVE
+        left = self._words.left_out(len(item.text[:begin].encode("utf-8", "replace")))
+        return replace(item, text=f"… {left} …\n{item.text[begin:]}")
 
     def _decoded(self, news: Json) -> JsonObject:
         """Give fields by a report's names. What can't be read is left out, and counted."""
         try:
-            return decode_fields(news, self._decode_items, null_clears=False)[0]
-        except (CallsheetError, ValueError, TypeError, RecursionError):
+            return decode_fields(news, self.read, null_clears=False)[0]
+        except _UNREADABLE:
             pass
         fields: JsonObject = {}
         for key, value in news.items():
+            if key == "locations":
+                fields["locations"] = tuple(self._places(value))
+                continue
             try:
-                fields |= decode_fields({key: value}, self._decode_items, null_clears=False)[0]
-            except (CallsheetError, ValueError, TypeError, RecursionError):
+                fields |= decode_fields({key: value}, self.read, null_clears=False)[0]
+            except _UNREADABLE:
                 self.degraded += 1
         return fields
+
+    def _places(self, told: list[JsonValue]) -> Iterator[ToolCallLocation]:
+        for place in told:
+            try:
+                yield decode_location(place)
+            except _UNREADABLE:
+                self.degraded += 1
 
     def _safe(self, mine: Tapped, fields: JsonObject) -> JsonObject:
         guard, out = self._guard, dict[str, Any]()
@@ -145,6 +223,7 @@ class Maker:
                 if known[index] is not before[index]:
                     found += self._guard.items((item,))[1]
                 continue
+            mine.grows = mine.grows or (index < len(before) and _goes_on(before[index], item))
             (clean,), count = self._guard.items((item,))
             raw.append(item)
             safe.append(clean)
@@ -153,6 +232,21 @@ class Maker:
         return mine.safe, found
 
 
-def whole(report: ToolCallReport, mine: Tapped) -> JsonValue:
-    """Give the input of a call for those who are asked: all of it."""
-    return report.raw_input if mine.whole_input is None else mine.whole_input
+def _is_whole(item: ToolCallContent) -> bool:
+    """Whether an item is all that it says: of a diff of v2, its patch may be anything, and then is none."""
+    told: JsonObject | None = None
+    if isinstance(item, UnknownContent):
+        told = item.raw if item.raw.get("type") == "diff" else None
+    elif isinstance(item, DiffContent):
+        told = item.extra
+    if told is None or "patch" not in told:
+        return True
+    patch = obj(told["patch"])
+    return type(patch.get("format")) is str and type(patch.get("text")) is str
+
+
+def _goes_on(before: ToolCallContent, now: ToolCallContent) -> bool:
+    """Whether a text is the one before, with more at its end."""
+    if type(before) is not TextContent or type(now) is not TextContent:
+        return False
+    return bool(before.text) and now.text.startswith(before.text)

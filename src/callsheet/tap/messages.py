@@ -153,7 +153,7 @@ class Messages:
 def is_invisible(message: Json) -> bool:
     """Whether an update changes nothing that stands among the cards of a session."""
     update = obj(obj(message.get("params")).get("update"))
-    return update.get("sessionUpdate") in _INVISIBLE or _piece(update) == ""
+    return text(update.get("sessionUpdate")) in _INVISIBLE or _piece(update) == ""
 
 
 def _piece(update: Json) -> str | None:

@@ -12,7 +12,7 @@ line passes as it came.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -32,24 +32,21 @@ from callsheet.check.recording.moments import (
 )
 from callsheet.check.recording.values import obj, text
 from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
-from callsheet.report.events import TerminalChanged, TerminalOutput
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
-from callsheet.wire import v2
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
+from .reading import read
 from .session import TappedSession
 
-_decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that is looked into. A longer one passes as it came."""
-
+LONGEST_ID = 1024
+"""Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -72,7 +69,7 @@ class Pipeline:
         self._sessions: dict[str, TappedSession] = {}
         self._client: Peer = Peer()
         self._number: int = 0
-        words = Spoken(tap.describer(""))
+        words = Spoken(tap.describer(None))
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
@@ -95,16 +92,14 @@ class Pipeline:
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
         self._messages.alike = None
-        message = self._read(line)
+        message = read(line)
         if message is None:
             self.to_agent.append(line)
             return
-        mark = len(self.to_client)
         try:
             self._hear(line, message, "client", now)
             line = self._for_agent(line, message)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
-            del self.to_client[mark:]
             self._failed(exc)
         self.to_agent.append(line)
 
@@ -116,43 +111,34 @@ class Pipeline:
         self._messages.alike = None
         if not _tells(line):
             self._show(line, now)
-            return
-        message = self._read(line)
+        else:
+            self._look(line, now)
+
+    def _look(self, line: bytes, now: float) -> None:
+        """Look into a line of the agent."""
+        message = read(line)
         if message is None:
             self.to_client.append(line)
             return
-        mark = len(self.to_client)
         try:
             if not self._hear(line, message, "agent", now):
                 self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
-            del self.to_client[mark:]
             self._failed(exc)
             self.to_client.append(self._cleaned(line, message))
-
-    def _read(self, line: bytes) -> Json | None:
-        if len(line) > LONGEST:
-            return None
-        try:
-            message: Any = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
-        return cast("Json", message) if type(message) is dict else None
 
     def _show(self, line: bytes, now: float) -> None:
         """Pass on what is only to be shown."""
         if self._guard.redactor is None and self._keeping is None and not self._waits():
             self.to_client.append(line)
             return
-        message = self._read(line)
+        message = read(line)
         if message is None or message.get("method") != "session/update":
             self.to_client.append(line)
             return
-        mark = len(self.to_client)
         try:
             self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
-            del self.to_client[mark:]
             self._failed(exc)
             self.to_client.append(self._cleaned(line, message))
 
@@ -205,12 +191,14 @@ class Pipeline:
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.alike = None
-        try:
-            self.to_client += self._messages.tick(now)
-            for session in self._sessions.values():
-                session.tick(now)
-        except Exception as exc:  # noqa: BLE001
-            self._failed(exc)
+        for tick in (self._tick_messages, *[one.tick for one in self._sessions.values()]):
+            try:
+                tick(now)
+            except Exception as exc:  # noqa: BLE001
+                self._failed(exc)
+
+    def _tick_messages(self, now: float) -> None:
+        self.to_client += self._messages.tick(now)
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
@@ -225,6 +213,8 @@ class Pipeline:
 
     def _hear(self, line: bytes, message: Json, sender: Way, now: float) -> bool:
         """Take in a message that may be about calls. Gives whether it was passed on."""
+        if len(text(obj(message.get("params")).get("sessionId")) or "") > LONGEST_ID:
+            return False
         self._number += 1
         heard = Line(self._number, len(line), message, sender, now)
         is_done = False
@@ -285,7 +275,7 @@ class Pipeline:
         """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
         if b"session/update" in line or b'"method"' not in line:
             return line
-        message = self._read(line)
+        message = read(line)
         return line if message is None else self._cleaned(line, message)
 
     def _session(self, session: Session) -> TappedSession:
@@ -324,11 +314,8 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        session = self._session(told.session)
-        for event in v2.decode(update):
-            if isinstance(event, (TerminalChanged, TerminalOutput)):
-                session.screens.take(event, now)
-        return self._tap.settings.repair
+        is_read = self._session(told.session).screens.told(update, now)
+        return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
         question = asked.question
@@ -338,8 +325,12 @@ class Pipeline:
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
-        self.to_client.append(_encode(made) + b"\n")
+        self._send_request(asked, made)
         return True
+
+    def _send_request(self, asked: Asked, request: Json) -> None:
+        del asked
+        self.to_client.append(_encode(request) + b"\n")
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

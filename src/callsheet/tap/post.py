@@ -124,8 +124,8 @@ class Post:
             self._flush(now)
 
     def _flush(self, now: float) -> None:
-        queue, self._queue = self._queue, {}
-        for state in queue.values():
+        while self._queue:  # one that fails must not take the others with it
+            state = self._queue.pop(next(iter(self._queue)))
             if isinstance(state, TerminalState):
                 self._lines(self._view.terminal(state))
             else:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.values import obj
 from callsheet.guard.redact import StreamRedactor
+from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminals import TerminalState
 from callsheet.runtime.guard import Guard
+from callsheet.wire import v2
 
 from .post import QUIET, Post
+
+_ALWAYS = ("sessionUpdate", "terminalId", "data")
+_CHECKED = ("size", "capabilities")
+_WIDEST = 65_535
 
 
 class Screens:
@@ -46,6 +56,13 @@ class Screens:
             self._written(key, whole, now)
         else:
             self._apply(self._clean(event), now)
+
+    def told(self, update: Json, now: float) -> bool:
+        """Take in an update of v2 about a terminal. Gives whether it could be read."""
+        event = _read(update)
+        if event is not None:
+            self.take(event, now)
+        return event is not None
 
     def tick(self, now: float) -> None:
         """Show what was held back for long enough."""
@@ -90,3 +107,37 @@ class Screens:
         state = self._ledger.apply(event)
         if isinstance(state, TerminalState):
             self._post.terminal(state, now)
+
+
+def _read(update: Json) -> TerminalEvent | None:
+    """Read an update about a terminal, without the fields that nobody could read."""
+    told = {key: value for key, value in update.items() if key not in _CHECKED or _fits(key, value)}
+    event = _decoded(told)
+    if event is None:
+        least = {key: told.get(key) for key in _ALWAYS if key in told}
+        good = {key: value for key, value in told.items() if _decoded({**least, key: value})}
+        event = _decoded({**least, **good})
+    return event
+
+
+def _decoded(update: Json) -> TerminalEvent | None:
+    try:
+        events = v2.decode(update)
+    except (CallsheetError, ValueError, TypeError, RecursionError):
+        return None
+    event = events[0] if events else None
+    return event if isinstance(event, (TerminalChanged, TerminalOutput)) else None
+
+
+def _fits(key: str, value: Any) -> bool:
+    told = obj(value)
+    if value is None:
+        return True
+    if key == "size":
+        sizes = told.get("cols"), told.get("rows")
+        return all(type(size) is int and 1 <= size <= _WIDEST for size in sizes) and _metas(told)
+    return value.__class__ is dict and _metas(told) and _metas(obj(told.get("cancel")))
+
+
+def _metas(told: Json) -> bool:
+    return told.get("_meta").__class__ in (dict, type(None))

@@ -10,32 +10,28 @@ from callsheet.check.recording.moments import Call, Connection, Json, Question, 
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TextContent
-from callsheet.report.errors import CallsheetError
 from callsheet.report.events import (
     CallChanged,
-    ContentAppended,
-    Event,
     TerminalChanged,
     TerminalOutput,
 )
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
-from callsheet.wire import v1, v2
 from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
 from .asking import request_of
 from .calls import Ids, Tapped
-from .context import Context
+from .context import Context, absolute
 from .post import Post
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
 from .screens import Screens
 
-GRACE = 2.0
-"""Seconds that an agent has to end a call itself that was denied or cancelled."""
+DENIED, CANCELLED = 2.0, 5.0
+"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -49,16 +45,18 @@ class TappedSession:
 
     def __init__(self, session: Session, connection: Connection, peer: Peer, tap: Context) -> None:
         self.session: Session = session
+        self.is_muted: bool = False
+        """Whether the client is not to be told anything for now."""
         self._tap: Context = tap
         self._connection: Connection = connection
         self._version: int = peer.version
-        self._wire = v2 if connection.is_v2 else v1
         self._cwd: str | None = None
-        self._describer: Describer = tap.describer("")
-        words = Spoken(self._describer)
-        guard = tap.guard(words, Faults(strict=False))
+        words = Spoken(tap.describer(None))
+        guard = self._guard = tap.guard(words, Faults(strict=False))
+        self._describer: Describer = tap.describer(None, guard.clean)
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
+        self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
         self._known: WeakKeyDictionary[Call, Tapped] = WeakKeyDictionary()
@@ -105,22 +103,25 @@ class TappedSession:
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
-        made = request_of(message, shown, self._version, self._connection.is_v2)
-        if made["params"].get("toolCall") != question.tool_call:
+        made = request_of(message, shown, self._version, self._connection.is_v2, self._clean)
+        if made is not None and made["params"].get("toolCall") != question.tool_call:
             self._put_right(mine, "question")
         return made
+
+    def _clean(self, told: Json) -> Json:
+        return self._guard.value(told)[0]
 
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""
         mine = self._known.get(question.call) if question.call is not None else None
         if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
-            self._deadlines[mine.id] = now + GRACE, self._why_denied(mine)
+            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
-                self._deadlines.setdefault(key, (now + GRACE, Reason.CANCELLED))
+                self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
@@ -137,9 +138,9 @@ class TappedSession:
 
     def gone(self, now: float) -> None:
         """End all that is open: the agent is gone."""
+        self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
             self.end(mine, Reason.ABANDONED, now, "interrupted")
-        self.post.release(now)
 
     def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
         """End a call that its agent does not end."""
@@ -176,9 +177,9 @@ class TappedSession:
         """Do what is due."""
         calls = self._reports.calls
         for key, (until, reason) in list(self._deadlines.items()):
-            if key not in calls:
-                del self._deadlines[key]
-            elif until <= now:
+            if key not in calls or until <= now:
+                del self._deadlines[key]  # whatever becomes of it, it is not due again
+            if key in calls and until <= now:
                 self.end(calls[key], reason, now)
         self.screens.tick(now)
         self.post.tick(now)
@@ -204,11 +205,13 @@ class TappedSession:
             declared = dict(change.fields)
             status = declared.pop("status", None)
             if status is not None and (draft.status in ("in_progress", "failed")):
-                draft.status = (
-                    status.value
-                )  # paused, or cancelled, as only our own agent can say in v1
+                # Paused, or cancelled, as in v1 only an agent of ours can say it.
+                draft.status = status.value
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
+        mine.diffs = [
+            item for item in draft.content if obj(item).get("type") == "diff"
+        ] or mine.diffs
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
         self._reports.become(mine, draft, fields, change, now)
@@ -216,14 +219,15 @@ class TappedSession:
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
-            self._describer = self._tap.describer(self._cwd or "")
+            self._describer = self._tap.describer(self._cwd, self._guard.clean)
         known = Known(
             call=mine.call,
             connection=self._connection,
             profile=profile_of(self._connection.agent),
             describer=self._describer,
             asked=mine.asked,
-            cwd=self._cwd or "",
+            diffs=mine.diffs,
+            cwd=absolute(self._cwd) or "",
             now=now,
             announced=mine.report is not None,
         )
@@ -235,26 +239,21 @@ class TappedSession:
         extra = {key: value for key, value in update.items() if key not in KEYS}
         if not meta and not extra:
             return None
-        told = {"sessionUpdate": "tool_call_update", "toolCallId": mine.id, **extra, "_meta": meta}
-        try:
-            events: tuple[Event, ...] = self._wire.decode(told)
-        except CallsheetError:
-            self._reports.make.degraded += 1
-            return None
-        for event in events:
+        change: CallChanged | None = None
+        for event in self._reports.make.events({"toolCallId": mine.id, **extra, "_meta": meta}):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.screens.take(event, now)
-        change = events[-1]
-        return change if isinstance(change, CallChanged) else None
+            elif isinstance(event, CallChanged):
+                change = event
+        return change
 
     def _appended(self, mine: Tapped, update: Json, now: float) -> None:
         if mine.report is None:
             self._sync(mine, {}, now)
             return
-        for event in self._wire.decode({**update, "toolCallId": mine.id}):
-            if isinstance(event, ContentAppended):
-                content = self._reports.make.item(mine, event.item)
-                self._reports.become(mine, Draft(), {"content": content}, None, now)
+        for item in self._reports.make.read([update.get("content")]):
+            content = self._reports.make.item(mine, item)
+            self._reports.become(mine, Draft(), {"content": content}, None, now)
 
     def _put_right(self, mine: Tapped, what: str) -> None:
         mine.repaired.add(what)

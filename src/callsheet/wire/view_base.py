@@ -1,7 +1,8 @@
-"""What all views of a peer share: what it has seen, and how its own terminals stand for ours.
+"""What all views of a peer share: what it has seen, what it may be sent again, its own terminals.
 
 A view is told of new states of calls and terminals, and gives the updates that bring its peer up to
-date. It has no clock: how often to ask it is for others to say.
+date. It may hold back content that it would have to send again too often (see `seen`): ask it later,
+or at the call's end, and it comes. It has no clock: how often to ask it is for others to say.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from callsheet.report.terminals import TerminalState
 
 from .messages import Update
 from .peer import Peer
-from .seen import SeenCalls, SeenTerminal, SeenTerminals
+from .seen import ENVELOPE, OVERDRAFT, SeenCalls, SeenTerminal, SeenTerminals
 from .shown import shown_to
 from .words import ENGLISH, Words
 
@@ -43,12 +44,16 @@ class View(ABC):
         self._calls: SeenCalls = SeenCalls()
         self._terminals: SeenTerminals = SeenTerminals()
 
-    @abstractmethod
     def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
         """Give the updates for a call's new state, and for the terminals that it shows.
 
         Without `output`, what these have put out waits: the call's later states come first.
         """
+        return self._call(report, 0, output=output)
+
+    @abstractmethod
+    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
+        """Give these updates. What is sent again may cost so much more than there is credit for."""
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -64,9 +69,39 @@ class View(ABC):
         return bool(self._calls.held)
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Give what was held back, as far as it can be paid for: nothing, where nothing ever is."""
-        del whatever_it_costs
-        return []
+        """Give what was held back, as far as it can be paid for by what is kept for this."""
+        overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
+        held, given = list(self._calls.held), self._calls.given
+        self._calls.held.clear()
+        updates: list[Update] = []
+        for key in held:
+            if key in given:
+                updates += self._call(given[key], overdraft)
+        return updates
+
+    def _affordable(
+        self,
+        shown: ToolCallReport,
+        seen: ToolCallReport,
+        given: ToolCallReport,
+        overdraft: int,
+        texts: int = 0,
+    ) -> ToolCallReport:
+        """Give a call with its content, or with what was seen of it if that can't be paid for.
+
+        `given` is the call before it was put into this peer's terms: what is new there is new,
+        while the texts of terminals, of size `texts`, are mostly the same output again.
+        """
+        credit = self._calls.credit(shown.tool_call_id)
+        credit.earn(given.content)
+        if shown.content == seen.content:
+            return shown
+        cost = ENVELOPE + credit.size + texts
+        if cost > credit.left + overdraft:
+            self._calls.held[shown.tool_call_id] = None
+            return replace(shown, content=seen.content)
+        credit.left -= cost
+        return shown
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call as this peer can see it."""

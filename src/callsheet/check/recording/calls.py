@@ -273,6 +273,8 @@ def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
     if value is None:
         if clears:
             call.fields.pop(name, None)
+            if name == "rawInput":
+                call.given = None
     elif name == "_meta":
         if name not in call.fields:
             call.fields[name] = {}  # its own, which may be added to

@@ -31,6 +31,7 @@ _OF_ANOTHER = frozenset(
 ) | {"pid"}
 """Arguments that name a process which goes on."""
 
+_LONGEST_CODE = 10
 _EDGE = 300
 _CODE = r"(?P<code>-?\d{1,10})"
 _MARKED = re.compile(
@@ -40,9 +41,16 @@ _MARKED = re.compile(
     rf"|(?:(?:command|process) (?:failed with |exited with )?(?:a )?(?:non-?zero )?(?:exit )?|exit "
     rf"|exited with (?:exit )?)(?:code|status)[:=]? *"
     rf"{_CODE.replace('code', 'c4')}\.?"
+    rf"|\[command (?:failed|succeeded|finished|completed) with (?:exit )?(?:code|status)[:=]? *"
+    rf"{_CODE.replace('code', 'c5')}\]"
+    rf"|<(?:[\w :-]{{1,60}} )?(?:exited|finished|completed|failed) with (?:exit )?(?:code|status)[:=]? *"
+    rf"{_CODE.replace('code', 'c6')}>"
+    rf"|(?:error: )?command failed \(exit (?:code|status)[:=]? *{_CODE.replace('code', 'c7')}\)\.?"
 )
+_RETURNED = re.compile(r"<return-code>\s*(-?\d{1,10})\s*</return-code>").sub
 _BESIDE_IT = re.compile(
-    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|chunk id)\b[^\n]*"
+    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|chunk id|here are the results)\b"
+    r"[^\n]*"
 ).fullmatch
 """Lines that agents write next to the exit code."""
 _PRINTS_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
@@ -131,10 +139,17 @@ def _in_raw_output(raw: Json) -> int | None:
     for told in inner(raw):
         keys = _KEYS if _BESIDE.isdisjoint(told) else (*_KEYS, *_VAGUE_KEYS)
         for key in keys:
-            code: Any = told.get(key)
-            if type(code) is int:
+            code = _as_code(told.get(key)) if key in told else None
+            if code is not None:
                 return code
     return None
+
+
+def _as_code(value: Any) -> int | None:
+    """Give an exit code. By -1, agents mean that it isn't known, or that the command goes on."""
+    if type(value) is str and len(value) <= _LONGEST_CODE and value.removeprefix("-").isdecimal():
+        value = int(value)
+    return value if type(value) is int and value != -1 else None
 
 
 def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
@@ -151,7 +166,7 @@ def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
 
 def _in_text(found: str) -> int | None:
     """Give the exit code that an agent has written above or below an output."""
-    above = found[:_EDGE].strip("` \t\r\n").split("\n")
+    above = _RETURNED(r"<returncode>\1</returncode>", found[:_EDGE]).strip("` \t\r\n").split("\n")
     below = found[-_EDGE:].rstrip("` \t\r\n").split("\n")
     for lines in (above, reversed(below)):
         line = next((line for each in lines if not _BESIDE_IT(line := each.strip())), "")

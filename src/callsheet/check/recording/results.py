@@ -21,6 +21,16 @@ _TOLD_WITH = frozenset(
     (*OUTPUT_KEYS, "error", "errors", "reason", "detail", "exit_code", "exitCode", "title")
 )
 """What stands beside a status that is the tool's own."""
+_WRAPPERS = (
+    "metadata",
+    "result",
+    "Ok",
+    "response",
+    "structuredContent",
+    "exitStatus",
+    "observation",
+)
+"""Where agents put what a tool has given, in an object of their own."""
 _FEW = 6
 """Fields of a raw output that only tells of an error, at most."""
 _LONGEST = 64 * 1024
@@ -77,7 +87,7 @@ def has_output(call: Call) -> bool:
 def inner(raw: Json) -> Iterator[Json]:
     """Give a raw output, and what is wrapped in it."""
     yield raw
-    for key in ("metadata", "result", "Ok", "response", "structuredContent", "exitStatus"):
+    for key in _WRAPPERS:
         if key in raw:
             yield obj(raw[key])
 

@@ -19,17 +19,18 @@ def note(call: Call, update: Json) -> None:
     if "rawOutput" in call.fields:
         return
     shown = sole_text(call.fields.get("content"))
-    if shown[:1] == "{" and shown.startswith(call.streamed):
+    if shown is not None and shown[:1] == "{" and shown.startswith(call.streamed):
         call.streamed = shown
 
 
-def sole_text(content: Any) -> str:
-    """Give the text of a content that is no more than one text, without blanks before it."""
+def sole_text(content: Any) -> str | None:
+    """Give the text of a content that is no more than one text, without blanks before it. Else None."""
     items = many(content)
     if len(items) != 1:
-        return ""
+        return None
     item = obj(items[0])
     block = obj(item.get("content"))
     if item.get("type") != "content" or block.get("type") != "text":
-        return ""
-    return (text(block.get("text")) or "").lstrip()
+        return None
+    shown = text(block.get("text"))
+    return shown and shown.lstrip()

@@ -24,12 +24,14 @@ _SEARCHED = re.compile(
 ).fullmatch
 _ASKED_OF_WEB = re.compile(r'Searching the web for: "(?P<query>.*)"', re.DOTALL).fullmatch
 _SHORTENED = "..."
+_LONGEST = 400
 
 _STOPPED = (
     ("Command cancelled by user.", Reason.CANCELLED),
     ("Command was cancelled by user before it could complete.", Reason.CANCELLED),
     ("Command was automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
     ("Command automatically cancelled because it exceeded the timeout", Reason.TIMEOUT),
+    ("Command timed out after ", Reason.TIMEOUT),
 )
 _FAILED = re.compile(
     r"Command terminated by signal: \w+|Command exited with code: [1-9]\d*"
@@ -39,7 +41,7 @@ _POLICY = re.compile(r'Tool execution for "[^"\n]{1,80}" denied by policy\.').ma
 
 def name_of(known: Known) -> str | None:
     """Give the name that an id begins with: `read_file__call_1`, in older ones `read_file-1748…`."""
-    match = _ID(known.call.id)
+    match = _ID(known.call.id[:_LONGEST])
     return match["name"] if match else None
 
 
@@ -62,7 +64,7 @@ def input_of(known: Known) -> Any:
 
 
 def _searched(title: str) -> dict[str, str] | None:
-    found = _members(_SEARCHED(title))
+    found = _members(_SEARCHED(title)) if len(title) <= _LONGEST else None
     if found is not None and _SHORTENED in found.get("path", ""):
         del found["path"]
     return found
@@ -77,7 +79,10 @@ def failure_of(known: Known) -> Reason | None:
     fields = known.call.fields
     shown = next(texts(fields.get("content")), "")[:400]
     if known.call.status == "failed" and _POLICY(shown):
-        return Reason.DENIED
+        turn = (
+            known.call.turn
+        )  # what was still to come when people cancelled is refused in these words
+        return Reason.DENIED if turn is None or turn.cancelled is None else Reason.CANCELLED
     if fields.get("kind") != "execute":
         return None
     return said_at_first(known, _STOPPED) or (Reason.EXIT_CODE if _FAILED(shown) else None)

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from callsheet.check.recording.values import many, text
 
 from .contents import contents
-from .describing import describe_call
 from .inputs import restore_input
 from .kinds import know_kind
 from .known import Draft, Known
@@ -27,12 +26,11 @@ Stage = Callable[[Known, Draft], None]
 STAGES: tuple[Stage, ...] = (
     name_tool,
     restore_input,
-    describe_call,
     know_kind,
-    find_places,
-    say_title,
     outcome,
     contents,
+    find_places,
+    say_title,
 )
 """In order. A stage may rely on what those before it have found."""
 

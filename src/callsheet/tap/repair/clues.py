@@ -14,7 +14,7 @@ from callsheet.check.recording.tools import diff_paths, entry_of
 from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.programs import RULES
 
-from .known import Draft
+from .known import Draft, Known
 from .wording import is_bare
 
 SMALL = 2000
@@ -30,7 +30,7 @@ _RUNS = re.compile(
     r"(?P<tick>`+)(?P<said>[^`]+)(?P=tick)",
     re.IGNORECASE,
 ).fullmatch
-_PROMPT = re.compile(r"\$ (?P<said>\S.*)", re.DOTALL).fullmatch
+_PROMPT = re.compile(r"(?:[^$`]{1,200}: )?\$ (?P<said>\S.*)", re.DOTALL).fullmatch
 _FIRST_WORD = re.compile(
     r"(?:[A-Za-z_]\w*=\S*\s+)*(?P<word>[a-z0-9_.~/][\w.+/~@-]*)(?=[\s;|&<>]|$)"
 ).match
@@ -46,14 +46,15 @@ _PROGRAMS = RULES.keys() | set(_MORE.split())
 """Words that a command line begins with. What begins with another may be words for people."""
 
 
-def input_by_clues(draft: Draft) -> Json | None:
+def input_by_clues(known: Known, draft: Draft) -> Json | None:
     """Give what is known of an input, by what the call shows and says otherwise."""
     entry = entry_of(draft.name)
     kind = draft.kind if draft.kind not in (None, "other") else entry.kind.value if entry else None
     if kind in ("edit", None):
-        found = _by_diffs(draft.content)
-        if found:
-            return found
+        for content in (draft.content, known.asked.get("content"), known.diffs):
+            found = _by_diffs(many(content))
+            if found:
+                return found
     if kind in _ON_FILES:
         return _by_places(draft.locations)
     title = draft.title.strip()

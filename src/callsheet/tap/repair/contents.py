@@ -17,7 +17,7 @@ from callsheet.wire.plaintext import fenced
 from .items import block_item, in_form, is_diff, json_item, text_item
 from .known import Draft, Known
 from .outcome import as_drafted
-from .statuses import FINAL
+from .statuses import FINAL, in_acp
 
 _BAD = ("failed", "cancelled")
 _AS_IT_IS = ("execute", "read", "search")
@@ -35,15 +35,16 @@ def contents(known: Known, draft: Draft) -> None:
     """Let a call show what is known to have come of it."""
     before = draft.content
     is_v2 = known.connection.is_v2
-    draft.content = in_form(_told(known, draft), is_v2=is_v2)
+    has_ended = draft.status in FINAL
+    draft.content = in_form(_told(known, draft), is_v2=is_v2, is_growing=not has_ended)
     if draft.status not in _BAD:
         _keep_diffs(known, draft, is_v2=is_v2)
-    if draft.status in FINAL:
+    if has_ended:
         own = _own(known, draft)
         came = _what_came(known, draft, own)
         if came:
             draft.content = [*own, *came]
-    if draft.content is not before and draft.content != before:
+    if draft.content is not before:
         draft.repaired.add("content")
 
 
@@ -57,12 +58,11 @@ def _told(known: Known, draft: Draft) -> list[Any]:
 
 def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
     """Keep a diff that was shown before, if none is shown any more."""
-    if any(map(is_diff, draft.content)):
-        return
     for earlier in (known.asked.get("content"), known.diffs, known.call.opening.get("content")):
         found = list(filter(is_diff, many(earlier)))
         if found:
-            draft.content = [*draft.content, *in_form(found, is_v2=is_v2)]
+            if not any(map(is_diff, draft.content)):
+                draft.content = [*draft.content, *in_form(found, is_v2=is_v2)]
             return
 
 
@@ -79,9 +79,9 @@ def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
 
 
 def _own(known: Known, draft: Draft) -> list[Any]:
-    """Give the content without what only a question has said: that is no result."""
+    """Give the content without what only a question has said, which is no result, and without blanks."""
     if "content" in known.call.fields:
-        return draft.content
+        return draft.content if shows_something(draft.content) else []
     return [item for item in draft.content if obj(item).get("type") in ("diff", "terminal")]
 
 
@@ -91,18 +91,24 @@ def _why(known: Known, draft: Draft, content: list[Any]) -> Any:
     error = _error_in(draft.raw_output)
     if error and not any(error in found for found in said):
         return text_item(error)
-    if known.call.status == "completed" and draft.reason == Reason.EXIT_CODE.value:
+    if draft.reason == Reason.EXIT_CODE.value and _was_told_as_done(known):
         return _phrase(known, draft)
     if said or known.call.output_bytes or _has_terminal(content):
         return None
-    return _phrase(known, draft) or json_item(draft.raw_output)
+    result = next(_result(draft.raw_output, draft.kind), None)
+    return result or _phrase(known, draft) or json_item(draft.raw_output)
+
+
+def _was_told_as_done(known: Known) -> bool:
+    status, _ = in_acp(known.call.status or "", is_v2=known.connection.is_v2)
+    return status == "completed"
 
 
 def _phrase(known: Known, draft: Draft) -> Any:
     """Give our own words for a reason, with the exit code."""
     if draft.reason == Reason.EXIT_CODE.value:
         found = exit_of(as_drafted(known, draft))
-        if found is None or found.field == "update.content":
+        if found is None or found.where == "its output says exit code":
             return None
         return text_item(known.describer.phrase("exit_code", code=found.code))
     key = _PHRASES.get(draft.reason or "")

@@ -1,10 +1,17 @@
-"""What `describe` makes of a call, as far as its tool and its input are known. Other stages take from it."""
+"""What `describe` makes of a call, as far as its tool and its input are known. Stages take from it.
+
+A long command takes long to describe, and most updates change neither the tool nor the input: what was made
+is kept for as long as the call is.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from callsheet.check.recording.moments import Call
 from callsheet.check.recording.values import obj, text
+from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
 
 from .known import Draft, Known
@@ -24,16 +31,33 @@ _BY_KIND = {
 """Tools that do what a kind says, for calls whose own tool nobody knows."""
 
 
-def describe_call(known: Known, draft: Draft) -> None:
-    """Describe a call for the stages that follow."""
-    name, given = draft.name, arguments_of(draft.raw_input)
-    draft.description = known.describer(name or stand_in(draft.kind, given), given)
+_made: WeakKeyDictionary[Call, tuple[Describer, str, Any, Description]] = WeakKeyDictionary()
 
 
-def arguments_of(raw: Any) -> Any:
+def description_of(known: Known, draft: Draft) -> Description:
+    """Describe a call by what is known of it."""
+    raw = draft.raw_input
+    given = arguments_of(raw, draft.name)
+    name = draft.name or stand_in(draft.kind, given)
+    made = _made.get(known.call)
+    if made is not None and made[0] is known.describer and made[1] == name and _same(made[2], raw):
+        return made[3]
+    description = known.describer(name, given)
+    _made[known.call] = known.describer, name, raw, description
+    return description
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return one is other or bool(one == other)
+    except RecursionError:
+        return False
+
+
+def arguments_of(raw: Any, name: str) -> Any:
     """Give the arguments in an input: of one that is a whole call, of one that is a text or cut off."""
     whole = unwrapped(raw)
-    if whole is not None:
+    if whole is not None and whole[0] == name:
         raw = whole[1]
     if type(raw) is str and raw[:1] == "{":
         found = object_in(raw)
@@ -42,11 +66,10 @@ def arguments_of(raw: Any) -> Any:
 
 
 def stand_in(kind: str | None, given: Any) -> str:
-    """Give the name of a tool that does the same, where the kind or the input tells what is done."""
-    if kind in _BY_KIND:
-        return _BY_KIND[kind]
+    """Give the name of a tool that does the same, where the input or the kind tells what is done."""
     told = obj(given)
     if roles.first(told, roles.COMMAND) is not None and roles.first(told, roles.PATH) is None:
         return "bash"
-    address = text(told.get("url")) or ""
-    return "fetch" if address[:4] == "http" else ""
+    if (text(told.get("url")) or "")[:4] == "http":
+        return "fetch"
+    return _BY_KIND.get(kind or "", "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from callsheet.check.recording.moments import FINAL, Json
+from callsheet.check.recording.streaming import sole_text
 from callsheet.check.recording.tools import needs_of
 from callsheet.check.recording.values import many, obj, text
 from callsheet.tap.profiles.profile import InputOf
@@ -27,6 +28,9 @@ def restore_input(known: Known, draft: Draft) -> None:
     streamed = streamed_in(known, draft)
     if streamed is not None:
         _hide(streamed, known, draft)
+        draft.is_streaming = streamed.whole is None and streamed.is_shown
+    elif sole_text(draft.content) == "" and known.call.status not in FINAL:
+        draft.content = []  # nothing to see, and what arguments may follow in
     if is_empty(found):
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
     if found is not None:
@@ -81,8 +85,8 @@ def _read(found: Streamed, known: Known) -> Any:
 def _hide(found: Streamed, known: Known, draft: Draft) -> None:
     """Take arguments out of the content. What a question shows stands there instead while it is open."""
     if found.is_shown:
-        asked = [] if known.call.status in FINAL else many(known.asked.get("content"))
-        draft.content = found.rest or asked
+        is_asked = any(one.answered is one.withdrawn is None for one in known.call.questions)
+        draft.content = found.rest or (many(known.asked.get("content")) if is_asked else [])
         draft.repaired.add("content")
 
 
@@ -90,7 +94,11 @@ def _guessed(told: Any, known: Known, draft: Draft) -> Any:
     """Give what can be known from elsewhere, unless an input that was told to be empty may be true."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
-    return _in_meta(known) or _of_profile(known.profile.input_of, known) or input_by_clues(draft)
+    return (
+        _in_meta(known)
+        or _of_profile(known.profile.input_of, known)
+        or input_by_clues(known, draft)
+    )
 
 
 def _in_meta(known: Known) -> Json | None:

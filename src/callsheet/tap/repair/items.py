@@ -25,6 +25,8 @@ _NEEDS = {
 _OTHER_WORDS = {"old_text": "oldText", "new_text": "newText", "terminal_id": "terminalId"}
 _PATCHES = ("diff", "patch", "unified_diff", "unifiedDiff")
 
+_MANY = 64
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -55,9 +57,13 @@ def json_item(value: Any) -> Json | None:
     return text_item(fenced(said))
 
 
-def in_form(content: list[Any], *, is_v2: bool) -> list[Any]:
-    """Give a call's content with each item in ACP's form: the same list, if each is."""
-    if all(_is_good(item, is_v2) for item in content):
+def in_form(content: list[Any], *, is_v2: bool, is_growing: bool = False) -> list[Any]:
+    """Give a call's content with each item in ACP's form: the same list, if each is.
+
+    Of a long one that is growing, only the end is looked at: it is asked about after each item.
+    """
+    looked_at = content[-_MANY:] if is_growing and len(content) > _MANY else content
+    if all(_is_good(item, is_v2) for item in looked_at):
         return content
     made: list[Any] = []
     for item in content:
@@ -76,11 +82,14 @@ def _is_good(item: Any, is_v2: bool) -> bool:
     kind = item.get("type")
     if kind == "content":
         block = item.get("content")
-        if block.__class__ is not dict or type(block.get("type")) is not str:
+        if block.__class__ is not dict:
             return False
-        return block["type"] not in _NEEDS or block_item(block) is not None
+        sort = block.get("type")
+        if sort == "text":
+            return type(block.get("text")) is str
+        return type(sort) is str and (sort not in _NEEDS or block_item(block) is not None)
     if kind == "diff":
-        return is_v2 or (type(item.get("newText")) is str and "oldText" in item)
+        return is_v2 or (_has_path(item) and type(item.get("newText")) is str and "oldText" in item)
     if kind == "terminal":
         return "terminalId" in item
     return type(kind) is str and kind not in _NEEDS
@@ -118,10 +127,15 @@ def _diff_of(told: Json) -> list[Json]:
     """Give a diff of v1. Where an old text is not told, the file is new; where no new one is, it is gone."""
     diff = _renamed(told)
     old, new = text(diff.get("oldText")), text(diff.get("newText"))
-    if type(diff.get("path")) is str and (old is not None or new is not None):
+    if _has_path(diff) and (old is not None or new is not None):
         return [{**diff, "oldText": old, "newText": new or ""}]
     patch = next((found for key in _PATCHES if (found := text(told.get(key)))), None)
     return [text_item(fenced(patch))] if patch is not None else _shown(told)
+
+
+def _has_path(diff: Json) -> bool:
+    path = diff.get("path")
+    return type(path) is str and bool(path)
 
 
 def _renamed(told: Json) -> Json:

@@ -6,6 +6,7 @@ from callsheet.check.recording.values import text
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
 from callsheet.report.kinds import ToolKind
 
+from .describing import description_of
 from .known import Draft, Known
 
 _OTHER = ToolKind.OTHER
@@ -16,7 +17,7 @@ def know_kind(known: Known, draft: Draft) -> None:
     told = declared_kind(draft.kind)
     if told is not None and told != _OTHER:
         return
-    found = _asked(known) or _described(draft, was_told=told is not None)
+    found = _asked(known) or _described(known, draft, was_told=told is not None)
     if found is not None and found != draft.kind:
         draft.kind = found
         draft.repaired.add("kind")
@@ -29,9 +30,9 @@ def _asked(known: Known) -> str | None:
     )
 
 
-def _described(draft: Draft, *, was_told: bool) -> str | None:
+def _described(known: Known, draft: Draft, *, was_told: bool) -> str | None:
     """Give the kind that `describe` finds. Against an agent's own word, more is needed than a guess."""
-    found = draft.description.kind if draft.description is not None else _OTHER
+    found = description_of(known, draft).kind
     if found == _OTHER:
         return None
     if was_told and draft.name and plan_of(draft.name[:MAX_NAME]).step == "words":

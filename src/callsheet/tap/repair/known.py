@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from callsheet.check.recording.moments import Call, Connection, Json
-from callsheet.describe import Describer, Description
+from callsheet.describe import Describer
 from callsheet.tap.profiles.profile import Profile
 
 
@@ -51,7 +51,7 @@ class Draft(Struct, eq=False):
     raw_output: Any = None
     repaired: set[str] = field(default_factory=set[str])
     """What was put right: name, title, kind, input, locations, paths, content, status."""
+    is_streaming: bool = False
+    """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
     """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""
-    description: Description | None = None
-    """What `describe` makes of it, for the stages that come after that."""

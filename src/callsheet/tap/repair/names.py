@@ -15,14 +15,21 @@ _KEYS = ("tool_name", "toolName")
 _LONGEST = 256
 
 _COUNTED = re.compile(r"([A-Za-z][\w-]*?)(?::\d+)?").fullmatch
-_BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:__|[-_](?=\d))").match
+_BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
 def name_tool(known: Known, draft: Draft) -> None:
     """Give the tool's name where the agent has not declared it."""
     if draft.name.strip():
         return
-    name = _hidden(known) or _of_profile(known) or _in_titles(known) or _elsewhere(known)
+    name = (
+        _hidden(known)
+        or _of_profile(known)
+        or _in_input(known)
+        or _in_titles(known)
+        or in_id(known.call.id)
+        or _called(known)
+    )
     if name:
         draft.name = name
         draft.repaired.add("name")
@@ -57,13 +64,16 @@ def _in_titles(known: Known) -> str:
     return ""
 
 
-def _elsewhere(known: Known) -> str:
-    """Give the name that an input is wrapped in, that the id is made of, or that a title begins with."""
-    whole = unwrapped(known.call.fields.get("rawInput"))
-    if whole is not None:
-        return whole[0]
+def _in_input(known: Known) -> str:
+    """Give the name in an input that is a whole call."""
+    whole = unwrapped(known.call.fields.get("rawInput") or known.asked.get("rawInput"))
+    return whole[0] if whole is not None else ""
+
+
+def _called(known: Known) -> str:
+    """Give the name that a title begins with, before what the tool is given."""
     title = text(known.call.opening.get("title")) or text(known.call.fields.get("title"))
-    return in_id(known.call.id) or name_called(title or "")
+    return name_called(title or "")
 
 
 def in_id(key: str) -> str:
@@ -73,8 +83,9 @@ def in_id(key: str) -> str:
     if match is not None and is_name_of_tool(match[1]):
         return match[1]
     match = _BEFORE_ID(key)
-    name = match[1] if match is not None else ""
-    return name if is_name_of_tool(name) and is_plain_name(name) else ""
+    if match is None or not is_name_of_tool(match[1]):
+        return ""
+    return match[1] if match[2] or is_plain_name(match[1]) else ""
 
 
 def _checked(name: Any) -> str:

@@ -23,8 +23,8 @@ from .statuses import FINAL, in_acp
 
 _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")
-_SIGNAL = 128
-"""Exit codes from here on say that the command was stopped by a signal."""
+_STOPPED = 124
+"""Exit codes from here on may say that the command was stopped: by `timeout`, by a signal."""
 _EDGE = 300
 _SAYS_TIMEOUT = re.compile(
     r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
@@ -44,12 +44,13 @@ def outcome(known: Known, draft: Draft) -> None:
 
 
 def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
+    is_v2 = known.connection.is_v2
     call = as_drafted(known, draft)
-    ended = _ended(call, is_v2=known.connection.is_v2)
+    ended = _ended(call, is_v2=is_v2)
     if draft.status == "completed":
         reason = _why_not_done(known, call, ended)
-    elif reason is None:
-        reason = _why_failed(known, call, ended)
+    elif not (is_v2 and draft.status == "cancelled"):
+        reason = _why_failed(known, call, ended, reason)
     if reason is None:
         return
     draft.reason = reason.value
@@ -84,7 +85,8 @@ def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
         return refused
     if _was_stopped(call, ended) and not did_its_work(call):
         return Reason.CANCELLED
-    found = known.profile.failure_of(known) if known.profile.failure_of is not None else None
+    failure_of = known.profile.failure_of
+    found = failure_of(known) if failure_of is not None else None
     if found is not None:
         return found
     code = exit_of(call)
@@ -94,19 +96,23 @@ def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
     return Reason.TOOL_ERROR if is_error else None
 
 
-def _why_failed(known: Known, call: Call, ended: int | None) -> Reason | None:
-    """Give why a call failed that the agent tells as failed; None if nothing tells."""
+def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None) -> Reason | None:
+    """Give why a call failed that the agent tells as failed; None if nothing tells.
+
+    `word` is what its status says. People's own word counts more.
+    """
     refused = _declared(call) or _refused(call, ended)
     if refused is not None:
         return refused
     found = exit_of(call)
     code = found.code if found is not None else 0
-    if not 0 < code < _SIGNAL and (call.cancelled is not None or _was_stopped(call, ended)):
+    if not 0 < code < _STOPPED and (call.cancelled is not None or _was_stopped(call, ended)):
         return Reason.CANCELLED
-    why = known.profile.failure_of(known) if known.profile.failure_of is not None else None
+    failure_of = known.profile.failure_of
+    why = word or (failure_of(known) if failure_of is not None else None)
     if why is not None:
         return why
-    if _timed_out(call):
+    if _says_timed_out(call) or (not 0 < code < _STOPPED and _reads_timed_out(call)):
         return Reason.TIMEOUT
     if code:
         return Reason.EXIT_CODE
@@ -151,10 +157,13 @@ def _says_error(told: Json) -> bool:
     return told.get("isError") is True or told.get("is_error") is True
 
 
-def _timed_out(call: Call) -> bool:
+def _says_timed_out(call: Call) -> bool:
+    raw = obj(call.fields.get("rawOutput"))
+    return any(told.get(key) is True for told in inner(raw) for key in _TIMED_OUT)
+
+
+def _reads_timed_out(call: Call) -> bool:
     raw: Any = call.fields.get("rawOutput")
-    if any(told.get(key) is True for told in inner(obj(raw)) for key in _TIMED_OUT):
-        return True
     shown = (*texts(call.fields.get("content")), text(raw) or "")
     return any(_SAYS_TIMEOUT(line) for said in shown for line in _edges(said))
 

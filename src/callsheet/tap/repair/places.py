@@ -13,18 +13,35 @@ from callsheet.describe.drafts import MAX_LOCATIONS
 from callsheet.describe.paths import Workspace
 from callsheet.report.locations import ToolCallLocation
 
+from .describing import description_of
 from .known import Draft, Known
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+_LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_places(known: Known, draft: Draft) -> None:
     """Give locations where there are none. Paths become absolute, if the session's directory is known."""
+    draft.locations = _openable(draft)
     if not draft.locations:
         _locate(known, draft)
     draft.locations = _mended(draft, draft.locations, known)
     draft.content = _mended(draft, draft.content, known)
+
+
+def _openable(draft: Draft) -> list[Any]:
+    """Leave out what no editor can open: links to the web, and paths that are empty."""
+    places = draft.locations
+    if not any(_is_nowhere(place) for place in places):
+        return places
+    draft.repaired.add("paths")
+    return [place for place in places if not _is_nowhere(place)]
+
+
+def _is_nowhere(place: Any) -> bool:
+    path = text(obj(place).get("path"))
+    return path is not None and (not path.strip() or _LINK(path) is not None)
 
 
 def _locate(known: Known, draft: Draft) -> None:
@@ -36,7 +53,7 @@ def _locate(known: Known, draft: Draft) -> None:
 
 def _shown(known: Known, draft: Draft) -> Iterator[Json]:
     """Give the files of diffs, then those that the input names: the last is where the work is."""
-    described = draft.description.locations if draft.description is not None else ()
+    described = description_of(known, draft).locations
     named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
     paths = {place.path for place in named}
     seen: set[str] = set()

@@ -10,9 +10,9 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
 
-from .describing import arguments_of, stand_in
+from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known
-from .wording import core_of, is_bare
+from .wording import core_of, is_bare, mentions
 
 _FEW = 4
 """Words that a title has at most which is just a tool's name, written for people."""
@@ -20,36 +20,47 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
-    if not _is_bare(draft, draft.title) and not _is_vague(known, draft):
+    is_cut = draft.is_streaming and not known.call.questions
+    if not is_cut and not _is_poor(known, draft, draft.title):
         return
     asked = text(known.asked.get("title")) or ""
-    if not _is_bare(draft, asked):
+    if not _is_poor(known, draft, asked):
         draft.title = asked
         draft.repaired.add("title")
         return
-    made = draft.description.title if draft.description is not None else ""
+    made = description_of(known, draft).title
     if made and not is_bare(made, "", None, None):
         draft.title, draft.has_own_title = made, True
         draft.repaired.add("title")
 
 
-def _is_bare(draft: Draft, title: str) -> bool:
-    return is_bare(title, draft.name, draft.kind, draft.raw_input)
+def _is_poor(known: Known, draft: Draft, title: str) -> bool:
+    """Whether a title is the tool's name, or says less than one of ours would."""
+    if is_bare(title, draft.name, draft.kind, draft.raw_input):
+        return True
+    return _is_labelled(draft, title) or _is_vague(known, draft, title.strip())
 
 
-def _is_vague(known: Known, draft: Draft) -> bool:
+def _is_vague(known: Known, draft: Draft, title: str) -> bool:
     """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
-    title = draft.title.strip()
-    if not draft.raw_input or len(title) > LONGEST_NAME or draft.description is None:
+    if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
     core = core_of(title)
     if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
         return False
-    given = arguments_of(draft.raw_input)
-    if any(_mentions(title, said) for said in _texts(given)):
+    given = arguments_of(draft.raw_input, draft.name)
+    if any(mentions(title, said) for said in _texts(given)):
         return False
     name = draft.name or stand_in(draft.kind, given)
-    return draft.description.title != known.describer(name).title
+    return description_of(known, draft).title != known.describer(name).title
+
+
+def _is_labelled(draft: Draft, title: str) -> bool:
+    """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
+    label, colon, rest = title.partition(": ")
+    if not colon or not rest.strip() or label != draft.name or not draft.raw_input:
+        return False
+    return squash(label) in TABLE
 
 
 def _opening(known: Known) -> str:
@@ -61,14 +72,6 @@ def _is_spoken_name(title: str, name: str) -> bool:
     if name and squashed == squash(name):
         return True
     return squashed in TABLE and len(words_of(title)) <= _FEW
-
-
-def _mentions(title: str, said: str) -> bool:
-    """Whether a title shows something of an argument: all of it, its beginning, or the end of a path."""
-    said = said.strip().lower()
-    title = title.lower()
-    last = said.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return bool(said) and (said in title or (len(last) > 1 and last in title))
 
 
 def _texts(given: Any) -> Iterator[str]:

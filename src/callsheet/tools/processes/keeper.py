@@ -27,13 +27,16 @@ import sys
 from contextlib import suppress
 from time import monotonic
 
-from .table import ask_to_end, family, kill, name, send
+from .table import ask_to_end, can_look_below, family, kill, kill_below, name, send
 
 LINGER = 0.3
 """Seconds for what still runs when the command has ended, such as the `tee` of `> >(tee log)`."""
 
 PATIENCE = 1.0
 """Seconds until a process that was killed is taken for one that can't be ended."""
+
+CHASE = 6.0
+"""Seconds for killing what forks all the time, so that it is another whenever one looks."""
 
 PACE = 0.005
 MOST_NAMES = 5
@@ -63,6 +66,9 @@ class Keeper:
         self.cpu = 0.0
         self.peak = 0
         self.left: list[str] = []
+        self.killed: set[int] = set()
+        self.is_chasing = False
+        self.chased = 0.0
         self.survivors = 0
 
     def run(self, wakeup: int) -> None:
@@ -89,7 +95,9 @@ class Keeper:
         if self.until is None:
             return None
         rest = max(0.0, self.until - monotonic())
-        return 1000 * (min(rest, PACE) if self.phase is KILLING else rest)
+        if self.phase is KILLING:
+            rest = 0.0 if self.is_chasing else min(rest, PACE)
+        return 1000 * rest
 
     def reap(self) -> None:
         """Take in every child that has ended, and what it used."""
@@ -124,7 +132,7 @@ class Keeper:
         if not order:
             poll.unregister(self.control)
         if b"K" in order:
-            self.enter(KILLING, PATIENCE)
+            self.enter(KILLING, CHASE)
         elif self.phase < ENDING:
             self.end()
 
@@ -139,13 +147,11 @@ class Keeper:
             self.left = [name(pid) for pid in sorted(self.members())]
             self.end()
         elif self.phase is ENDING and due:
-            self.enter(KILLING, PATIENCE)
+            self.enter(KILLING, CHASE)
         elif self.phase is KILLING:
-            members = self.members()
-            groups = {*members.values(), *self.leaders()}  # all of their own making
-            kill(members, groups)
-            if due:
-                self.survivors = len(members)
+            self.kill(now)
+            if due or now - self.chased >= PATIENCE:
+                self.survivors = len(self.members()) or int(self.has_children)
                 self.phase = DONE
 
     def end(self) -> None:
@@ -158,6 +164,19 @@ class Keeper:
         ask_to_end({pid: group for pid, group in members if group not in told})
         self.enter(ENDING, self.grace)
 
+    def kill(self, now: float) -> None:
+        """Kill what is there. As long as there is something new, it may be running away from us."""
+        if self.owns and can_look_below():
+            found = kill_below(os.getpid())
+        else:
+            members = self.members()
+            kill(members, {*members.values(), *self.leaders()})  # groups of their own making, all
+            found = set(members)
+        self.is_chasing = not found <= self.killed
+        self.killed = found
+        if self.is_chasing:
+            self.chased = now
+
     def leaders(self) -> tuple[int, ...]:
         """Give the command, if it leads its group for sure: after its end, its number may be another's."""
         return (self.shell,) if self.status is None else ()
@@ -168,7 +187,8 @@ class Keeper:
             for leader in self.leaders():
                 send(os.killpg, leader, signal.SIGKILL)
         self.phase = phase
-        self.until = monotonic() + seconds
+        self.chased = monotonic()
+        self.until = self.chased + seconds
 
     def report(self) -> bytes:
         """Say how the command ended."""

@@ -19,8 +19,9 @@ from secrets import token_hex
 from threading import Thread
 from time import monotonic
 
+from .keeper import CHASE
 from .start import Ended, Started, Told, message, signal_name, start_keeper
-from .tree import GRACE, PATIENCE, end_tree
+from .tree import GRACE, end_tree
 
 MARKER = "CALLSHEET_PROCESS"
 """Name of a variable in every command's environment, by which what came from it can be found."""
@@ -96,7 +97,7 @@ class Process:
     async def _end(self, link: _Link, timed_out: bool) -> None:
         """End whatever is left, and note how it ended."""
         try:
-            await link.end(self._grace + PATIENCE + SPARE)
+            await link.end(self._grace + CHASE + SPARE)
         finally:
             told = link.told
             if told.ended is not None:

@@ -48,8 +48,42 @@ def ask_to_end(members: dict[int, int], leaders: Iterable[int] = ()) -> None:
 
 
 def kill(members: dict[int, int], leaders: Iterable[int] = ()) -> None:
-    """Send SIGKILL to each."""
+    """Send SIGKILL to each, also if it has left its group meanwhile."""
     _send_all(members, leaders, SIGKILL)
+    for pid in members:
+        send(os.kill, pid, SIGKILL)
+
+
+def can_look_below() -> bool:
+    """Whether the system tells whose children are whose, without a look at all processes."""
+    return os.path.exists("/proc/thread-self/children")  # noqa: PTH110 - pathlib takes long to import
+
+
+def kill_below(root: int) -> set[int]:
+    """Send SIGKILL to what is under `root`, and to the groups of these. Gives whom it has found.
+
+    Each gets it the moment it is found, because what forks all the time is soon another one. What is
+    orphaned by this is not found: look again. A group that one of them is in has to be theirs alone.
+    """
+    found: set[int] = set()
+    waiting = [root]
+    own = os.getpgrp()
+    while waiting:
+        for child in _children(waiting.pop()):
+            if child not in found:
+                _kill_with_group(child, own)
+                found.add(child)
+                waiting.append(child)
+    return found
+
+
+def _kill_with_group(pid: int, own: int) -> None:
+    """Kill a process, with what it has forked, and also if it changes its group while we look."""
+    with suppress(OSError):
+        group = os.getpgid(pid)
+        if group > 1 and group != own:  # 1 would mean everybody
+            os.killpg(group, SIGKILL)
+    send(os.kill, pid, SIGKILL)
 
 
 def _send_all(members: dict[int, int], leaders: Iterable[int], sign: int) -> None:
@@ -107,6 +141,15 @@ def _rows_of_ps() -> Iterator[tuple[int, Row]]:
             pid, parent, group = map(int, line.split()[:3])
             if pid != running.pid:
                 yield pid, (parent, group, 0, b"Z" not in line.split()[3])
+
+
+def _children(pid: int) -> Iterator[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:  # it has ended
+        return
+    for thread in threads:
+        yield from map(int, _read(pid, f"task/{thread}/children").split())
 
 
 def _read(pid: int, what: str) -> bytes:

@@ -1,0 +1,27 @@
+"""The dialects in which agents ask a model: one file each, pure functions, a step in and its answer out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from . import chat, gemini, messages, responses
+from .steps import Step
+
+
+class Dialect(NamedTuple):
+    """How one kind of agent asks, and is answered."""
+
+    tools: Callable[[dict[str, Any]], list[str]]
+    """The names of the tools that a request offers."""
+    answer: Callable[[Step, dict[str, Any]], Iterator[bytes]]
+    """The events of an answer."""
+
+
+DIALECTS: dict[str, Dialect] = {
+    "/chat/completions": Dialect(chat.tools, chat.answer),
+    "/responses": Dialect(responses.tools, responses.answer),
+    "/messages": Dialect(messages.tools, messages.answer),
+    ":streamGenerateContent": Dialect(gemini.tools, gemini.answer),
+}
+"""By how the path of a request ends."""
