@@ -14,6 +14,8 @@ from callsheet.report.record import CallRecord
 from callsheet.report.values import JsonObject
 from callsheet.runtime.guard import Guard
 
+from .alike import Say
+
 if TYPE_CHECKING:
     from callsheet.history.history import History
     from callsheet.history.log import SessionLog
@@ -67,30 +69,41 @@ class Keeping:
         if title:
             self._log(session, cwd).name(guard.clean(title))
 
-    def update(self, session: str, cwd: str, update: Json) -> None:
-        """Keep what the agent says, as the client is shown it."""
+    def update(self, session: str, cwd: str, update: Json) -> Say | None:
+        """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
         blocks = [obj(one) for one in many(content) or [content] if obj(one)]
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
-            self._say(session, cwd, kind, text(update.get("messageId")), blocks)
-        elif update.get("sessionUpdate") == "plan":
+            return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
+        if update.get("sessionUpdate") == "plan":
             entries: list[Json] = [
                 obj(entry) for entry in many(update.get("entries")) if obj(entry)
             ]
             self._log(session, cwd).plan("plan", entries)
+        return None
 
     def close(self) -> None:
         """Write what waits, and let go of the history."""
         if self._history is not None:
             self._history.close_now(LAST)
 
-    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> None:
+    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> Say:
         now = (session, kind, given or "")
         if now != self._message or kind == "user":
             self._message, self._count = now, self._count + 1
         key = given or f"message-{self._count}"
-        self._log(session, cwd).say(kind, key, blocks)
+        log = self._log(session, cwd)
+        last: JsonObject = blocks[-1] if blocks else {}
+        log.say(kind, key, blocks)
+
+        def say_more(text: str) -> None:
+            if kind == "user":
+                self._say(session, cwd, kind, given, [{**last, "text": text}])
+            else:
+                log.say(kind, key, [{**last, "text": text}])
+
+        return say_more
 
     def _log(self, session: str, cwd: str) -> SessionLog:
         log = self._logs.get(session)

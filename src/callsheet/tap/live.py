@@ -243,6 +243,9 @@ class FromAgent:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
+        if data.endswith(b"\n") and not self._lines.is_within:
+            self._driver.from_agent(data, send)
+            return
         lines, part = self._lines.take(data)
         if lines:
             self._driver.from_agent(lines, send)
@@ -266,10 +269,13 @@ class Cut:
         self._size: int = 0
         self._is_long: bool = False
 
+    @property
+    def is_within(self) -> bool:
+        """Whether a line has begun that is not at its end."""
+        return self._is_long or bool(self._rest)
+
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
-        if not self._rest and not self._is_long and data.endswith(b"\n"):
-            return data, b""
         if self._is_long:
             return self._go_on(data)
         end = data.rfind(b"\n") + 1

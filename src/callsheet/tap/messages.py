@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,8 +13,8 @@ from callsheet.check.recording.values import obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
-from .alike import Alike
-from .speech import QUIET, Speech
+from .alike import Alike, Say
+from .speech import QUIET, Follows, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 """Updates that are pieces of a longer text."""
@@ -46,6 +46,10 @@ class _Run(Struct, eq=False):
     until: float
 
 
+Keep: TypeAlias = Callable[[Json], Say | None]
+"""Keeps a message. Gives what keeps further pieces of a text, if it was a piece of one."""
+
+
 class Messages:
     """Passes on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
 
@@ -53,11 +57,11 @@ class Messages:
         self,
         redactor: Redactor | None,
         account: Account,
-        keep: Callable[[Json], None] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._redactor: Redactor | None = redactor
         self._account: Account = account
-        self._keep: Callable[[Json], None] | None = keep
+        self._keep: Keep | None = keep
         self._runs: dict[str, _Run] = {}
         self.alike: Alike | None = None
         """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
@@ -66,17 +70,17 @@ class Messages:
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
         """Give the lines for an update of a session. `line` is it, as it came."""
         self.alike = None
-        if self._redactor is None:
-            return [self._shown(message, line)]
         params = obj(message.get("params"))
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
-        kind, piece = update.get("sessionUpdate"), _piece(update)
+        kind, piece = text(update.get("sessionUpdate")), _piece(update)
         if kind not in CHUNKS or piece is None:
             rest, clean = self.end(session), self._clean(message)
             if clean is not None:
                 line, message = _encode(clean) + b"\n", clean
             return [*rest, self._shown(message, line)]
+        if self._redactor is None:
+            return [self._shown_alike(message, line, piece)]
         run = self._runs.get(session)
         lines: list[bytes] = []
         if run is None or run.kind != kind:
@@ -88,14 +92,10 @@ class Messages:
         run.message, run.until = message, now + QUIET
         self._count(run.speech)
         if said is piece:
-            self.alike = Alike.to(line, piece, run.speech, self._saying(message))
+            if (follows := run.speech.follows) is not None:
+                return [*lines, self._shown_alike(message, line, piece, follows)]
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
-
-    def _saying(self, message: Json) -> Callable[[str], None] | None:
-        """Give what keeps a message with other texts, if they are kept."""
-        keep = self._keep
-        return None if keep is None else lambda text: keep(_with(message, text))
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -144,6 +144,14 @@ class Messages:
         if self._keep is not None:
             self._keep(message)
         return _encode(message) + b"\n" if line is None else line
+
+    def _shown_alike(
+        self, message: Json, line: bytes, piece: str, follows: Follows | None = None
+    ) -> bytes:
+        """Give the line of a piece of text that passes as it came. Others like it may follow."""
+        further = None if self._keep is None else self._keep(message)
+        self.alike = Alike.to(line, piece, follows, further)
+        return line
 
     def _count(self, speech: Speech) -> None:
         self._account.hidden += speech.hidden
