@@ -17,11 +17,11 @@ from typing import Protocol
 import msgspec
 
 from .table import Claim, Figures, Subject
-from .tap_pipes import LINES, PIECES, SDK, TAP, present, proxy
+from .tap_pipes import LINES, PIECES, SDK, TAP, one_cpu, present, proxy
 from .tap_traffic import SESSION, talk
 
-ROUNDS = 40
-MANY = 100
+ROUNDS = 100
+MANY = 50
 """Messages of a round."""
 
 DIRECT = "no proxy: pipes alone"
@@ -68,7 +68,7 @@ class Direct:
 def measure() -> Subject:
     """Time all that are here, in turns."""
     names = present((TAP, PIECES, LINES, SDK))
-    with ExitStack() as stack:
+    with one_cpu(), ExitStack() as stack:
         ends: dict[str, Ends] = {DIRECT: Direct()}
         stack.callback(ends[DIRECT].close)  # pyright: ignore[reportAttributeAccessIssue]
         ends |= {name: stack.enter_context(proxy(name)) for name in names}
@@ -154,7 +154,7 @@ def _subject(took: dict[str, dict[str, list[float]]]) -> Subject:
             for work in (TALK, ASK)
         ]
     notes = [
-        f"{ROUNDS} rounds of {MANY} messages each, in turns; wall time, on whatever else the machine does",
+        f"{ROUNDS} rounds of {MANY} messages each, in turns, on one CPU; wall time, with what else goes on",
         "+: more than through pipes alone",
     ]
     head = ("µs", "talk p50", "p99", "+p50", "+p99", "request p50", "p99", "+p50", "+p99")

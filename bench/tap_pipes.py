@@ -126,6 +126,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_PATIENCE)
 
 
+@contextmanager
+def one_cpu() -> Generator[None]:
+    """Keep all that is started here on one CPU, where that can be done.
+
+    Else what waking a process costs depends on where it happens to be, and that changes by the minute.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def present(names: Sequence[str]) -> list[str]:
     """Give those of the proxies that can be run here."""
     return [name for name in names if name != SDK or find_spec("acp")]

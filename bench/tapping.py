@@ -1,11 +1,11 @@
 """What a proxy costs for each message that it passes on: CPU time of its process, all threads of it.
 
 An agent's talk, in small pieces: each sent when the one before has arrived, as a model gives them; and as
-fast as the pipe takes them. And updates of real agents' calls, each written by itself, as fast as the proxy goes:
+fast as the pipe takes them. And updates of real agents' calls, each written by itself, as fast as they go:
 these the tap puts right, makes slim and looks through for secrets, where its peers only pass them on.
 
 The peers: a relay in Python that reads nothing (the floor), one that goes line by line, and a proxy on the
-official Python SDK. All of them run at the same time, and are measured in turns.
+official Python SDK. All of them run at the same time, on one CPU, and are measured in turns.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from time import perf_counter
 from typing import NamedTuple
 
 from .table import Claim, Figures, Subject
-from .tap_pipes import KEEPING, LINES, PIECES, SDK, TAP, UNGUARDED, Proxy, present, proxy
+from .tap_pipes import KEEPING, LINES, PIECES, SDK, TAP, UNGUARDED, Proxy, one_cpu, present, proxy
 from .tap_traffic import END, calls, chunk, talk
 from .timing import ratio, summarise
 
-ROUNDS = 15
+ROUNDS = 30
 PEERS = (TAP, UNGUARDED, KEEPING, PIECES, LINES, SDK)
 SLOW = 10
 """The SDK gets one message in so many: it is the slower one, and noise is no matter."""
 
 ONE, FLOOD, CALLS = "one by one", "flood", "calls"
-COUNTS = {ONE: 1000, FLOOD: 20_000, CALLS: 500}
+COUNTS = {ONE: 1184, FLOOD: 5000, CALLS: 200}
 
 
 class Took(NamedTuple):
@@ -43,7 +43,7 @@ def measure() -> Subject:
     """Let all proxies that are here pass on the same, round by round."""
     names = present(PEERS)
     took = {name: {work: Took([], []) for work in COUNTS} for name in names}
-    with ExitStack() as stack:
+    with one_cpu(), ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callsheet-bench-"))
         history = f"sqlite:///{Path(folder, 'history.sqlite')}"
         proxies = {

@@ -268,16 +268,16 @@ class Cut:
         self._rest: list[bytes] = []
         self._size: int = 0
         self._is_long: bool = False
-
-    @property
-    def is_within(self) -> bool:
+        self.is_within: bool = False
         """Whether a line has begun that is not at its end."""
-        return self._is_long or bool(self._rest)
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
-        if self._is_long:
-            return self._go_on(data)
+        found = self._go_on(data) if self._is_long else self._take(data)
+        self.is_within = self._is_long or bool(self._rest)
+        return found
+
+    def _take(self, data: bytes) -> tuple[bytes, bytes]:
         end = data.rfind(b"\n") + 1
         if not end:
             return b"", self._hold(data)
