@@ -87,8 +87,8 @@ class BridgedPipeline(Pipeline):
         owns = self._client.owns_terminals and version == 1 == self._bridge.agent_version
         return replace(self._client, version=version, owns_terminals=owns)
 
-    def _session(self, session: Session) -> TappedSession:
-        found = super()._session(session)
+    def _session(self, session: Session, now: float) -> TappedSession:
+        found = super()._session(session, now)
         found.is_muted = self._bridge.is_muted(session.id)
         return found
 

@@ -42,6 +42,7 @@ from .keeping import Keeping
 from .messages import Messages, is_invisible
 from .reading import read
 from .session import TappedSession
+from .sessions import TappedSessions
 
 _encode = msgspec.json.Encoder().encode
 
@@ -69,7 +70,7 @@ class Pipeline:
         self._say: Callable[[str], None] = say
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
-        self._sessions: dict[str, TappedSession] = {}
+        self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
         words = Spoken(tap.describer(None))
@@ -152,12 +153,11 @@ class Pipeline:
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
-        for session in self._sessions.values():
-            session.post.release(now)
+        self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
     def _waits(self) -> bool:
-        return any(session.post.due is not None for session in self._sessions.values())
+        return any(session.post.due is not None for session in self._sessions.busy)
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
@@ -171,12 +171,12 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = [session.due for session in self._sessions.values()]
-        return min((due for due in (*times, self._messages.due) if due is not None), default=None)
+        times = (self._sessions.due, self._messages.due)
+        return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        for tick in (self._tick_messages, *[one.tick for one in self._sessions.values()]):
+        for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
             try:
                 tick(now)
             except Exception as exc:  # noqa: BLE001
@@ -187,7 +187,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             try:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
@@ -209,7 +209,7 @@ class Pipeline:
                 is_done = handle(self, moment, message, now) or is_done
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
-            self._sessions.clear()
+            self._sessions.clear(now)
         if sender == "client":
             self._of_client(message, now)
         elif is_done or _is_about_calls(message):
@@ -222,17 +222,18 @@ class Pipeline:
             self._client = peer_of(params)
         elif method in REOPENING:
             key = text(params.get("sessionId")) or ""
-            self._sessions.pop(key, None)
+            if method == "session/load" or params.get("replayFrom"):
+                self._sessions.drop(key, now)  # all of it is told anew
             if self._keeping is not None:
                 self._keeping.reopened(key)
         elif method == "session/prompt" and self._keeping is not None:
             key = text(params.get("sessionId")) or ""
             self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
-            for session in self._sessions.values():
+            for session in self._sessions:
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
-                    session.cancelled(now)
+                    self._session(session.session, now).cancelled(now)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""
@@ -263,12 +264,15 @@ class Pipeline:
         message = read(line)
         return line if message is None else self._cleaned(line, message)
 
-    def _session(self, session: Session) -> TappedSession:
+    def _session(self, session: Session, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
             found = TappedSession(session, self._connection, self._peer(), self._tap)
-            self._sessions[session.id] = found
+            self._sessions.put(found, now)
         return found
+
+    def _is_known(self, session: Session) -> bool:
+        return self._watch.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
         version = self._tap.settings.protocol_to or (2 if self._connection.is_v2 else 1)
@@ -290,7 +294,7 @@ class Pipeline:
 
     def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
         del message
-        session = self._session(folded.session)
+        session = self._session(folded.session, now)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
         return self._tap.settings.repair
@@ -299,14 +303,15 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session).screens.told(update, now)
+        is_read = self._session(told.session, now).screens.told(update, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
         question = asked.question
         if question.session is None or question.call is None:
             return False
-        made = self._session(question.session).asked(question, message, now)
+        self.to_client += self._messages.end(question.session.id)
+        made = self._session(question.session, now).asked(question, message, now)
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
@@ -320,7 +325,7 @@ class Pipeline:
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message
         if decided.question.session is not None:
-            self._session(decided.question.session).decided(decided.question, now)
+            self._session(decided.question.session, now).decided(decided.question, now)
         return False
 
     def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:

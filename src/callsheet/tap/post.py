@@ -57,6 +57,13 @@ class Post:
         """Whether a call's announcement waits."""
         return tool_call_id in self._held
 
+    def open(self, report: ToolCallReport, now: float) -> None:
+        """Send an announcement. Those that wait come before it: cards stand in the order of the calls."""
+        for other in list(self._held):
+            self._move(self._held.pop(other)[1])
+        self._move(report)
+        self._flush(now)
+
     def announce(self, report: ToolCallReport, now: float) -> None:
         """Send an announcement that waited, as it is by now; those that came before it, too."""
         key = report.tool_call_id

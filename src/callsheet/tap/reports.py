@@ -127,7 +127,7 @@ class Reports:
         if self._may_wait(mine, report):
             self.post.hold(report, now)
         else:
-            self.post.put(report, moved=True, now=now)
+            self.post.open(report, now)
         self._keep(report)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:

@@ -6,16 +6,17 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Call, Connection, Json, Question, Session
+from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
-from callsheet.report.content import TextContent
+from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
     TerminalChanged,
     TerminalOutput,
 )
 from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer
@@ -154,7 +155,7 @@ class TappedSession:
         fields = self._reports.make.fields(mine, draft)
         if not any(isinstance(item, TextContent) and item.text == said for item in mine.safe):
             mine.safe = fields["content"] = (*mine.safe, TextContent(said))
-        self._reports.become(mine, draft, fields, None, now)
+        self._become(mine, draft, fields, None, now)
 
     def _why_denied(self, mine: Tapped) -> Reason:
         turn, denied = mine.call.turn, mine.call.denied
@@ -215,6 +216,14 @@ class TappedSession:
         ] or mine.diffs
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
+        self._become(mine, draft, fields, change, now)
+
+    def _become(
+        self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
+    ) -> None:
+        if draft.status in FINAL:
+            shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
+            self.screens.settle(item.terminal_id for item in shown)
         self._reports.become(mine, draft, fields, change, now)
 
     def _draft(self, mine: Tapped, now: float) -> Draft:
