@@ -20,7 +20,7 @@ LEFT = {
     "gemini": {
         # It tells neither what was read nor what a command has put out.
         "complete/nothing-shown",
-        # Calls that fail before they begin have a title, "Unknown tool", and nothing else.
+        # Of calls that fail before they begin, it tells no input.
         "complete/input",
     },
     # Of calls of its own shell it tells no more than that they begin.

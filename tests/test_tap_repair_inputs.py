@@ -126,6 +126,29 @@ def test_a_question_is_shown_in_the_place_of_arguments_until_it_is_answered() ->
     assert told.allow().draft().content == []
 
 
+def test_arguments_are_known_by_a_title_that_is_made_of_them() -> None:
+    told = Told().call(title="ls", kind="execute", content=text('{"command": "ls'))
+    assert told.draft().content == []
+    told.update(title="ls -l", content=text('{"command": "ls -l", "timeout": 3}'))
+    assert given(told) == {**LS, "timeout": 3}
+    told.update(title="List it: $ ls -l", content=text("Running: ls -l"))
+    assert given(told)["timeout"] == 3
+    assert told.draft().content == text("Running: ls -l")
+
+
+def test_arguments_are_known_by_what_takes_their_place() -> None:
+    told = Told().call(title="Ask for help", kind="other", content=text('{"prompt": "Help", "t'))
+    assert told.draft().content == text('{"prompt": "Help", "t')
+    told.update(content=text('{"prompt": "Help", "task": "a"}'))
+    assert given(told) is None
+    assert given(told.update(content=text("Helping"))) == {"prompt": "Help", "task": "a"}
+
+
+def test_output_that_is_replaced_is_not_taken_for_arguments() -> None:
+    told = Told().call(title="Ask for help", kind="other", content=text('{"answer": 42}'))
+    assert given(told.update(content=text("The answer is 42"))) is None
+
+
 def test_arguments_of_an_unknown_tool_are_known_by_the_skeleton() -> None:
     assert given(streamed('{"x": 1}', title="frobnicate_widget")) == {"x": 1}
 
@@ -229,6 +252,7 @@ def test_what_a_question_showed_is_not_forgotten_when_the_call_fails() -> None:
         ("Run `ls`", "ls"),
         ("Running command: `npm test -- -u`", "npm test -- -u"),
         ("$ git status", "git status"),
+        ("See what changed: $ git diff | head", "git diff | head"),
         ("FOO=1 ./run.sh", "FOO=1 ./run.sh"),
         ("git status", "git status"),
         ("Run the tests", None),

@@ -56,6 +56,7 @@ def test_meta_of_a_question_counts_too() -> None:
         ("write_file (streaming: 25)", "write_file"),
         ("read_file: src/app.py", "read_file"),
         ("Shell: echo one", "Shell"),
+        ("run_commands: ls, pwd", "run_commands"),
         ("grep_search(pattern='x')", "grep_search"),
     ],
 )
@@ -76,6 +77,7 @@ def test_the_bare_title_of_an_announcement_is_the_name(title: str, found: str) -
         "make test",
         "Think",
         "Search: foo",
+        "Note: my_file",
         "Tool call",
         "",
         "python",

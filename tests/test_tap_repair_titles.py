@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
 from typing import Any
 
 import pytest
 
+from callsheet.check.recording.examples import recording_of
 from callsheet.describe import Describer
+from callsheet.tap.offline import Repairs
+from callsheet.tap.settings import TapSettings
 
 from .drafts import CWD, Told, text
 
@@ -122,3 +127,14 @@ def test_arguments_that_stream_make_a_title_as_soon_as_they_tell_something() -> 
 def test_a_title_is_never_made_worse() -> None:
     assert title(Told().call(title="Unknown tool")) == "Unknown tool"
     assert title(Told().call(title="", kind="other")) == ""
+
+
+def test_a_title_of_ours_never_has_half_a_secret() -> None:
+    secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+    for pad in range(4, 60, 7):
+        command = f"echo {'x' * pad} {secret} {'y' * 60}"
+        call = {"tool_call": "c1", "title": "bash", "rawInput": {"command": command}}
+        repairs = Repairs(TapSettings(locale="en"), spill=False)
+        data = b"".join(repairs.repaired(BytesIO(recording_of(json.dumps(call)))))
+        assert b"Running `echo" in data
+        assert secret[:12].encode() not in data

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from callsheet.describe import Describer, pick_locale
+from callsheet.describe.text import Redact
 from callsheet.guard.bound import SAFE
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.locations import check_path
@@ -47,10 +48,14 @@ class Context(Struct, eq=False):
         )
         return Guard(chosen, words, faults)
 
-    def describer(self, cwd: str | None) -> Describer:
-        """Give what describes calls of a session in a directory, with whatever secrets they have."""
+    def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
+        """Give what describes calls of a session in a directory.
+
+        `clean` takes secrets out of a text that is about to be cut: nobody would know half of one.
+        """
         return Describer(
             absolute(cwd) or "/",
+            redact=clean,
             locale=pick_locale(self.settings.locale, os.environ),
             home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
         )

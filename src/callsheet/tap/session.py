@@ -31,8 +31,8 @@ from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
 from .screens import Screens
 
-GRACE = 2.0
-"""Seconds that an agent has to end a call itself that was denied or cancelled."""
+DENIED, CANCELLED = 2.0, 5.0
+"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -52,9 +52,9 @@ class TappedSession:
         self._connection: Connection = connection
         self._version: int = peer.version
         self._cwd: str | None = None
-        self._describer: Describer = tap.describer(None)
-        words = Spoken(self._describer)
+        words = Spoken(tap.describer(None))
         guard = self._guard = tap.guard(words, Faults(strict=False))
+        self._describer: Describer = tap.describer(None, guard.clean)
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
         self._reports.is_muted = lambda: self.is_muted
@@ -116,13 +116,13 @@ class TappedSession:
         """Hear what the client has decided."""
         mine = self._known.get(question.call) if question.call is not None else None
         if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
-            self._deadlines[mine.id] = now + GRACE, self._why_denied(mine)
+            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
-                self._deadlines.setdefault(key, (now + GRACE, Reason.CANCELLED))
+                self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
@@ -206,9 +206,8 @@ class TappedSession:
             declared = dict(change.fields)
             status = declared.pop("status", None)
             if status is not None and (draft.status in ("in_progress", "failed")):
-                draft.status = (
-                    status.value
-                )  # paused, or cancelled, as only our own agent can say in v1
+                # Paused, or cancelled, as in v1 only an agent of ours can say it.
+                draft.status = status.value
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
         mine.diffs = [
@@ -229,7 +228,7 @@ class TappedSession:
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
-            self._describer = self._tap.describer(self._cwd)
+            self._describer = self._tap.describer(self._cwd, self._guard.clean)
         known = Known(
             call=mine.call,
             connection=self._connection,

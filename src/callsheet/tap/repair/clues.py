@@ -30,7 +30,7 @@ _RUNS = re.compile(
     r"(?P<tick>`+)(?P<said>[^`]+)(?P=tick)",
     re.IGNORECASE,
 ).fullmatch
-_PROMPT = re.compile(r"\$ (?P<said>\S.*)", re.DOTALL).fullmatch
+_PROMPT = re.compile(r"(?:[^$`]{1,200}: )?\$ (?P<said>\S.*)", re.DOTALL).fullmatch
 _FIRST_WORD = re.compile(
     r"(?:[A-Za-z_]\w*=\S*\s+)*(?P<word>[a-z0-9_.~/][\w.+/~@-]*)(?=[\s;|&<>]|$)"
 ).match

@@ -1,7 +1,8 @@
 """Arguments that an agent streams in a call's content: recognised, read, and no longer shown as output.
 
-They are taken for arguments only if the call was announced as a skeleton (no input, a bare title), and if the
-tool, where it is well known, could use them. See `callsheet.check.recording.streaming`.
+They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and the tool,
+where it is well known, could use them; if the title is made of them; or if something else took their place,
+as nothing does that of output. See `callsheet.check.recording.streaming`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.describe import arguments as roles
 
 from .known import Draft, Known
-from .wording import is_bare
+from .wording import is_bare, mentions
 
 MOST_CHUNKS = 512
 """Pieces of content that are looked at for arguments."""
@@ -29,6 +30,7 @@ _SOME = 4096
 _MEMBER = re.compile(
     r'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null)\s*[,}]', re.S
 )
+_CUT = re.compile(r'\{\s*"(\w+)"\s*:\s*"([^"\\]+)').fullmatch
 _FIRST_KEY = re.compile(r'\{\s*(?:"([\w.:$-]*)|$|\})').match
 
 _ARGUMENTS = frozenset(
@@ -55,6 +57,16 @@ _ARGUMENTS = frozenset(
 )
 """Names that arguments of well-known tools have."""
 
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "execute": roles.COMMAND,
+    "read": roles.PATH,
+    "edit": roles.PATH,
+    "delete": roles.PATH,
+    "search": roles.PATTERN,
+    "fetch": roles.URL,
+}
+"""What tools of a kind work on."""
+
 _OUTCOME = frozenset(
     ("success", "ok", "isError", "is_error", "error", "stdout", "stderr", "exit_code", "exitCode")
 )
@@ -80,10 +92,11 @@ class Streamed(msgspec.Struct, frozen=True):
 
 def streamed_in(known: Known, draft: Draft) -> Streamed | None:
     """Give the arguments that were streamed in a call's content, if there were any."""
-    if known.call.opening.get("rawInput") or not _is_skeleton(known, draft):
+    call = known.call
+    if call.opening.get("rawInput") or not (call.streamed or call.chunks):
         return None
-    found = _in_chunks(known) if known.call.chunks else _replaced(known)
-    return found if found is not None and _fits(found, draft.name) else None
+    found = _in_chunks(known) if call.chunks else _replaced(known)
+    return found if found is not None and _is_meant(found, known, draft) else None
 
 
 def object_in(said: str) -> Json | None:
@@ -134,11 +147,37 @@ def _in_chunks(known: Known) -> Streamed | None:
     return Streamed(said.lstrip(), None, content[pieces:], True) if pieces else None
 
 
+def _is_meant(found: Streamed, known: Known, draft: Draft) -> bool:
+    """Whether a text that looks like arguments is what the call was given."""
+    if _is_skeleton(known, draft):
+        return _fits(found, draft.name)
+    if _is_in_title(found, draft):
+        return True
+    return bool(found.whole) and not found.is_shown and _ARGUMENTS.issuperset(found.whole or ())
+
+
 def _is_skeleton(known: Known, draft: Draft) -> bool:
     """Whether the call was announced by no more than its name."""
     told = known.call.opening
     title = text(told.get("title"))
     return title is not None and is_bare(title, draft.name, told.get("kind"), None)
+
+
+def _is_in_title(found: Streamed, draft: Draft) -> bool:
+    """Whether the title is made of the argument that tools of this kind work on."""
+    wanted = needs_of(draft.name) or _NEEDS.get(draft.kind or "", ())
+    parts = found.parts() or _cut_member(found.text)
+    return any(
+        len(said) > 1 and mentions(draft.title, said)
+        for key in wanted
+        if key in parts and (said := text(parts[key])) is not None
+    )
+
+
+def _cut_member(said: str) -> Json:
+    """Give the first member of an object that ends within it, as far as it came."""
+    match = _CUT(said)
+    return {match[1]: match[2]} if match is not None else {}
 
 
 def _fits(found: Streamed, name: str) -> bool:

@@ -12,7 +12,7 @@ from callsheet.describe.naming import squash, words_of
 
 from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known
-from .wording import core_of, is_bare
+from .wording import core_of, is_bare, mentions
 
 _FEW = 4
 """Words that a title has at most which is just a tool's name, written for people."""
@@ -49,7 +49,7 @@ def _is_vague(known: Known, draft: Draft, title: str) -> bool:
     if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
         return False
     given = arguments_of(draft.raw_input, draft.name)
-    if any(_mentions(title, said) for said in _texts(given)):
+    if any(mentions(title, said) for said in _texts(given)):
         return False
     name = draft.name or stand_in(draft.kind, given)
     return description_of(known, draft).title != known.describer(name).title
@@ -72,14 +72,6 @@ def _is_spoken_name(title: str, name: str) -> bool:
     if name and squashed == squash(name):
         return True
     return squashed in TABLE and len(words_of(title)) <= _FEW
-
-
-def _mentions(title: str, said: str) -> bool:
-    """Whether a title shows something of an argument: all of it, its beginning, or the end of a path."""
-    said = said.strip().lower()
-    title = title.lower()
-    last = said.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return bool(said) and (said in title or (len(last) > 1 and last in title))
 
 
 def _texts(given: Any) -> Iterator[str]:

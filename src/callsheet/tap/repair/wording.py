@@ -30,6 +30,7 @@ _AFTER = re.compile(
 _NAME = re.compile(r"[A-Za-z][\w-]*(?:(?:[/.:]|::)[A-Za-z][\w-]*){0,3}").fullmatch
 _LAST = re.compile(r"[/.:]|__").split
 _EXTENSION = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,4}").fullmatch
+_SNAKE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+").fullmatch
 _TOOL = ("tool", "tool_name", "toolName")
 _CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: )").match
 
@@ -75,7 +76,18 @@ def name_in(title: str, kind: object, raw: object) -> str:
 def name_called(title: str) -> str:
     """Give the name in front of arguments: that of `read_file: a.py` and of `bash(ls)`; else ""."""
     match = _CALLED(title)
-    return match[1] if match and is_name_of_tool(match[1]) and is_plain_name(match[1]) else ""
+    if match is None or len(match[1]) > LONGEST_NAME:
+        return ""
+    name = match[1]
+    is_known = is_name_of_tool(name) and is_plain_name(name)
+    return name if is_known or _SNAKE(name) else ""
+
+
+def mentions(title: str, said: str) -> bool:
+    """Whether a title shows something of an argument: all of it, or the end of a path."""
+    title, said = title.lower(), said.strip().lower()
+    last = said.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return bool(said) and (said in title or (len(last) > 1 and last in title))
 
 
 def _is_given(title: str, raw: object) -> bool:
