@@ -31,12 +31,13 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
+from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
@@ -51,6 +52,9 @@ LONGEST_ID = 1024
 
 _TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
 """What a line of the agent has that is more than something to show."""
+
+_SHOWN = ("session/request_permission", "elicitation/create")
+"""Requests that people are shown."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -77,7 +81,8 @@ class Pipeline:
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
+        bare = Bare(self._guard, words, lambda: self._connection.is_v2)
+        self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
 
     # Lines
 
@@ -147,7 +152,7 @@ class Pipeline:
             return
         if not (type(method) is str and method.startswith(_UNSEEN)):
             self._release(now)
-        if method == "session/request_permission":
+        if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
 
@@ -212,7 +217,7 @@ class Pipeline:
             self._sessions.clear(now)
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or _is_about_calls(message):
+        elif is_done or is_about_calls(message):
             self.account.told += len(line)
         return is_done
 
@@ -282,6 +287,8 @@ class Pipeline:
     # Moments; each gives whether the message is done with
 
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
+        if not self._tap.settings.repair:
+            return False
         if told.elsewhere is not None:  # it has another session's call: there it belongs
             params = obj(message["params"])
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
@@ -351,8 +358,3 @@ class Pipeline:
         TurnOver: _on_turn_over,
         LeftOpen: _on_left_open,
     }
-
-
-def _is_about_calls(message: Json) -> bool:
-    update = obj(obj(message.get("params")).get("update"))
-    return update.get("sessionUpdate") in (*CALLS, *TERMINALS)
