@@ -49,8 +49,6 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
-_TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
-"""What a line of the agent has that is more than something to show."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -81,8 +79,21 @@ class Pipeline:
 
     # Lines
 
+    def passes(self, lines: bytes) -> bool:
+        """Take in whole lines of the agent, if they pass as they came and nothing else comes of them.
+
+        Gives whether it is so. Then they are not in `to_client`; else they are still to be taken in.
+        """
+        alike = self._messages.alike
+        try:
+            return alike is not None and alike.passes(lines)
+        except Exception as exc:  # noqa: BLE001
+            self._failed(exc)
+            return False
+
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
+        self._messages.alike = None
         message = read(line)
         if message is None:
             self.to_agent.append(line)
@@ -96,7 +107,11 @@ class Pipeline:
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Take in a line of the agent."""
-        if not any(sign in line for sign in _TELLING):
+        if self.passes(line):
+            self.to_client.append(line)
+            return
+        self._messages.alike = None
+        if not _tells(line):
             self._show(line, now)
         else:
             self._look(line, now)
@@ -176,6 +191,7 @@ class Pipeline:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        self._messages.alike = None
         for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
             try:
                 tick(now)
@@ -351,6 +367,17 @@ class Pipeline:
         TurnOver: _on_turn_over,
         LeftOpen: _on_left_open,
     }
+
+
+def _tells(line: bytes) -> bool:
+    """Whether a line of the agent may be more than something to show."""
+    return (
+        b"tool_call" in line
+        or b'"id"' in line
+        or b"state_update" in line
+        or b"terminal_" in line
+        or b"cancel_request" in line
+    )
 
 
 def _is_about_calls(message: Json) -> bool:
