@@ -23,7 +23,6 @@ from callsheet.wire import v1, v2
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.terminals import OUTPUT
 from callsheet.wire.toolcall import FIELD_OF, encode_location
-from callsheet.wire.words import Words
 
 from .making import Maker
 from .speech import QUIET
@@ -57,9 +56,8 @@ class _Screen(NamedTuple):
 class Bare:
     """Passes on updates of calls and terminals. `is_v2` tells what the agent speaks."""
 
-    def __init__(self, guard: Guard, words: Words, is_v2: Callable[[], bool]) -> None:
+    def __init__(self, guard: Guard, is_v2: Callable[[], bool]) -> None:
         self._guard: Guard = guard
-        self._words: Words = words
         self._redactor: Redactor | None = guard.redactor
         self._is_v2: Callable[[], bool] = is_v2
         self._screens: dict[tuple[str, str], _Screen] = {}
@@ -186,7 +184,7 @@ class Bare:
         version = 2 if self._is_v2() else 1
         told = {key: update[key] for key in FIELD_OF if key in update and key != "status"}
         notes: JsonObject = {}
-        make = Maker(self._guard, self._words, version)
+        make = Maker(self._guard, version)
         fields = self._guard.bounded(make.decoded(told), None, notes)
         wire = v2 if version == 2 else v1
         made: Json = {}

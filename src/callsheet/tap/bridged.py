@@ -39,6 +39,10 @@ class BridgedPipeline(Pipeline):
 
     # Lines
 
+    def passes(self, lines: bytes) -> bool:
+        """Take in whole lines of the agent, if they pass as they came. What is translated does not."""
+        return self._bridge.is_idle and super().passes(lines)
+
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
         message = read(line)

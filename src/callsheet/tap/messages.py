@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from callsheet.check.recording.moments import Json
 from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
+from .alike import Alike
 from .bare import Bare, is_about_calls
 from .speech import QUIET, Speech
 
@@ -32,7 +34,11 @@ _INVISIBLE = frozenset(
 _encode = msgspec.json.Encoder().encode
 
 
-class _Run(NamedTuple):
+MOST_RUNS = 256
+"""Sessions that may speak at once. Of more, what the one says that began first is taken as ended."""
+
+
+class _Run(Struct, eq=False):
     """A run of text under way: what its last piece looked like, and until when it waits."""
 
     kind: str
@@ -56,9 +62,13 @@ class Messages:
         self._account: Account = account
         self._keep: Callable[[Json], None] | None = keep
         self._runs: dict[str, _Run] = {}
+        self.alike: Alike | None = None
+        """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
+        else here, or sends anything to the client, sets it to None."""
 
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
         """Give the lines for an update of a session. `line` is it, as it came."""
+        self.alike = None
         if is_about_calls(message):
             rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
             return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
@@ -77,13 +87,21 @@ class Messages:
         lines: list[bytes] = []
         if run is None or run.kind != kind:
             lines = self.end(session)
-            run = _Run(kind, Speech(self._redactor), message, now)
+            if len(self._runs) >= MOST_RUNS:
+                lines += self.end(next(iter(self._runs)))
+            run = self._runs[session] = _Run(kind, Speech(self._redactor), message, now)
         said = run.speech.say(piece)
-        self._runs[session] = run._replace(message=message, until=now + QUIET)
+        run.message, run.until = message, now + QUIET
         self._count(run.speech)
         if said is piece:
+            self.alike = Alike.to(line, piece, run.speech, self._saying(message))
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
+
+    def _saying(self, message: Json) -> Callable[[str], None] | None:
+        """Give what keeps a message with other texts, if they are kept."""
+        keep = self._keep
+        return None if keep is None else lambda text: keep(_with(message, text))
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""

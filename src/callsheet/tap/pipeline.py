@@ -50,8 +50,6 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
-_TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
-"""What a line of the agent has that is more than something to show."""
 
 _SHOWN = ("session/request_permission", "elicitation/create")
 """Requests that people are shown."""
@@ -81,13 +79,26 @@ class Pipeline:
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        bare = Bare(self._guard, words, lambda: self._connection.is_v2)
+        bare = Bare(self._guard, lambda: self._connection.is_v2)
         self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
 
     # Lines
 
+    def passes(self, lines: bytes) -> bool:
+        """Take in whole lines of the agent, if they pass as they came and nothing else comes of them.
+
+        Gives whether it is so. Then they are not in `to_client`; else they are still to be taken in.
+        """
+        alike = self._messages.alike
+        try:
+            return alike is not None and alike.passes(lines)
+        except Exception as exc:  # noqa: BLE001
+            self._failed(exc)
+            return False
+
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
+        self._messages.alike = None
         message = read(line)
         if message is None:
             self.to_agent.append(line)
@@ -101,7 +112,11 @@ class Pipeline:
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Take in a line of the agent."""
-        if not any(sign in line for sign in _TELLING):
+        if self.passes(line):
+            self.to_client.append(line)
+            return
+        self._messages.alike = None
+        if not _tells(line):
             self._show(line, now)
         else:
             self._look(line, now)
@@ -181,6 +196,7 @@ class Pipeline:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        self._messages.alike = None
         for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
             try:
                 tick(now)
@@ -358,3 +374,14 @@ class Pipeline:
         TurnOver: _on_turn_over,
         LeftOpen: _on_left_open,
     }
+
+
+def _tells(line: bytes) -> bool:
+    """Whether a line of the agent may be more than something to show."""
+    return (
+        b"tool_call" in line
+        or b'"id"' in line
+        or b"state_update" in line
+        or b"terminal_" in line
+        or b"cancel_request" in line
+    )

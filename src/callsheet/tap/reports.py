@@ -50,7 +50,7 @@ class Reports:
     ) -> None:
         self.calls: dict[str, Tapped] = {}
         self.ids: Ids = Ids()
-        self.make: Maker = Maker(guard, words, version)
+        self.make: Maker = Maker(guard, version)
         self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
         self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
