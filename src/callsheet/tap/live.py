@@ -298,7 +298,7 @@ class Cut:
         self._is_long: bool = False
 
     def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
-        """Take a piece. Gives a part of a long line that goes on in it, whole lines, and a part of another."""
+        """Take a piece. Gives the end of a long line, whole lines, and the beginning of a long one."""
         if not self._rest and not self._is_long and data.endswith(b"\n"):
             return b"", data, b""
         ended = b""
