@@ -119,8 +119,10 @@ class Judge:
             if piece is not None and _piece(known) == piece:
                 return True
             if known.get("method") == message.get("method"):
-                clean, count = self._redactor.value(known.get("params"))
-                if count and {**known, "params": clean} == message:
+                what = "params" if "params" in known else "error"
+                clean, count = self._redactor.value(known.get(what))
+                heard = self._redactor.value(message.get(what))[0]  # ids by which it is answered stay
+                if count and {**known, what: clean} == {**message, what: heard}:
                     return True
         return False
 

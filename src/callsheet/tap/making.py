@@ -64,7 +64,7 @@ class Maker:
                 continue
             mine.given[key] = value
             news[key] = value
-        return self._safe(mine, self._decoded(news)) if news else {}
+        return self._safe(mine, self.decoded(news)) if news else {}
 
     def meta(self, meta: JsonObject | None) -> JsonObject | None:
         """Give a patch of `_meta` without secrets, within limits."""
@@ -147,7 +147,7 @@ class Maker:
     def _as_json(self, item: JsonValue) -> Json | None:
         return json_item(self._guard.json(item))
 
-    def _decoded(self, news: Json) -> JsonObject:
+    def decoded(self, news: Json) -> JsonObject:
         """Give fields by a report's names. What can't be read is left out, and counted."""
         try:
             return decode_fields(news, self.read, null_clears=False)[0]

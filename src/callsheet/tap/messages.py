@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
 from .alike import Alike
+from .bare import Bare, is_about_calls
 from .speech import QUIET, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
@@ -51,10 +52,12 @@ class Messages:
 
     def __init__(
         self,
+        bare: Bare,
         redactor: Redactor | None,
         account: Account,
         keep: Callable[[Json], None] | None = None,
     ) -> None:
+        self._bare: Bare = bare
         self._redactor: Redactor | None = redactor
         self._account: Account = account
         self._keep: Callable[[Json], None] | None = keep
@@ -66,6 +69,9 @@ class Messages:
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
         """Give the lines for an update of a session. `line` is it, as it came."""
         self.alike = None
+        if is_about_calls(message):
+            rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
+            return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
         if self._redactor is None:
             return [self._shown(message, line)]
         params = obj(message.get("params"))
@@ -108,12 +114,15 @@ class Messages:
 
     def end_all(self) -> list[bytes]:
         """Give what waits in all sessions."""
-        return [line for session in list(self._runs) for line in self.end(session)]
+        said = [line for session in list(self._runs) for line in self.end(session)]
+        return [*said, *self._counted(self._bare.end())]
 
     @property
     def due(self) -> float | None:
         """When something has waited for long enough."""
-        return min((run.until for run in self._runs.values() if run.speech.held), default=None)
+        times = [run.until for run in self._runs.values() if run.speech.held]
+        bare = self._bare.due
+        return min(times if bare is None else [*times, bare], default=None)
 
     def tick(self, now: float) -> list[bytes]:
         """Give what has waited for long enough."""
@@ -123,7 +132,13 @@ class Messages:
                 rest = run.speech.pause()
                 self._count(run.speech)
                 lines += [self._shown(_with(run.message, rest))] if rest else []
-        return lines
+        return [*lines, *self._counted(self._bare.tick(now))]
+
+    def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
+        made = list(lines)
+        self._account.hidden += self._bare.hidden
+        self._bare.hidden = 0
+        return made
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
         """Give a message without secrets; the line as it came if it has none."""
@@ -132,12 +147,13 @@ class Messages:
 
     def _clean(self, message: Json) -> Json | None:
         """Give a message without secrets; None if it has none."""
-        params = message.get("params")
-        if self._redactor is None or self._redactor.is_clean(params):
+        what = "params" if "params" in message else "error"
+        told = message.get(what)
+        if self._redactor is None or self._redactor.is_clean(told):
             return None
-        clean, count = self._redactor.value(params)
+        clean, count = self._redactor.value(told)
         self._account.hidden += count
-        return {**message, "params": clean} if count else None
+        return {**message, what: _with_ids(clean, told)} if count else None
 
     def _shown(self, message: Json, line: bytes | None = None) -> bytes:
         """Give the line of a message that the client is shown, and keep it."""
@@ -159,6 +175,19 @@ def is_invisible(message: Json) -> bool:
 def _piece(update: Json) -> str | None:
     content = obj(update.get("content"))
     return text(content.get("text")) if content.get("type") == "text" else None
+
+
+def _with_ids(clean: Any, told: Any) -> Any:
+    """Give params with the ids by which they are answered as they were, whatever those look like."""
+    kept = {key: value for key, value in obj(told).items() if key in ("sessionId", "elicitationId")}
+    options = many(obj(told).get("options"))
+    if options:
+        shown = zip(many(obj(clean).get("options")), options, strict=True)
+        kept["options"] = [
+            {**obj(one), "optionId": obj(other)["optionId"]} if "optionId" in obj(other) else one
+            for one, other in shown
+        ]
+    return {**clean, **kept} if kept else clean
 
 
 def _with(message: Json, said: str) -> Json:

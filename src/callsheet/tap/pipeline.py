@@ -31,12 +31,13 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
+from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
@@ -49,6 +50,9 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
+
+_SHOWN = ("session/request_permission", "elicitation/create")
+"""Requests that people are shown."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -75,7 +79,8 @@ class Pipeline:
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
+        bare = Bare(self._guard, lambda: self._connection.is_v2)
+        self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
 
     # Lines
 
@@ -162,7 +167,7 @@ class Pipeline:
             return
         if not (type(method) is str and method.startswith(_UNSEEN)):
             self._release(now)
-        if method == "session/request_permission":
+        if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
 
@@ -228,7 +233,7 @@ class Pipeline:
             self._sessions.clear(now)
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or _is_about_calls(message):
+        elif is_done or is_about_calls(message):
             self.account.told += len(line)
         return is_done
 
@@ -298,6 +303,8 @@ class Pipeline:
     # Moments; each gives whether the message is done with
 
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
+        if not self._tap.settings.repair:
+            return False
         if told.elsewhere is not None:  # it has another session's call: there it belongs
             params = obj(message["params"])
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
@@ -378,8 +385,3 @@ def _tells(line: bytes) -> bool:
         or b"terminal_" in line
         or b"cancel_request" in line
     )
-
-
-def _is_about_calls(message: Json) -> bool:
-    update = obj(obj(message.get("params")).get("update"))
-    return update.get("sessionUpdate") in (*CALLS, *TERMINALS)

@@ -5,6 +5,7 @@ The ledger judges each move; a status that can't be reached from where a call is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -57,8 +58,7 @@ class Reports:
         self._words: Spoken = words
         self._is_same: bool = peer.version == version
         self._titles: Literal["markdown", "plain", "either"] = peer.titles
-        budget = guard.frame
-        frames = UpdateFrames(session.id, **({} if budget is None else {"budget": budget}))
+        frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)
         view = view_for(replace(peer, titles="plain"), self.ledger.terminal, words)
         self.post: Post = Post(view, frames, self._send, self.shown)
 
