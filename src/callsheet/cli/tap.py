@@ -10,7 +10,7 @@ from callsheet.tap.live import say, tap
 from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
-from .taps import told
+from .taps import known, told
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
@@ -62,7 +62,7 @@ def command(
         redact=not no_redact,
         bound=not no_bound,
         protocol_to=cast("Literal[1, 2] | None", int(protocol_to) if protocol_to else None),
-        locale=locale,
+        locale=known(locale),
     )
     try:
         kept = keeping(history)

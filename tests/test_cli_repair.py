@@ -1,0 +1,113 @@
+"""`callsheet repair` on the command line: where it writes, what it says, exit codes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import pytest
+
+from callsheet.cli import main
+
+RECORDING = Path(__file__).parent / "recordings" / "kimi-cli-1.51.0.mixed-none.jsonl"
+
+
+class Done(NamedTuple):
+    """What a command line gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+Repair = Callable[..., Done]
+
+
+@pytest.fixture
+def repair(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Repair:
+    """Run a command line in this process, as the program does."""
+
+    def run(*args: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["callsheet", "repair", *map(str, args)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Done(cast("int", ended.value.code), out, err)
+
+    return run
+
+
+def test_a_file_gets_what_stdout_would_and_only_its_owner_can_read_it(
+    repair: Repair, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.jsonl"
+    told = repair(RECORDING)
+    assert repair(RECORDING, "-o", out) == (0, "", told.err)
+    assert out.read_text() == told.out == repair(RECORDING, "-o", "-").out
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert told.err.startswith("callsheet repair: 11 calls\n")
+
+
+def test_a_recording_may_be_written_over_by_its_repair(repair: Repair, tmp_path: Path) -> None:
+    file, link = tmp_path / "traffic.jsonl", tmp_path / "link.jsonl"
+    file.write_bytes(RECORDING.read_bytes())
+    link.symlink_to(file)
+    expected = repair(RECORDING).out
+    assert repair(file, "-o", link).code == 0
+    assert link.is_symlink()
+    assert file.read_text() == expected
+    assert sorted(tmp_path.iterdir()) == [link, file]
+
+
+def test_what_is_no_plain_file_is_written_to_and_stays_what_it_is(
+    repair: Repair, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    few = tmp_path / "few.jsonl"
+    few.write_bytes(b"".join(RECORDING.read_bytes().splitlines(keepends=True)[:2]))
+    try:
+        assert repair(few, "-o", pipe).code == 0
+        assert os.read(reader, 1 << 16) == few.read_bytes()
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.parametrize("output", ["nowhere/out.jsonl", "."])
+def test_where_nothing_can_be_written_the_name_that_was_given_is_told(
+    output: str, repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = repair(RECORDING, "-o", output)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"callsheet repair: {output}: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\x00\xff\x00", b"hello\n", b"[]\n"])
+def test_a_file_without_a_message_is_no_recording(
+    data: bytes, repair: Repair, tmp_path: Path
+) -> None:
+    file, out = tmp_path / "file.jsonl", tmp_path / "out.jsonl"
+    file.write_bytes(data)
+    out.write_text("of before")
+    said = f"callsheet repair: {file}: there is no message in it\n"
+    assert repair(file, "-o", out) == (2, "", said)
+    assert out.read_text() == "of before"
+
+
+def test_what_is_asked_for_wrongly_is_said(repair: Repair) -> None:
+    for arguments, said in (
+        (["nothing.jsonl"], "callsheet repair: nothing.jsonl: No such file or directory\n"),
+        ([RECORDING, "--report", "-"], "name a file"),
+        ([RECORDING, "--locale", "klingon"], "'klingon': expected one of en, de, "),
+    ):
+        code, out, err = repair(*arguments)
+        assert (code, out, said in err) == (2, "", True), err
