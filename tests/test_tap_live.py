@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,20 @@ def test_a_call_that_an_agent_leaves_open_when_it_dies_is_ended(tmp_path: Path) 
     assert "1  calls ended that were left open" in report.read_text()
 
 
+def test_what_is_told_of_an_agent_that_dies_within_a_line_stands_on_lines_of_its_own(
+    tmp_path: Path,
+) -> None:
+    dies = [*GREETING, ["await", "session/prompt"], OPEN, ["mumble", '{"jsonrpc":'], ["exit", 5]]
+    path = tmp_path / "traffic.jsonl"
+    code, out, _ = run(*puppet(*dies), said=TURN, options=("--record", str(path)))
+    lines = out.splitlines()
+    assert (code, lines[-2]) == (5, b'{"jsonrpc":')
+    assert updates_in(lines[-1])[0]["status"] == "failed"
+    recorded = [json.loads(line) for line in path.read_text().splitlines()]
+    assert recorded[-2]["raw"] == '{"jsonrpc":'
+    assert recorded[-1]["msg"] == json.loads(lines[-1])
+
+
 def test_an_announcement_without_input_waits_but_not_for_long() -> None:
     slow = [*GREETING, ["await", "session/prompt"], update({**CALL, "rawInput": {}}), ["sleep", 60]]
     with start(*puppet(*slow)) as process:
@@ -160,6 +175,22 @@ def test_an_announcement_without_input_waits_but_not_for_long() -> None:
         assert updates_in(b"".join(lines))[0]["title"] == "Running a command"
         process.terminate()
         process.wait(PATIENCE)
+
+
+def test_a_call_starts_when_it_is_told_by_the_time_of_day() -> None:
+    tells = [*GREETING, ["await", "session/prompt"], OPEN, ["await", "never"]]
+    asked = TURN.splitlines(keepends=True)
+    with start(*puppet(*tells)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(asked[:2]))
+        _ = [process.stdout.readline() for _ in range(2)]
+        before = time.time()
+        process.stdin.write(asked[2])
+        (opened,) = updates_in(process.stdout.readline())
+        after = time.time()
+    began = datetime.fromisoformat(opened["_meta"]["callsheet"]["startedAt"]).timestamp()
+    assert before - 0.01 <= began <= after + 0.01
 
 
 def test_the_end_of_a_turn_comes_after_the_ends_of_its_calls() -> None:
