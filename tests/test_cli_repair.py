@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
+import msgspec
 import pytest
 
 from callsheet.cli import main
+from callsheet.tap.offline import Repairs
+from callsheet.tap.settings import TapSettings
 
 RECORDING = Path(__file__).parent / "recordings" / "kimi-cli-1.51.0.mixed-none.jsonl"
 
@@ -101,6 +106,43 @@ def test_a_file_without_a_message_is_no_recording(
     said = f"callsheet repair: {file}: there is no message in it\n"
     assert repair(file, "-o", out) == (2, "", said)
     assert out.read_text() == "of before"
+
+
+def test_without_any_treatment_a_recording_stays_as_it_is_and_nothing_else_is_told(
+    repair: Repair,
+) -> None:
+    code, out, err = repair(RECORDING, "--no-repair", "--no-redact", "--no-bound")
+    assert (code, out) == (0, RECORDING.read_text())
+    size = r"[\d.]+ kB"
+    told = rf"callsheet repair: 11 calls\n +0  secrets hidden\n +({size})  .* agent, (\1) .*\n"
+    assert re.fullmatch(told, err), err
+
+
+def test_bytes_are_told_of_all_that_is_about_calls_also_of_requests_for_permission(
+    repair: Repair,
+) -> None:
+    lines = [json.loads(line) for line in repair(RECORDING).out.splitlines()]
+    told = [
+        line["msg"] for line in lines if line["dir"] == "agent->client" and _is_about_calls(line)
+    ]
+    assert any(message["method"] == "session/request_permission" for message in told)
+    account = _repaired().account
+    assert account.sent == sum(len(msgspec.json.encode(message)) + 1 for message in told)
+
+
+def _is_about_calls(line: dict[str, Any]) -> bool:
+    message = line["msg"]
+    update = message.get("params", {}).get("update", {})
+    return message.get("method") == "session/request_permission" or "tool_call" in update.get(
+        "sessionUpdate", ""
+    )
+
+
+def _repaired() -> Repairs:
+    repairs = Repairs(TapSettings())
+    with RECORDING.open("rb") as stream:
+        assert list(repairs.repaired(stream))
+    return repairs
 
 
 def test_what_is_asked_for_wrongly_is_said(repair: Repair) -> None:

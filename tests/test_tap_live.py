@@ -130,6 +130,7 @@ def test_what_is_wrong_with_the_command_line_is_said() -> None:
         (["--protocol-to", "3", "--", "cat"], "'3' is not one of '1', '2'"),
         (["--history", "mysql://x", "--", "cat"], "mysql"),
         (["--locale", "--", "cat"], "expected one of en, de, "),
+        (["--no-repair", "--protocol-to", "2", "--", "cat"], "does not go with --no-repair"),
     ):
         done = subprocess.run(
             [*TAP, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False

@@ -57,6 +57,8 @@ def command(
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
+    if no_repair and protocol_to:
+        raise click.UsageError("--protocol-to writes calls anew: it does not go with --no-repair")
     settings = TapSettings(
         repair=not no_repair,
         redact=not no_redact,

@@ -214,6 +214,7 @@ class Pipeline:
             self._of_client(message, now)
         elif is_done or _is_about_calls(message):
             self.account.told += len(line)
+            self.account.sent += 0 if is_done else len(line)
         return is_done
 
     def _of_client(self, message: Json, now: float) -> None:
@@ -315,7 +316,9 @@ class Pipeline:
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
-        self.to_client.append(_encode(request) + b"\n")
+        line = _encode(request) + b"\n"
+        self.account.sent += len(line)
+        self.to_client.append(line)
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message
