@@ -244,7 +244,7 @@ def test_a_recording_is_what_the_client_saw_without_secrets(tmp_path: Path) -> N
     shows = {
         "content": [{"type": "content", "content": {"type": "text", "text": f"TOKEN={SECRET}"}}]
     }
-    write = {"sessionId": "s1", "path": "/code/.env", "content": f"TOKEN={SECRET}"}
+    write = {"sessionId": "s1", "path": "/code/session/update", "content": f"TOKEN={SECRET}"}
     steps = [
         *GREETING,
         ["await", "session/prompt"],
@@ -254,11 +254,15 @@ def test_a_recording_is_what_the_client_saw_without_secrets(tmp_path: Path) -> N
         answer({"stopReason": "end_turn"}),
     ]
     path = tmp_path / "traffic.jsonl"
-    _, out, _ = run(*puppet(*steps), said=TURN, options=("--record", str(path)))
+    wrote = b'{"jsonrpc":"2.0","id":7,"result":{"was":"TOKEN=%s"}}\n' % SECRET.encode()
+    typed = TURN.replace(b'"prompt": []', b'"prompt": [{"type": "text", "text": "Use %s"}]')
+    said = typed % SECRET.encode() + wrote
+    _, out, _ = run(*puppet(*steps), said=said, options=("--record", str(path)))
     assert SECRET in out.decode()  # the file must get what was meant …
     assert sum(SECRET.encode() in line for line in out.splitlines()) == 1
     recorded = path.read_bytes()
     assert SECRET.encode() not in recorded  # … and nobody else
+    assert recorded.count(b'"client->agent"') == said.count(b"\n")
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("rb") as stream:
         assert [f.rule for f in check_stream(stream) if f.severity == "error"] == []

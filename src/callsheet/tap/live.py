@@ -77,9 +77,9 @@ class Driver:
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
         """Take in lines of the client, and tell the agent."""
         pipeline = self.pipeline
-        if self._recorder is not None:
-            self._recorder.keep("client->agent", b"".join(lines))
         with self._thinking:
+            if self._recorder is not None:
+                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)

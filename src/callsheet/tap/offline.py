@@ -96,12 +96,13 @@ class Repairs:
 
     def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
         for line in lines:
-            if line is data:
+            kept = line if way == "client" else self._pipeline.for_recording(line)
+            if kept is data:
                 yield as_it_was
             elif self._is_wrapped:
-                yield b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
+                yield b"".join(wrapped(self._now, _DIRECTIONS[way], kept.rstrip(b"\n")))
             else:
-                yield line
+                yield kept
         lines.clear()
 
 

@@ -258,11 +258,14 @@ class Pipeline:
         return (known.cwd if known is not None else None) or ""
 
     def for_recording(self, line: bytes) -> bytes:
-        """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
-        if b"session/update" in line or b'"method"' not in line:
-            return line
+        """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        return line if message is None else self._cleaned(line, message)
+        if message is None or message.get("method") == "session/update":
+            return line
+        try:
+            return self._messages.recorded(line, message)
+        except Exception:  # noqa: BLE001
+            return line
 
     def _session(self, session: Session) -> TappedSession:
         found = self._sessions.get(session.id)
