@@ -145,17 +145,22 @@ def _repaired() -> Repairs:
     return repairs
 
 
-def test_a_repaired_recording_has_no_secrets_where_the_client_needed_them(
+def test_a_repaired_recording_has_no_secrets_where_one_side_needed_them(
     repair: Repair, tmp_path: Path
 ) -> None:
     secret = "ghp_" + "a1B2" * 9
     file = tmp_path / "traffic.jsonl"
     asked = {"sessionId": "s", "path": "/code/.env", "content": f"TOKEN={secret}"}
     write = {"jsonrpc": "2.0", "id": 7, "method": "fs/write_text_file", "params": asked}
-    file.write_text(json.dumps({"t": 1, "dir": "agent->client", "msg": write}) + "\n")
+    read = {"jsonrpc": "2.0", "id": 7, "result": {"content": f"TOKEN={secret}"}}
+    lines = [
+        {"t": 1, "dir": "agent->client", "msg": write},
+        {"t": 2, "dir": "client->agent", "msg": read},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, out, _ = repair(file)
     assert (code, secret in out) == (0, False)
-    assert json.loads(out)["msg"]["params"]["path"] == "/code/.env"
+    assert json.loads(out.splitlines()[0])["msg"]["params"]["path"] == "/code/.env"
     assert repair(file, "--no-redact").out == file.read_text()
 
 

@@ -96,7 +96,7 @@ class Repairs:
 
     def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
         for line in lines:
-            kept = line if way == "client" else self._pipeline.for_recording(line)
+            kept = self._pipeline.for_recording(line)
             if kept is data:
                 yield as_it_was
             elif self._is_wrapped:
