@@ -78,9 +78,9 @@ class Driver:
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
         """Take in lines of the client, and tell the agent."""
         pipeline = self.pipeline
-        if self._recorder is not None:
-            self._recorder.keep("client->agent", b"".join(lines))
         with self._thinking:
+            if self._recorder is not None:
+                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)
@@ -120,11 +120,17 @@ class Driver:
                 self._recorder.keep("agent->client", data)
             send(data)
 
-    def agent_gone(self, send: Send) -> None:
-        """Tell the client what became of what was open: the agent will say nothing more."""
+    def agent_gone(self, send: Send, *, within_line: bool) -> None:
+        """Tell the client what became of what was open: the agent will say nothing more.
+
+        If it went within a line, that is ended first: what follows could not be read behind it.
+        """
+        pipeline = self.pipeline
         with self._speaking:
             with self._thinking:
-                self.pipeline.agent_gone(self.now())
+                pipeline.agent_gone(self.now())
+                if within_line and pipeline.to_client:
+                    pipeline.to_client.insert(0, b"\n")
                 data = self._for_client()
             if data:
                 send(data)
@@ -251,10 +257,11 @@ class FromAgent:
 
     def end(self, send: Send) -> None:
         """Pass on what had no end, and end what is open."""
+        within_line = self._lines.is_within_line
         rest = self._lines.end()
         if rest:
             self._driver.pass_on(rest, send)
-        self._driver.agent_gone(send)
+        self._driver.agent_gone(send, within_line=within_line)
 
 
 class Cut:
@@ -280,6 +287,11 @@ class Cut:
             whole = b"".join((*self._rest, whole))
             self._rest, self._size = [], 0
         return whole, self._hold(data[end:])
+
+    @property
+    def is_within_line(self) -> bool:
+        """Whether the last piece ended where no line does."""
+        return bool(self._rest) or self._is_long
 
     def end(self) -> bytes:
         """Give what had no end."""
@@ -345,6 +357,7 @@ def tap(
     )
     pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
+    context.epoch = time.time() - driver.now()  # to make all this has taken its time
     try:
         return between.serve(FromClient(driver), FromAgent(driver)), account
     finally:
