@@ -10,7 +10,7 @@ from callsheet.tap.live import say, tap
 from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
-from .taps import told
+from .taps import known, told
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
@@ -57,12 +57,14 @@ def command(
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
+    if no_repair and protocol_to:
+        raise click.UsageError("--protocol-to writes calls anew: it does not go with --no-repair")
     settings = TapSettings(
         repair=not no_repair,
         redact=not no_redact,
         bound=not no_bound,
         protocol_to=cast("Literal[1, 2] | None", int(protocol_to) if protocol_to else None),
-        locale=locale,
+        locale=known(locale),
     )
     try:
         kept = keeping(history)

@@ -81,9 +81,9 @@ class Driver:
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
         """Take in lines of the client, and tell the agent."""
         pipeline = self.pipeline
-        if self._recorder is not None:
-            self._recorder.keep("client->agent", b"".join(lines))
         with self._thinking:
+            if self._recorder is not None:
+                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)
@@ -372,6 +372,7 @@ def tap(
     )
     pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
+    context.epoch = time.time() - driver.now()  # to make all this has taken its time
     try:
         code = between.serve(FromClient(driver), FromAgent(driver))
         driver.agent_left()

@@ -31,6 +31,9 @@ _INVISIBLE = frozenset(
 )
 """Updates that stand nowhere among the cards: they may overtake one that waits."""
 
+_PARTS = ("params", "result", "error")
+"""What of a message may hold a secret."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -144,6 +147,19 @@ class Messages:
         """Give a message without secrets; the line as it came if it has none."""
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
+
+    def recorded(self, line: bytes, message: Json) -> bytes:
+        """Give a message as it is recorded: without secrets, wherever they are.
+
+        They are not counted: nobody would have been shown them.
+        """
+        redactor = self._redactor
+        if redactor is None or redactor.is_clean(message):
+            return line
+        parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
+        if not any(count for _, count in parts.values()):
+            return line
+        return _encode({**message, **{key: part for key, (part, _) in parts.items()}}) + b"\n"
 
     def _clean(self, message: Json) -> Json | None:
         """Give a message without secrets; None if it has none."""

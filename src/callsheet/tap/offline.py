@@ -24,10 +24,14 @@ _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent-
 
 
 class Repairs:
-    """Repairs one recording: lines in, lines out. `account` says what was done."""
+    """Repairs one recording: lines in, lines out. `account` says what was done.
+
+    `messages` counts what could be read; a file without any is no recording.
+    """
 
     def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
         self.account: Account = Account()
+        self.messages: int = 0
         self.faults: list[str] = []
         tap = Context(settings, self.account, spill=spill)
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
@@ -49,6 +53,7 @@ class Repairs:
             if line.raw:
                 yield line.raw + b"\n"
             return
+        self.messages += 1
         if line.time is not None:
             yield from self._until(line.time)
             self._now = max(self._now, line.time)
@@ -91,12 +96,13 @@ class Repairs:
 
     def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
         for line in lines:
-            if line is data:
+            kept = self._pipeline.for_recording(line)
+            if kept is data:
                 yield as_it_was
             elif self._is_wrapped:
-                yield b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
+                yield b"".join(wrapped(self._now, _DIRECTIONS[way], kept.rstrip(b"\n")))
             else:
-                yield line
+                yield kept
         lines.clear()
 
 

@@ -235,6 +235,7 @@ class Pipeline:
             self._of_client(message, now)
         elif is_done or is_about_calls(message):
             self.account.told += len(line)
+            self.account.sent += 0 if is_done else len(line)
         return is_done
 
     def _of_client(self, message: Json, now: float) -> None:
@@ -279,11 +280,14 @@ class Pipeline:
         return (known.cwd if known is not None else None) or ""
 
     def for_recording(self, line: bytes) -> bytes:
-        """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
-        if b"session/update" in line or b'"method"' not in line:
-            return line
+        """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        return line if message is None else self._cleaned(line, message)
+        if message is None or message.get("method") == "session/update":
+            return line
+        try:
+            return self._messages.recorded(line, message)
+        except Exception:  # noqa: BLE001
+            return line
 
     def _session(self, session: Session, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
@@ -343,7 +347,9 @@ class Pipeline:
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
-        self.to_client.append(_encode(request) + b"\n")
+        line = _encode(request) + b"\n"
+        self.account.sent += len(line)
+        self.to_client.append(line)
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

@@ -265,4 +265,5 @@ class TappedSession:
             self._reports.become(mine, Draft(), {"content": content}, None, now)
 
     def _put_right(self, mine: Tapped, what: str) -> None:
-        mine.repaired.add(what)
+        if self._tap.settings.repair:
+            mine.repaired.add(what)

@@ -24,13 +24,13 @@ _WORDS = {
 }
 
 
-def table(account: Account) -> str:
-    """Give the table. It is empty if there is nothing to tell."""
+def table(account: Account, by: str = "tap") -> str:
+    """Give the table of a command. It is empty if there is nothing to tell."""
     if account.is_empty:
         return ""
     rows = list(_rows(account))
     width = max(len(count) for count, _ in rows)
-    head = f"callsheet tap: {account.calls} call{'' if account.calls == 1 else 's'}"
+    head = f"callsheet {by}: {account.calls} call{'' if account.calls == 1 else 's'}"
     return "\n".join([head, *(f"  {count:>{width}}  {what}" for count, what in rows)]) + "\n"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from callsheet.report.content import ToolCallContent
 
 from .excerpt import LIVE_TEXT, SHORTEST, excerpt, long_text
-from .seen import ENVELOPE, OVERDRAFT, RESERVE, SHARE, START_CREDIT, Credit, size_of
+from .seen import ENVELOPE, ITEM, OVERDRAFT, RESERVE, SHARE, START_CREDIT, Credit, size_of
 from .words import Words
 
 Content = Sequence[ToolCallContent]
@@ -32,8 +32,8 @@ def pay(
     most = min(ENVELOPE + LIVE_TEXT + texts, room // SHARE)
     if cost <= max(most, room - _kept(credit, overdraft)):
         return _whole(credit, content, cost)
-    text = long_text(given)
-    besides = ENVELOPE + size_of([item for item in content if item is not text])
+    text = long_text(given) if ITEM * len(given) < LIVE_TEXT else None
+    besides = ENVELOPE + size_of([item for item in content if item is not text]) if text else cost
     if text is None or besides + SHORTEST > ENVELOPE + LIVE_TEXT + texts:
         return _whole(credit, content, cost) if cost <= room and _due(credit, overdraft) else None
     if most - besides < SHORTEST or content == credit.told:

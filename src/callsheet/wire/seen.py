@@ -105,11 +105,15 @@ class Credit:
 
     def earn(self, items: Sequence[ToolCallContent]) -> None:
         """Earn by what is new in a call's content."""
-        kept = len(self._items)
-        if not (len(items) >= kept and all(map(is_, items, self._items))):
-            kept = _common(items, self._items)
-        old, new = changed(_text_of(self._items[kept:]), _text_of(items[kept:]))
-        size, added = _size(new), len(items) - len(self._items)
+        before, kept = self._items, len(self._items)
+        if items is before:
+            return
+        if len(items) >= kept and all(map(is_, items, before)):
+            old, new = "", _text_of(items[kept:])
+        else:
+            kept = _common(items, before)
+            old, new = changed(_text_of(before[kept:]), _text_of(items[kept:]))
+        size, added = _size(new), len(items) - len(before)
         self.size += size - _size(old) + ITEM * added
         moved = size * count_moved(old, new) // len(new) if old and new else 0
         self.left += EARN * (size - moved + ITEM * max(0, added))
@@ -124,7 +128,7 @@ def size_of(items: Sequence[ToolCallContent]) -> int:
 
 def _size(text: str) -> int:
     """Give the bytes of a text as JSON, without its quotes."""
-    return len(json.encode(text)) - 2
+    return len(json.encode(text)) - 2 if text else 0
 
 
 def _text_of(items: Sequence[ToolCallContent]) -> str:
