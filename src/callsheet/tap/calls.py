@@ -53,10 +53,14 @@ class Tapped(Struct, eq=False):
 
 
 class Ids:
-    """The ids of one session's calls, as the client knows them: none stands for two calls."""
+    """The ids of one session's calls, as the client knows them: none stands for two calls.
 
-    def __init__(self) -> None:
-        self._used: UsedIds = UsedIds()
+    `used` are those of all sessions: one that was let go may be heard of again.
+    """
+
+    def __init__(self, session: str, used: UsedIds) -> None:
+        self._session: str = session
+        self._used: UsedIds = used
         self._renamed: dict[str, str] = {}
         # How often an id came: one that every call has must not be counted from the beginning each time.
         self._numbers: dict[str, int] = {}
@@ -65,10 +69,10 @@ class Ids:
         """Give an id for a call that the agent knows by `key`."""
         chosen = base = _fit(key)
         number = self._numbers.pop(base, 1)
-        while self._used.has("", chosen):
+        while self._used.has(self._session, chosen):
             number += 1
             chosen = f"{base}~{number}"
-        self._used.add("", chosen)
+        self._used.add(self._session, chosen)
         if number > 1:
             _note(self._numbers, base, number)
         if chosen != key:
@@ -77,7 +81,7 @@ class Ids:
 
     def has(self, chosen: str) -> bool:
         """Whether a call is or was known by an id."""
-        return self._used.has("", chosen)
+        return self._used.has(self._session, chosen)
 
     def theirs(self, chosen: str) -> str:
         """Give the agent's id of a call that the client knows by another."""
