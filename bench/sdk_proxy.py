@@ -1,7 +1,7 @@
 """A proxy that only passes on, on the official Python SDK: an agent to the editor, an editor to the agent.
 
-Started as a program: `python bench/sdk_proxy.py AGENT…`. What one side asks or tells by a method of the SDK's,
-the other is asked or told by the same method.
+Started as a program: `python bench/sdk_proxy.py AGENT…`. What one side asks or tells by a method of the
+SDK's, the other is asked or told by the same method.
 """
 
 from __future__ import annotations

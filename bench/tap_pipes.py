@@ -70,7 +70,7 @@ class Proxy:
         os.write(self._told, line)
 
     def heard(self, until: bytes) -> int:
-        """Wait until the editor has heard a line with this. Gives how many lines it heard, that one included."""
+        """Wait until the editor has heard a line with this. Gives how many lines it has heard."""
         count, rest = 0, b""
         while True:
             data = os.read(self._hearing, _PIECE)

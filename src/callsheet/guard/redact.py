@@ -6,8 +6,8 @@ telling names, `known.py` known values, `marks.py` what stands in a secret's pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
 
 from callsheet.report.values import JsonValue
 
@@ -21,10 +21,13 @@ from .spans import Span
 from .stream import StreamRedactor
 
 __all__ = [
-    "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules", "family_of",
-    "read_settings", "secrets_of", "secrets_of_mcp",
+    "Glance", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
+
+Glance: TypeAlias = Callable[[bytes], bool]
+"""Says whether something may be a secret, or the beginning of one."""
 
 _REMEMBERED = 65_536
 """A longer text is not kept alive only to know it again."""
@@ -127,8 +130,15 @@ class Redactor:
 
     def passes(self, text: str) -> bool:
         """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it exactly."""
-        data = text.encode("utf-8", "surrogatepass")
-        return next(iter(self._scanner.gate.each(data)), None) is None
+        return not self._scanner.gate.finds(text.encode("utf-8", "surrogatepass"))
+
+    def glance(self) -> Glance:
+        """Give what tells at a glance that a text that goes on has no secret, and that none has begun in it.
+
+        It is given the last bytes of the text, and says whether to look closer, by `stream`. As in an open
+        stream, values that are registered later are not known.
+        """
+        return self._scanner.glance.finds
 
     def _rules_in(self, text: str) -> tuple[str, ...]:
         """Give the rules of the secrets in a text. It is remembered: contents come more than once."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
+from .glance import beginnings
 from .marks import MARK_BEGUN, has_marks, mark_around
 from .pairs_open import windows
 from .rules import OPEN, InvalidRule, Rule, check
@@ -164,6 +165,11 @@ class Scanner:
     @cached_property
     def _token_openers(self) -> Gate:
         return self._gate(self._opening_triggers(tokens=True))
+
+    @cached_property
+    def glance(self) -> Gate:
+        """Finds nothing in a text in which no secret is, and none has begun."""
+        return self._gate([*self._triggers(), *beginnings(self._rules, self._known)])
 
     @cached_property
     def _known_openers(self) -> Gate:

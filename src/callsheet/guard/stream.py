@@ -93,7 +93,7 @@ class StreamRedactor:
         data = self._data
         spans = list(self._scanner.spans(data))
         if not spans or spans[-1].end < len(data):
-            half = self._scanner.half_token(data, max(self._done, spans[-1].end if spans else 0))
+            half = self._scanner.half_token(data, spans[-1].end if spans else 0)
             spans += [half] if half else []
         out = self._pass_on(spans, len(data), crowded=False)
         if spans and spans[-1].end == len(data):

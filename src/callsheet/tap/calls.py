@@ -45,8 +45,6 @@ class Tapped(Struct, eq=False):
     """The input without secrets, for those who are asked."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
-    grows: bool = False
-    """Whether a text in its content is told again and again, each time with more at its end."""
 
     @property
     def is_over(self) -> bool:

@@ -51,7 +51,8 @@ class Driver:
         self._tell: Send | None = None
         # What the agent is to be told besides what the client says.
         self._besides: list[bytes] = []
-        self._thinking: Condition = Condition(Lock())
+        self._lock: Lock = Lock()
+        self._thinking: Condition = Condition(self._lock)
         self._began: float = time.monotonic()
         self._send: Send | None = None
         self._until: float | None = None
@@ -89,21 +90,28 @@ class Driver:
             with self._telling:
                 send(data)
 
-    def from_agent(self, lines: Sequence[bytes], send: Send) -> None:
-        """Take in lines of the agent, and tell the client."""
-        pipeline = self.pipeline
+    def from_agent(self, lines: bytes, send: Send) -> None:
+        """Take in whole lines of the agent, and tell the client."""
         with self._speaking:
-            with self._thinking:
-                now = self.now()
-                for line in lines:
-                    pipeline.from_agent(line, now)
-                data = self._for_client()
-                if pipeline.to_agent:
-                    self._besides += pipeline.to_agent
-                    pipeline.to_agent.clear()
-                self._plan(at_once=bool(self._besides))
-            if data:
-                send(data)
+            with self._lock:
+                if not self.pipeline.passes(lines):
+                    lines = self._changed(lines)
+                elif self._recorder is not None:
+                    self._recorder.keep("agent->client", lines)
+            if lines:
+                send(lines)
+
+    def _changed(self, lines: bytes) -> bytes:
+        """Give what the client is told instead of some lines of the agent."""
+        pipeline, now = self.pipeline, self.now()
+        for line in cut(lines):
+            pipeline.from_agent(line, now)
+        data = self._for_client()
+        if pipeline.to_agent:
+            self._besides += pipeline.to_agent
+            pipeline.to_agent.clear()
+        self._plan(at_once=bool(self._besides))
+        return data
 
     def pass_on(self, data: bytes, send: Send) -> None:
         """Pass on a part of a line that is too long to be looked into."""
@@ -216,7 +224,7 @@ class FromClient:
         """Take the next piece."""
         lines, part = self._lines.take(data)
         if lines:
-            self._driver.from_client(lines, send)
+            self._driver.from_client(cut(lines), send)
         if part:
             send(part)
 
@@ -257,7 +265,7 @@ class FromAgent:
 
 
 class Cut:
-    """Cuts pieces into lines, each with its end. Of a line that is too long, parts come as they are."""
+    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest: int = longest
@@ -265,18 +273,20 @@ class Cut:
         self._size: int = 0
         self._is_long: bool = False
 
-    def take(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Take a piece. Gives the lines that end in it, or a part of a long one."""
-        if not self._rest and not self._is_long and data[-1:] == b"\n":
-            return (data.splitlines(True) if b"\r" not in data else _lines(data)), b""
-        end = data.rfind(b"\n") + 1
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return data, b""
         if self._is_long:
             return self._go_on(data)
+        end = data.rfind(b"\n") + 1
         if not end:
-            return [], self._hold(data)
-        whole = b"".join((*self._rest, data[:end])) if self._rest else data[:end]
-        self._rest, self._size = [], 0
-        return _lines(whole), self._hold(data[end:])
+            return b"", self._hold(data)
+        whole = data[:end]
+        if self._rest:
+            whole = b"".join((*self._rest, whole))
+            self._rest, self._size = [], 0
+        return whole, self._hold(data[end:])
 
     @property
     def is_within_line(self) -> bool:
@@ -298,19 +308,19 @@ class Cut:
         part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
         return part
 
-    def _go_on(self, data: bytes) -> tuple[list[bytes], bytes]:
+    def _go_on(self, data: bytes) -> tuple[bytes, bytes]:
         """Pass on a long line until it ends. What follows it waits for the next piece."""
         end = data.find(b"\n") + 1
         if not end:
-            return [], data
+            return b"", data
         self._is_long = False
         self._rest, self._size = ([data[end:]], len(data) - end) if data[end:] else ([], 0)
-        return [], data[:end]
+        return b"", data[:end]
 
 
-def _lines(data: bytes) -> list[bytes]:
-    """Give the lines of what ends with a line, each with its end: line feeds, and nothing else, end one."""
-    return [line + b"\n" for line in data.split(b"\n")[:-1]]
+def cut(lines: bytes) -> list[bytes]:
+    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
+    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
 
 
 def tap(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
+from .alike import Alike
+from .bare import Bare, is_about_calls
 from .speech import QUIET, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
@@ -34,7 +37,11 @@ _PARTS = ("params", "result", "error")
 _encode = msgspec.json.Encoder().encode
 
 
-class _Run(NamedTuple):
+MOST_RUNS = 256
+"""Sessions that may speak at once. Of more, what the one says that began first is taken as ended."""
+
+
+class _Run(Struct, eq=False):
     """A run of text under way: what its last piece looked like, and until when it waits."""
 
     kind: str
@@ -48,17 +55,26 @@ class Messages:
 
     def __init__(
         self,
+        bare: Bare,
         redactor: Redactor | None,
         account: Account,
         keep: Callable[[Json], None] | None = None,
     ) -> None:
+        self._bare: Bare = bare
         self._redactor: Redactor | None = redactor
         self._account: Account = account
         self._keep: Callable[[Json], None] | None = keep
         self._runs: dict[str, _Run] = {}
+        self.alike: Alike | None = None
+        """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
+        else here, or sends anything to the client, sets it to None."""
 
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
         """Give the lines for an update of a session. `line` is it, as it came."""
+        self.alike = None
+        if is_about_calls(message):
+            rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
+            return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
         if self._redactor is None:
             return [self._shown(message, line)]
         params = obj(message.get("params"))
@@ -74,13 +90,21 @@ class Messages:
         lines: list[bytes] = []
         if run is None or run.kind != kind:
             lines = self.end(session)
-            run = _Run(kind, Speech(self._redactor), message, now)
+            if len(self._runs) >= MOST_RUNS:
+                lines += self.end(next(iter(self._runs)))
+            run = self._runs[session] = _Run(kind, Speech(self._redactor), message, now)
         said = run.speech.say(piece)
-        self._runs[session] = run._replace(message=message, until=now + QUIET)
+        run.message, run.until = message, now + QUIET
         self._count(run.speech)
         if said is piece:
+            self.alike = Alike.to(line, piece, run.speech, self._saying(message))
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
+
+    def _saying(self, message: Json) -> Callable[[str], None] | None:
+        """Give what keeps a message with other texts, if they are kept."""
+        keep = self._keep
+        return None if keep is None else lambda text: keep(_with(message, text))
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -93,12 +117,15 @@ class Messages:
 
     def end_all(self) -> list[bytes]:
         """Give what waits in all sessions."""
-        return [line for session in list(self._runs) for line in self.end(session)]
+        said = [line for session in list(self._runs) for line in self.end(session)]
+        return [*said, *self._counted(self._bare.end())]
 
     @property
     def due(self) -> float | None:
         """When something has waited for long enough."""
-        return min((run.until for run in self._runs.values() if run.speech.held), default=None)
+        times = [run.until for run in self._runs.values() if run.speech.held]
+        bare = self._bare.due
+        return min(times if bare is None else [*times, bare], default=None)
 
     def tick(self, now: float) -> list[bytes]:
         """Give what has waited for long enough."""
@@ -108,7 +135,13 @@ class Messages:
                 rest = run.speech.pause()
                 self._count(run.speech)
                 lines += [self._shown(_with(run.message, rest))] if rest else []
-        return lines
+        return [*lines, *self._counted(self._bare.tick(now))]
+
+    def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
+        made = list(lines)
+        self._account.hidden += self._bare.hidden
+        self._bare.hidden = 0
+        return made
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
         """Give a message without secrets; the line as it came if it has none."""
@@ -130,12 +163,13 @@ class Messages:
 
     def _clean(self, message: Json) -> Json | None:
         """Give a message without secrets; None if it has none."""
-        params = message.get("params")
-        if self._redactor is None or self._redactor.is_clean(params):
+        what = "params" if "params" in message else "error"
+        told = message.get(what)
+        if self._redactor is None or self._redactor.is_clean(told):
             return None
-        clean, count = self._redactor.value(params)
+        clean, count = self._redactor.value(told)
         self._account.hidden += count
-        return {**message, "params": clean} if count else None
+        return {**message, what: _with_ids(clean, told)} if count else None
 
     def _shown(self, message: Json, line: bytes | None = None) -> bytes:
         """Give the line of a message that the client is shown, and keep it."""
@@ -157,6 +191,19 @@ def is_invisible(message: Json) -> bool:
 def _piece(update: Json) -> str | None:
     content = obj(update.get("content"))
     return text(content.get("text")) if content.get("type") == "text" else None
+
+
+def _with_ids(clean: Any, told: Any) -> Any:
+    """Give params with the ids by which they are answered as they were, whatever those look like."""
+    kept = {key: value for key, value in obj(told).items() if key in ("sessionId", "elicitationId")}
+    options = many(obj(told).get("options"))
+    if options:
+        shown = zip(many(obj(clean).get("options")), options, strict=True)
+        kept["options"] = [
+            {**obj(one), "optionId": obj(other)["optionId"]} if "optionId" in obj(other) else one
+            for one, other in shown
+        ]
+    return {**clean, **kept} if kept else clean
 
 
 def _with(message: Json, said: str) -> Json:

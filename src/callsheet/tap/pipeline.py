@@ -31,25 +31,28 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
+from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
 from .reading import read
 from .session import TappedSession
+from .sessions import TappedSessions
 
 _encode = msgspec.json.Encoder().encode
 
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
-_TELLING = (b"tool_call", b'"id"', b"state_update", b"terminal_", b"cancel_request")
-"""What a line of the agent has that is more than something to show."""
+
+_SHOWN = ("session/request_permission", "elicitation/create")
+"""Requests that people are shown."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -69,19 +72,33 @@ class Pipeline:
         self._say: Callable[[str], None] = say
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
-        self._sessions: dict[str, TappedSession] = {}
+        self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
         words = Spoken(tap.describer(None))
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
+        bare = Bare(self._guard, lambda: self._connection.is_v2)
+        self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
 
     # Lines
 
+    def passes(self, lines: bytes) -> bool:
+        """Take in whole lines of the agent, if they pass as they came and nothing else comes of them.
+
+        Gives whether it is so. Then they are not in `to_client`; else they are still to be taken in.
+        """
+        alike = self._messages.alike
+        try:
+            return alike is not None and alike.passes(lines)
+        except Exception as exc:  # noqa: BLE001
+            self._failed(exc)
+            return False
+
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
+        self._messages.alike = None
         message = read(line)
         if message is None:
             self.to_agent.append(line)
@@ -95,7 +112,11 @@ class Pipeline:
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Take in a line of the agent."""
-        if not any(sign in line for sign in _TELLING):
+        if self.passes(line):
+            self.to_client.append(line)
+            return
+        self._messages.alike = None
+        if not _tells(line):
             self._show(line, now)
         else:
             self._look(line, now)
@@ -146,18 +167,17 @@ class Pipeline:
             return
         if not (type(method) is str and method.startswith(_UNSEEN)):
             self._release(now)
-        if method == "session/request_permission":
+        if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
-        for session in self._sessions.values():
-            session.post.release(now)
+        self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
     def _waits(self) -> bool:
-        return any(session.post.due is not None for session in self._sessions.values())
+        return any(session.post.due is not None for session in self._sessions.busy)
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
@@ -171,12 +191,13 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = [session.due for session in self._sessions.values()]
-        return min((due for due in (*times, self._messages.due) if due is not None), default=None)
+        times = (self._sessions.due, self._messages.due)
+        return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        for tick in (self._tick_messages, *[one.tick for one in self._sessions.values()]):
+        self._messages.alike = None
+        for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
             try:
                 tick(now)
             except Exception as exc:  # noqa: BLE001
@@ -187,7 +208,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             try:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
@@ -209,10 +230,10 @@ class Pipeline:
                 is_done = handle(self, moment, message, now) or is_done
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
-            self._sessions.clear()
+            self._sessions.clear(now)
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or _is_about_calls(message):
+        elif is_done or is_about_calls(message):
             self.account.told += len(line)
             self.account.sent += 0 if is_done else len(line)
         return is_done
@@ -223,17 +244,18 @@ class Pipeline:
             self._client = peer_of(params)
         elif method in REOPENING:
             key = text(params.get("sessionId")) or ""
-            self._sessions.pop(key, None)
+            if method == "session/load" or params.get("replayFrom"):
+                self._sessions.drop(key, now)  # all of it is told anew
             if self._keeping is not None:
                 self._keeping.reopened(key)
         elif method == "session/prompt" and self._keeping is not None:
             key = text(params.get("sessionId")) or ""
             self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
-            for session in self._sessions.values():
+            for session in self._sessions:
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
-                    session.cancelled(now)
+                    self._session(session.session, now).cancelled(now)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""
@@ -267,12 +289,15 @@ class Pipeline:
         except Exception:  # noqa: BLE001
             return line
 
-    def _session(self, session: Session) -> TappedSession:
+    def _session(self, session: Session, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
             found = TappedSession(session, self._connection, self._peer(), self._tap)
-            self._sessions[session.id] = found
+            self._sessions.put(found, now)
         return found
+
+    def _is_known(self, session: Session) -> bool:
+        return self._watch.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
         version = self._tap.settings.protocol_to or (2 if self._connection.is_v2 else 1)
@@ -282,6 +307,8 @@ class Pipeline:
     # Moments; each gives whether the message is done with
 
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
+        if not self._tap.settings.repair:
+            return False
         if told.elsewhere is not None:  # it has another session's call: there it belongs
             params = obj(message["params"])
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
@@ -294,7 +321,7 @@ class Pipeline:
 
     def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
         del message
-        session = self._session(folded.session)
+        session = self._session(folded.session, now)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
         return self._tap.settings.repair
@@ -303,14 +330,15 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session).screens.told(update, now)
+        is_read = self._session(told.session, now).screens.told(update, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
         question = asked.question
         if question.session is None or question.call is None:
             return False
-        made = self._session(question.session).asked(question, message, now)
+        self.to_client += self._messages.end(question.session.id)
+        made = self._session(question.session, now).asked(question, message, now)
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
@@ -326,7 +354,7 @@ class Pipeline:
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message
         if decided.question.session is not None:
-            self._session(decided.question.session).decided(decided.question, now)
+            self._session(decided.question.session, now).decided(decided.question, now)
         return False
 
     def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
@@ -354,6 +382,12 @@ class Pipeline:
     }
 
 
-def _is_about_calls(message: Json) -> bool:
-    update = obj(obj(message.get("params")).get("update"))
-    return update.get("sessionUpdate") in (*CALLS, *TERMINALS)
+def _tells(line: bytes) -> bool:
+    """Whether a line of the agent may be more than something to show."""
+    return (
+        b"tool_call" in line
+        or b'"id"' in line
+        or b"state_update" in line
+        or b"terminal_" in line
+        or b"cancel_request" in line
+    )

@@ -68,11 +68,12 @@ class Relay(Thread):
 
     def run(self) -> None:
         """Pass on bytes until there are no more, or nobody wants them."""
+        source, take, send = self._source, self._hook.take, self._send
         try:
-            while data := _read(self._source):
+            while data := _read(source):
                 self.pieces += 1
-                self._hook.take(data, self._send)
-            self._hook.end(self._send)
+                take(data, send)
+            self._hook.end(send)
         except OSError:
             pass  # nobody reads any more; who writes is told so by what follows
         finally:

@@ -5,8 +5,9 @@ The ledger judges each move; a status that can't be reached from where a call is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec.structs import replace
 
@@ -24,7 +25,7 @@ from callsheet.report.record import (
 )
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import MOVES, Reason, ToolCallStatus
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.guard import Guard
 from callsheet.runtime.words import Spoken
 from callsheet.wire.frames import UpdateFrames
@@ -49,15 +50,15 @@ class Reports:
     ) -> None:
         self.calls: dict[str, Tapped] = {}
         self.ids: Ids = Ids()
-        self.make: Maker = Maker(guard, words, version)
+        self.make: Maker = Maker(guard, version)
         self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
         self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
         self._tap: Context = tap
         self._words: Spoken = words
+        self._is_same: bool = peer.version == version
         self._titles: Literal["markdown", "plain", "either"] = peer.titles
-        budget = guard.frame
-        frames = UpdateFrames(session.id, **({} if budget is None else {"budget": budget}))
+        frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)
         view = view_for(replace(peer, titles="plain"), self.ledger.terminal, words)
         self.post: Post = Post(view, frames, self._send, self.shown)
 
@@ -87,10 +88,11 @@ class Reports:
             # What the agent says of itself is better.
             notes |= own_notes(meta.pop("callsheet"), self.ids, status)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
+        extra = self.make.meta(change.extra) if change is not None and self._is_same else None
         if mine.report is None:
-            self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, now)
+            self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, extra, now)
         else:
-            self._change(mine, status, fields, meta, notes, now)
+            self._change(mine, status, fields, meta, notes, extra, now)
         self._settle(mine)
 
     def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
@@ -113,6 +115,7 @@ class Reports:
         fields: JsonObject,
         meta: JsonObject | None,
         notes: JsonObject,
+        extra: JsonObject | None,
         now: float,
     ) -> None:
         if mine.id != mine.call.id:
@@ -123,11 +126,13 @@ class Reports:
         report = self.ledger.open(
             **fields, status=status, meta=meta or {}, notes=notes, tool_call_id=mine.id
         )
+        if extra and not report.is_final:
+            report = self._with_extra(mine.id, extra)
         mine.report = report
         if self._may_wait(mine, report):
             self.post.hold(report, now)
         else:
-            self.post.put(report, moved=True, now=now)
+            self.post.open(report, now)
         self._keep(report)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
@@ -143,12 +148,13 @@ class Reports:
         fields: JsonObject,
         meta: JsonObject | None,
         notes: JsonObject,
+        extra: JsonObject | None,
         now: float,
     ) -> None:
         report = mine.report
         assert report is not None
         steps = _steps(report.status, status)
-        if not (steps or fields or meta or notes):
+        if not (steps or fields or meta or notes or extra):
             return  # it says nothing that was not known
         if self.post.held(mine.id):
             first = {name: fields.pop(name) for name in _SAID_FIRST if name in fields}
@@ -159,13 +165,20 @@ class Reports:
         for step in steps[:-1]:
             report = self.ledger.update(mine.id, step)
             self.post.put(report, moved=True, now=now)
+        if extra:
+            report = self._with_extra(mine.id, extra)
         last = steps[-1] if steps else None
-        if last is not None or fields or meta or notes:
+        if last is not None or fields or meta or notes or extra:
             report = self.ledger.update(mine.id, last, meta=meta, notes=notes or None, **fields)
             self.post.put(report, moved=report.status is not before, now=now)
         mine.report = report
         if report.status is not before:
             self._keep(report)
+
+    def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
+        """Keep fields that we don't know: who speaks the same version may."""
+        change = CallChanged(tool_call_id=key, extra=extra)
+        return cast("ToolCallReport", self.ledger.apply(change))
 
     def _settle(self, mine: Tapped) -> None:
         """Let go of a call that has ended."""
@@ -175,6 +188,8 @@ class Reports:
         account = self._tap.account
         account.hidden += sum(mine.secrets.values())
         account.repaired.update(mine.repaired)
+        if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
+            account.cut += 1 + len(cut.get("others", ()))
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
 

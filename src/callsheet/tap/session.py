@@ -6,16 +6,17 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Call, Connection, Json, Question, Session
+from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
-from callsheet.report.content import TextContent
+from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
     TerminalChanged,
     TerminalOutput,
 )
 from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer
@@ -30,8 +31,8 @@ from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
 from .screens import Screens
 
-GRACE = 2.0
-"""Seconds that an agent has to end a call itself that was denied or cancelled."""
+DENIED, CANCELLED = 2.0, 5.0
+"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -115,13 +116,13 @@ class TappedSession:
         """Hear what the client has decided."""
         mine = self._known.get(question.call) if question.call is not None else None
         if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
-            self._deadlines[mine.id] = now + GRACE, self._why_denied(mine)
+            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
-                self._deadlines.setdefault(key, (now + GRACE, Reason.CANCELLED))
+                self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
@@ -154,7 +155,7 @@ class TappedSession:
         fields = self._reports.make.fields(mine, draft)
         if not any(isinstance(item, TextContent) and item.text == said for item in mine.safe):
             mine.safe = fields["content"] = (*mine.safe, TextContent(said))
-        self._reports.become(mine, draft, fields, None, now)
+        self._become(mine, draft, fields, None, now)
 
     def _why_denied(self, mine: Tapped) -> Reason:
         turn, denied = mine.call.turn, mine.call.denied
@@ -205,9 +206,8 @@ class TappedSession:
             declared = dict(change.fields)
             status = declared.pop("status", None)
             if status is not None and (draft.status in ("in_progress", "failed")):
-                draft.status = (
-                    status.value
-                )  # paused, or cancelled, as only our own agent can say in v1
+                # Paused, or cancelled, as in v1 only an agent of ours can say it.
+                draft.status = status.value
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
         mine.diffs = [
@@ -215,6 +215,14 @@ class TappedSession:
         ] or mine.diffs
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
+        self._become(mine, draft, fields, change, now)
+
+    def _become(
+        self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
+    ) -> None:
+        if draft.status in FINAL:
+            shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
+            self.screens.settle(item.terminal_id for item in shown)
         self._reports.become(mine, draft, fields, change, now)
 
     def _draft(self, mine: Tapped, now: float) -> Draft:
