@@ -1,6 +1,6 @@
 """Draws docs/images/tap.svg: the cards of one recorded session, as the agent told them and behind the tap.
 
-    python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
+python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 """
 
 from __future__ import annotations
@@ -51,7 +51,12 @@ def _card(call: Any, asked: Any) -> list[Text]:
     rows.append(Text("  " + " · ".join(facts), style="dim", overflow="ellipsis", no_wrap=True))
     given = fields.get("rawInput")
     rows.append(
-        Text(f"  input {given}" if given else "  no input", style="dim", overflow="ellipsis", no_wrap=True)
+        Text(
+            f"  input {given}" if given else "  no input",
+            style="dim",
+            overflow="ellipsis",
+            no_wrap=True,
+        )
     )
     if asked is not None and not asked.get("rawInput"):
         rows.append(Text("  permission asked without the input", style="red"))

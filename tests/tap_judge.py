@@ -121,7 +121,9 @@ class Judge:
             if known.get("method") == message.get("method"):
                 what = "params" if "params" in known else "error"
                 clean, count = self._redactor.value(known.get(what))
-                heard = self._redactor.value(message.get(what))[0]  # ids by which it is answered stay
+                heard = self._redactor.value(message.get(what))[
+                    0
+                ]  # ids by which it is answered stay
                 if count and {**known, what: clean} == {**message, what: heard}:
                     return True
         return False

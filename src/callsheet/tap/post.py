@@ -20,6 +20,9 @@ PACE = 0.08
 QUIET = 0.16
 """Seconds after which a view is asked again for what it held back."""
 
+INSIST = 2
+"""Times that it is asked so while nothing new comes."""
+
 HOLD = 0.15
 """Seconds that an announcement waits for what it lacks, at most."""
 
@@ -45,6 +48,7 @@ class Post:
         self._held: dict[str, tuple[float, ToolCallReport]] = {}
         self._next: float = float("-inf")
         self._insist_at: float | None = None
+        self._insisted: int = 0
         self.cut: int = 0
 
     # Putting in
@@ -120,8 +124,10 @@ class Post:
         if self._queue and now >= self._next:
             self._flush(now)
         if self._insist_at is not None and now >= self._insist_at:
-            self._insist_at = None
+            self._insisted += 1
             self._lines(self._view.insist())
+            again = self._view.held and self._insisted < INSIST
+            self._insist_at = now + QUIET if again else None
 
     def release(self, now: float) -> None:
         """Send all that waits: something else comes now, which must not overtake it."""
@@ -138,7 +144,7 @@ class Post:
             else:
                 self._lines(self._view.call(self._shown(state)))
         self._next = now + PACE
-        self._insist_at = now + QUIET if self._view.held else None
+        self._insist_at, self._insisted = (now + QUIET if self._view.held else None), 0
 
     def _lines(self, updates: list[Update]) -> None:
         for update in updates:
