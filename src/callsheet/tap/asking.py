@@ -41,6 +41,17 @@ def request_of(
     return {**message, "params": made}
 
 
+def asked_of(request: Json) -> Json:
+    """Give the call that a request of either version is about."""
+    params = obj(request.get("params"))
+    return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
+
+
+def is_same(made: Json, told: Json) -> bool:
+    """Whether people are shown the same of two calls."""
+    return {**made, "_meta": None} == {**told, "_meta": None}
+
+
 def _cleaned(params: Json, clean: Callable[[Any], Any]) -> Json:
     """Give params without secrets, but for the ids by which they are answered."""
     if "subject" in params:
