@@ -33,8 +33,9 @@ format: $(VENV)/.dev ## format the code
 bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 	$(BIN)/python -m bench
 
-fuzz: $(VENV)/.dev ## send an agent 100,000 mutated messages; the same again: make fuzz SEED=…
+fuzz: $(VENV)/.dev ## send an agent and a tap 100,000 mutated messages; the same again: make fuzz SEED=…
 	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.tap_fuzz $(if $(SEED),--seed $(SEED))
 
 storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
 	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/test_history_kills.py
