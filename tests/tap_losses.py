@@ -199,7 +199,7 @@ class Comparison:
             self.classes["leaf of raw without secrets"] += 1
         elif isinstance(leaf, str) and SEE in same and is_within(leaf, whole):
             self.classes["leaf of raw told in content"] += 1
-        elif is_within(str(leaf), whole):
+        elif (isinstance(leaf, str) and is_within(leaf, whole)) or str(leaf) in whole.split("\0"):
             self.classes["leaf of raw kept elsewhere"] += 1
         else:
             self.losses.append(f"{where}: {str(leaf)[:300]!r} is not in {str(made)[:600]!r}")
