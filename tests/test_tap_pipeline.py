@@ -371,3 +371,59 @@ def test_secrets_in_an_error_are_hidden() -> None:
     secret = "ghp_" + "a1B2" * 9
     error = {"jsonrpc": "2.0", "id": 2, "error": {"code": 1, "message": f"bad key {secret}"}}
     assert secret not in json.dumps(Tapped().agent(error).heard())
+
+
+# Faults of our own
+
+
+def test_a_repair_that_fails_leaves_a_call_as_it_was_told_and_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("callsheet.tap.session.repaired", lambda known: 1 / 0)
+    tap = Tapped()
+    tap.may_fail = True
+    secret = "ghp_" + "a1B2" * 9
+    tap.agent(announced("a", title="bash"), updated("a", content=words(f"key {secret}")))
+    tap.agent(announced("b"), completed("b")).gone()
+    told_of_a = [one for one in updates(tap.heard()) if one["toolCallId"] == "a"]
+    assert told_of_a[0]["title"] == "bash"
+    assert texts(told_of_a[-1]) == ["key [redacted:github-token]", "Interrupted: the agent stopped"]
+    assert tap.account.faults > 1
+    assert len(tap.faults) == 1
+    assert "ZeroDivisionError" in tap.faults[0]
+
+
+def test_whatever_fails_the_message_passes_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callsheet.tap.session.TappedSession.told", lambda *_: 1 / 0)
+    tap = Tapped()
+    tap.may_fail, tap.judge = True, None
+    assert tap.agent(announced(), completed()).heard() == [announced(), completed()]
+    assert tap.account.faults == 2
+
+
+# Size
+
+
+def test_many_chunks_are_told_in_few_bytes_and_the_last_is_there() -> None:
+    tap = Tapped(2)
+    call = {"sessionUpdate": "tool_call_update", "toolCallId": "a"}
+    opened = {
+        **call,
+        "title": "make",
+        "kind": "execute",
+        "status": "in_progress",
+        "rawInput": COMMAND,
+    }
+    tap.agent(of("s1", {**said(""), "params": {"update": opened}}))
+    for number in range(3000):
+        chunk = {
+            **call,
+            "sessionUpdate": "tool_call_content_chunk",
+            "content": words(f"line {number}\n")[0],
+        }
+        tap.now += 0.01
+        tap.agent(of("s1", {**said(""), "params": {"update": chunk}}))
+    tap.agent(of("s1", {**said(""), "params": {"update": {**call, "status": "completed"}}}))
+    lines = tap.lines()
+    assert sum(map(len, lines)) < 10 * sum(len(f"line {number}\n") for number in range(3000))
+    assert b"line 2999" in b"".join(lines[-2:])

@@ -45,6 +45,13 @@ class Tapped(Struct, eq=False):
     """The input without secrets, for those who are asked."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
+    counted: int = 0
+    """How many items it had when its content was last looked at."""
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether enough was added to its content: what is cut is not cut anew for each item that comes."""
+        return not self.is_cut or len(self.safe) * 10 >= self.counted * 11
 
     @property
     def is_over(self) -> bool:

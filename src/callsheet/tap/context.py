@@ -30,8 +30,13 @@ Keep = Callable[[str, str, CallRecord], None]
 """Gets a session's id and directory, and a call as it is kept."""
 
 
+def _raise(exc: Exception) -> None:
+    raise exc
+
+
 class Context(Struct, eq=False):
-    """What all sessions of a tap work with. `send` gets lines for the client; who reads them sets it.
+    """What all sessions of a tap work with. `send` gets lines for the client, `failed` what went wrong here;
+    who reads them sets both.
 
     `epoch` is the time of day, in seconds, at time 0; None if nobody knows it, as in a recording.
     """
@@ -39,6 +44,7 @@ class Context(Struct, eq=False):
     settings: TapSettings
     account: Account
     send: Callable[[bytes], object] = bytes
+    failed: Callable[[Exception], None] = _raise
     keep: Keep | None = None
     epoch: float | None = None
     spill: SpillStore | bool = True

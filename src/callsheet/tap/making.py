@@ -101,6 +101,7 @@ class Maker:
         if grows is not None:
             made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
         if "content" in made:
+            mine.counted = len(mine.safe)
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
         return made
 

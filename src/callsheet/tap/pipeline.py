@@ -70,6 +70,7 @@ class Pipeline:
         self.account: Account = tap.account
         self._tap: Context = tap
         tap.send = self.to_client.append
+        tap.failed = self._failed
         self._say: Callable[[str], None] = say
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
