@@ -58,8 +58,10 @@ def _card(call: Any, asked: Any) -> list[Text]:
             no_wrap=True,
         )
     )
-    if asked is not None and not asked.get("rawInput"):
-        rows.append(Text("  permission asked without the input", style="red"))
+    if asked is not None:
+        is_blind = not asked.get("rawInput")
+        words = "without the input" if is_blind else "with the input"
+        rows.append(Text(f"  permission asked {words}", style="red" if is_blind else "green"))
     return rows
 
 
@@ -76,7 +78,8 @@ def main() -> None:
         panels.append(Panel(Group(*rows), title=title, width=COLUMN, border_style="dim"))
     console.print(Columns(panels))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(console.export_svg(title=Path(sys.argv[1]).stem, unique_id="tap"))
+    title = Path(sys.argv[1]).name.partition(".mixed")[0]
+    OUT.write_text(console.export_svg(title=title, unique_id="tap"))
 
 
 if __name__ == "__main__":
