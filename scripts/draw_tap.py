@@ -71,7 +71,7 @@ def main() -> None:
     repairs = Repairs(TapSettings(locale="en"), spill=False)
     repaired = b"".join(repairs.repaired(io.BytesIO(data)))
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    panels = []
+    panels: list[Panel] = []
     for name, told in (("as the agent tells it", data), ("behind callsheet tap", repaired)):
         rows, size = cards(told)
         title = f"{name}: {size / 1000:.0f} kB about calls"
