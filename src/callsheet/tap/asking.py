@@ -10,10 +10,10 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.report.report import ToolCallReport
 from callsheet.wire import v1, v2
 from callsheet.wire.messages import as_dict
+from callsheet.wire.toolcall import KEYS
 
 _KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 _OF_OPTIONS = ("optionId", "name", "kind")
-_SHOWN = ("title", "kind", "name", "content", "locations", "rawInput")
 
 
 def request_of(
@@ -50,7 +50,7 @@ def asked_of(request: Json) -> Json:
 
 def is_same(made: Json, told: Json) -> bool:
     """Whether people are shown the same of two calls."""
-    return all(made.get(key) == told.get(key) for key in _SHOWN)
+    return all(made.get(key) == told.get(key) for key in KEYS if key != "_meta")
 
 
 def _cleaned(params: Json, clean: Callable[[Any], Any]) -> Json:
