@@ -188,3 +188,12 @@ def test_a_history_is_not_announced_by_names() -> None:
     known.call.is_replayed = True
     assert known.profile.name_of is not None
     assert known.profile.name_of(known) is None
+
+
+def test_hermes_has_words_for_its_tools() -> None:
+    assert name(Told("hermes-agent").call(title="terminal: ls", kind="execute")) == "terminal"
+    assert name(Told("hermes-agent").call(title="patch (replace): /code/a")) == "patch"
+    assert name(Told("hermes-agent").call(title="web search: cats")) == "web_search"
+    assert name(Told("hermes-agent").call(title="process poll: 7")) == "process"
+    assert name(Told("hermes-agent").call(title="todo (2 items)")) == "todo"
+    assert name(Told("hermes-agent").call(title="Approve edit: /code/a")) == ""
