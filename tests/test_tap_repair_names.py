@@ -197,3 +197,14 @@ def test_hermes_has_words_for_its_tools() -> None:
     assert name(Told("hermes-agent").call(title="process poll: 7")) == "process"
     assert name(Told("hermes-agent").call(title="todo (2 items)")) == "todo"
     assert name(Told("hermes-agent").call(title="Approve edit: /code/a")) == ""
+
+
+def test_a_name_is_found_in_what_an_agents_corner_has_on_the_call() -> None:
+    meta = {"goose": {"toolCall": {"toolName": "edit", "extensionName": "developer"}}}
+    assert name(Told("goose").call(title="edit · /code/a.py", _meta=meta)) == "edit"
+
+
+def test_words_for_people_are_no_name() -> None:
+    assert name(Told().call(title="Running command", kind="execute", rawInput={})) == ""
+    assert name(Told().call(title="Running bash", kind="execute")) == "bash"
+    assert name(Told().call(title="Calling read_file…")) == "read_file"
