@@ -140,7 +140,7 @@ class Pipeline:
             self.to_client.append(line)
             return
         message = read(line)
-        if message is None or message.get("method") != "session/update":
+        if message is None:
             self.to_client.append(line)
             return
         try:
@@ -165,7 +165,10 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        if not (type(method) is str and method.startswith(_UNSEEN)):
+        if type(method) is str and method.startswith(_UNSEEN):
+            session = text(obj(message.get("params")).get("sessionId")) or ""
+            self.to_client += self._messages.pause(session)
+        else:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
