@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from .between import Between
 from .child import CannotStart
+from .cutting import Cut, cut
 from .relay import Send
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ GONE = 2.0
 LOOK = 0.25
 """Seconds between two looks whether the client is still there, once it says nothing more."""
 
-LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
+PATIENCE = 1.0
+"""Seconds that the client has to hear what became of what was open, if the agent's stdout does not end."""
 
 
 class Driver:
@@ -112,6 +113,15 @@ class Driver:
             pipeline.to_agent.clear()
         self._plan(at_once=bool(self._besides))
         return data
+
+    def last(self, rest: bytes, send: Send) -> bool:
+        """Take in what the agent said last, without a line's end. Gives whether the client was told."""
+        with self._speaking:
+            with self._lock:
+                data = self._changed(rest + b"\n").removesuffix(b"\n")
+            if data:
+                send(data)
+        return bool(data)
 
     def pass_on(self, data: bytes, send: Send) -> None:
         """Pass on a part of a line that is too long to be looked into."""
@@ -223,10 +233,16 @@ class FromClient:
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
         lines, part = self._lines.take(data)
-        if lines:
-            self._driver.from_client(cut(lines), send)
-        if part:
-            send(part)
+        try:
+            if lines:
+                self._driver.from_client(cut(lines), send)
+            if part:
+                send(part)
+        except (
+            OSError
+        ):  # the agent hears nothing more; then nobody else will see that the client goes
+            self._driver.client_is_silent()
+            raise
 
     def end(self, send: Send) -> None:
         """Pass on what had no end."""
@@ -242,9 +258,12 @@ class FromAgent:
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
         self._lines: Cut = Cut()
+        self._send: Send | None = None
+        self._is_over: bool = False
 
     def begin(self, send: Send) -> None:
         """Let the clock speak to the client, too."""
+        self._send = send
         self._driver.speak_by(send)
 
     def take(self, data: bytes, send: Send) -> None:
@@ -257,70 +276,26 @@ class FromAgent:
 
     def end(self, send: Send) -> None:
         """Pass on what had no end, and end what is open."""
+        self._is_over = True
         within_line = self._lines.is_within_line
         rest = self._lines.end()
         if rest:
-            self._driver.pass_on(rest, send)
+            within_line = self._driver.last(rest, send)
         self._driver.agent_gone(send, within_line=within_line)
 
+    def leave(self) -> None:
+        """End what is open, though somebody the agent left behind still holds its stdout.
 
-class Cut:
-    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
+        A client that does not read is not waited for.
+        """
+        if not self._is_over and self._send is not None:
+            last = Thread(target=self._leave, args=(self._send,), daemon=True)
+            last.start()
+            last.join(PATIENCE)
 
-    def __init__(self, longest: int = LONGEST) -> None:
-        self._longest: int = longest
-        self._rest: list[bytes] = []
-        self._size: int = 0
-        self._is_long: bool = False
-
-    def take(self, data: bytes) -> tuple[bytes, bytes]:
-        """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
-        if not self._rest and not self._is_long and data.endswith(b"\n"):
-            return data, b""
-        if self._is_long:
-            return self._go_on(data)
-        end = data.rfind(b"\n") + 1
-        if not end:
-            return b"", self._hold(data)
-        whole = data[:end]
-        if self._rest:
-            whole = b"".join((*self._rest, whole))
-            self._rest, self._size = [], 0
-        return whole, self._hold(data[end:])
-
-    @property
-    def is_within_line(self) -> bool:
-        """Whether the last piece ended where no line does."""
-        return bool(self._rest) or self._is_long
-
-    def end(self) -> bytes:
-        """Give what had no end."""
-        rest, self._rest = b"".join(self._rest), []
-        return rest
-
-    def _hold(self, data: bytes) -> bytes:
-        if not data:
-            return b""
-        self._rest.append(data)
-        self._size += len(data)
-        if self._size <= self._longest:
-            return b""
-        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
-        return part
-
-    def _go_on(self, data: bytes) -> tuple[bytes, bytes]:
-        """Pass on a long line until it ends. What follows it waits for the next piece."""
-        end = data.find(b"\n") + 1
-        if not end:
-            return b"", data
-        self._is_long = False
-        self._rest, self._size = ([data[end:]], len(data) - end) if data[end:] else ([], 0)
-        return b"", data[:end]
-
-
-def cut(lines: bytes) -> list[bytes]:
-    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
-    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
+    def _leave(self, send: Send) -> None:
+        with suppress(OSError):  # the client has left, too
+            self.end(send)
 
 
 def tap(
@@ -358,8 +333,11 @@ def tap(
     pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
     context.epoch = time.time() - driver.now()  # to make all this has taken its time
+    from_agent = FromAgent(driver)
     try:
-        return between.serve(FromClient(driver), FromAgent(driver)), account
+        code = between.serve(FromClient(driver), from_agent)
+        from_agent.leave()
+        return code, account
     finally:
         driver.close()
         if recorder is not None:

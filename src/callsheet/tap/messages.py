@@ -167,13 +167,18 @@ class Messages:
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
 
-    def recorded(self, line: bytes, message: Json) -> bytes:
-        """Give a message as it is recorded: without secrets, wherever they are.
+    def recorded(self, line: bytes, message: Json | None) -> bytes:
+        """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
 
         They are not counted: nobody would have been shown them.
         """
         redactor = self._redactor
-        if redactor is None or redactor.is_clean(message):
+        if redactor is None:
+            return line
+        if message is None:
+            said, count = redactor.text(line.decode("utf-8", "surrogateescape"))
+            return said.encode("utf-8", "surrogateescape") if count else line
+        if redactor.is_clean(message):
             return line
         parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
         if not any(count for _, count in parts.values()):

@@ -251,6 +251,10 @@ class Pipeline:
                 self._sessions.drop(key, now)  # all of it is told anew
             if self._keeping is not None:
                 self._keeping.reopened(key)
+        elif method in ("session/close", "session/delete"):
+            session = self._sessions.get(text(params.get("sessionId")) or "")
+            if session is not None:
+                session.closed(now)
         elif method == "session/prompt" and self._keeping is not None:
             key = text(params.get("sessionId")) or ""
             self._keeping.prompt(key, self._cwd(key), params, self._guard)
@@ -285,7 +289,7 @@ class Pipeline:
     def for_recording(self, line: bytes) -> bytes:
         """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        if message is None or message.get("method") == "session/update":
+        if message is not None and message.get("method") == "session/update":
             return line
         try:
             return self._messages.recorded(line, message)
@@ -350,9 +354,8 @@ class Pipeline:
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
-        line = _encode(request) + b"\n"
-        self.account.sent += len(line)
-        self.to_client.append(line)
+        self.to_client.append(_encode(request) + b"\n")
+        self.account.sent += len(self.to_client[-1])
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

@@ -93,6 +93,7 @@ class TappedSession:
         if call is None or call in self._over:
             return None
         mine = self._mine(call, now)
+        self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
         if mine.report is None:
             self._put_right(mine, "announcement")
@@ -115,14 +116,28 @@ class TappedSession:
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""
         mine = self._open.get(question.call) if question.call is not None else None
-        if mine is not None and question.outcome in ("rejected", "cancelled"):
+        if mine is None:
+            return
+        if mine.call.denied is not None:
             self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
+        else:
+            self._spare(mine)
+
+    def _spare(self, mine: Tapped) -> None:
+        """Let a call that was denied go on: it is asked about again, or was allowed after all."""
+        if self._deadlines.get(mine.id, (0, None))[1] is Reason.DENIED:
+            del self._deadlines[mine.id]
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
                 self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
+
+    def closed(self, now: float) -> None:
+        """Hear that the client has closed the session: nothing in it goes on."""
+        for key in self._reports.calls:
+            self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
@@ -137,11 +152,11 @@ class TappedSession:
         else:
             self.end(mine, Reason.ABANDONED, now)
 
-    def gone(self, now: float) -> None:
-        """End all that is open: the agent is gone."""
+    def gone(self, now: float, why: str = "interrupted") -> None:
+        """End all that is open: the agent is gone, unless the words say otherwise."""
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
-            self.end(mine, Reason.ABANDONED, now, "interrupted")
+            self.end(mine, Reason.ABANDONED, now, why)
 
     def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
         """End a call that its agent does not end."""

@@ -1,0 +1,65 @@
+"""Cuts what comes in pieces where lines end, and gives it byte for byte, the ends of lines as well."""
+
+from __future__ import annotations
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
+
+
+class Cut:
+    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest: int = longest
+        self._rest: list[bytes] = []
+        self._size: int = 0
+        self._is_long: bool = False
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return data, b""
+        if self._is_long:
+            return self._go_on(data)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return b"", self._hold(data)
+        whole = data[:end]
+        if self._rest:
+            whole = b"".join((*self._rest, whole))
+            self._rest, self._size = [], 0
+        return whole, self._hold(data[end:])
+
+    @property
+    def is_within_line(self) -> bool:
+        """Whether the last piece ended where no line does."""
+        return bool(self._rest) or self._is_long
+
+    def end(self) -> bytes:
+        """Give what had no end."""
+        rest, self._rest = b"".join(self._rest), []
+        return rest
+
+    def _hold(self, data: bytes) -> bytes:
+        if not data:
+            return b""
+        self._rest.append(data)
+        self._size += len(data)
+        if self._size <= self._longest:
+            return b""
+        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
+        return part
+
+    def _go_on(self, data: bytes) -> tuple[bytes, bytes]:
+        """Pass on a long line until it ends. What follows it waits for the next piece."""
+        end = data.find(b"\n") + 1
+        if not end:
+            return b"", data
+        self._is_long = False
+        self._rest, self._size = ([data[end:]], len(data) - end) if data[end:] else ([], 0)
+        return b"", data[:end]
+
+
+def cut(lines: bytes) -> list[bytes]:
+    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
+    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
