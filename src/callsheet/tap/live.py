@@ -319,7 +319,8 @@ def tap(
     from .record import path_in
     from .recording import RecordingWriter
 
-    keeping = Keeping(history, os.path.basename(command[0])) if history is not None else None  # noqa: PTH119
+    name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
+    keeping = Keeping(history, name, say) if history is not None else None
     recorder = None
     if record is not None:
         recorder = RecordingWriter(path_in(record, command[0]), "wrapped", say=say)
