@@ -49,6 +49,7 @@ diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, a
 	$(BIN)/python scripts/draw_lifecycle.py
 	$(BIN)/python scripts/list_rules.py
 	$(BIN)/python scripts/list_bridge.py
+	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 
 clean: ## remove what these made
 	rm -rf $(VENV) $(CLIENTS) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -79,6 +79,7 @@ def test_the_words_of_a_question_make_room_for_the_result() -> None:
         ({"rawOutput": {"error": "no such file"}}, ["no such file"]),
         ({"rawOutput": {"error": {"message": "no"}}, "content": words("half")}, ["half", "no"]),
         ({"rawOutput": {"error": "no"}, "content": words("```\nno\n```")}, ["```\nno\n```"]),
+        ({"rawOutput": {"error": "[see content]"}, "content": words("no")}, ["no"]),
         ({"rawOutput": {"exit_code": 3, "stdout": ""}}, ["Exit code 3"]),
         ({"rawOutput": {"code": 7}}, ['```\n{"code":7}\n```']),
         ({"rawOutput": "no match", "content": [DIFF]}, ["diff", "no match"]),

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -310,7 +311,9 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
 ) -> None:
     (tmp_path / "README.md").write_text(f"# Hello\n{SECRET}\n")
     bridge = () if agent == client else ("--protocol-to", str(client))
-    command = [*TAP, *bridge, "--", sys.executable, "-m", "callsheet", "agent"]
+    report = tmp_path / "report.txt"
+    options = (*bridge, "--report", str(report))
+    command = [*TAP, *options, "--", sys.executable, "-m", "callsheet", "agent"]
     recording = Recording()
     async with AgentClient(
         [*command, "--protocol", str(agent)], protocol=client, recording=recording
@@ -320,6 +323,7 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
             "/read README.md",
             "!echo one; sleep 0.1; echo two; exit 3",
             "/write a.txt\nhi",
+            '/edit a.txt "what is nowhere" "ho"',
         ):
             assert await here.prompt(session, typed) == "end_turn"
     assert here.version == client
@@ -327,6 +331,10 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
     assert_every_call_ended(here.lines)
     assert recording.check() == []
     assert SECRET.encode() not in b"".join(here.lines)
+    if agent == client:
+        assert re.fullmatch(
+            r"callsheet tap: 4 calls\n +0  secrets hidden\n.* to the client\n", report.read_text()
+        )
 
 
 async def test_a_cancel_reaches_the_agent_and_what_ran_is_cancelled(tmp_path: Path) -> None:

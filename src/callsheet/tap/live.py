@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from .between import Between
 from .child import CannotStart
-from .cutting import Cut, cut
 from .relay import Send
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ GONE = 2.0
 LOOK = 0.25
 """Seconds between two looks whether the client is still there, once it says nothing more."""
 
-PATIENCE = 1.0
-"""Seconds that the client has to hear what became of what was open, if the agent's stdout does not end."""
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
 
 
 class Driver:
@@ -58,6 +57,9 @@ class Driver:
         self._send: Send | None = None
         self._until: float | None = None
         self._is_over: bool = False
+        self._is_gone: bool = False
+        # Whether the client was told half a line: then nothing else may come before the rest of it.
+        self._is_within: bool = False
         # When to look next whether the client is there, once it is silent; and since when it is not.
         self._look_at: float | None = None
         self._gone_since: float | None = None
@@ -114,36 +116,45 @@ class Driver:
         self._plan(at_once=bool(self._besides))
         return data
 
-    def last(self, rest: bytes, send: Send) -> bool:
-        """Take in what the agent said last, without a line's end. Gives whether the client was told."""
-        with self._speaking:
-            with self._lock:
-                data = self._changed(rest + b"\n").removesuffix(b"\n")
-            if data:
-                send(data)
-        return bool(data)
-
     def pass_on(self, data: bytes, send: Send) -> None:
         """Pass on a part of a line that is too long to be looked into."""
         with self._speaking:
+            with self._thinking:
+                self._is_within = not data.endswith(b"\n")
+                self._plan(at_once=not self._is_within)
             if self._recorder is not None:
                 self._recorder.keep("agent->client", data)
             send(data)
 
-    def agent_gone(self, send: Send, *, within_line: bool) -> None:
-        """Tell the client what became of what was open: the agent will say nothing more.
+    def last_words(self, data: bytes, send: Send) -> None:
+        """Take in a line that has no end: it may be a message all the same."""
+        with self._speaking:
+            with self._lock:
+                told = data if self._is_within else self._changed(data + b"\n")
+                told = data if told == data + b"\n" else told
+                self._is_within = bool(told) and not told.endswith(b"\n")
+            if told:
+                send(told)
 
-        If it went within a line, that is ended first: what follows could not be read behind it.
-        """
-        pipeline = self.pipeline
+    def agent_gone(self, send: Send) -> None:
+        """Tell the client what became of what was open: the agent will say nothing more."""
         with self._speaking:
             with self._thinking:
-                pipeline.agent_gone(self.now())
-                if within_line and pipeline.to_client:
-                    pipeline.to_client.insert(0, b"\n")
+                if self._is_gone:
+                    return
+                self._is_gone = True
+                self.pipeline.agent_gone(self.now())
                 data = self._for_client()
             if data:
-                send(data)
+                send(b"\n" + data if self._is_within else data)
+
+    def agent_left(self) -> None:
+        """Tell the same if the relay could not: somebody else holds the agent's stdout open."""
+        if self._send is None or self._is_gone or not self._speaking.acquire(timeout=LOOK):
+            return
+        self._speaking.release()
+        with suppress(OSError):
+            self.agent_gone(self._send)
 
     def close(self) -> None:
         """Let the clock be."""
@@ -188,8 +199,8 @@ class Driver:
                 now = self.now()
                 if (due := self.pipeline.due) is not None and due <= now:
                     self.pipeline.tick(now)
-                self._until = self.pipeline.due
-                data = self._for_client()
+                self._until = None if self._is_within else self.pipeline.due
+                data = b"" if self._is_within else self._for_client()
                 besides, self._besides = b"".join(self._besides), []
             if data and self._send is not None:
                 with suppress(OSError):  # who relays hears of it, too
@@ -232,16 +243,16 @@ class FromClient:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        lines, part = self._lines.take(data)
+        ended, lines, part = self._lines.take(data)
         try:
+            if ended:
+                send(ended)
             if lines:
                 self._driver.from_client(cut(lines), send)
             if part:
                 send(part)
-        except (
-            OSError
-        ):  # the agent hears nothing more; then nobody else will see that the client goes
-            self._driver.client_is_silent()
+        except OSError:
+            self._driver.client_is_silent()  # nobody reads any more whether the client goes
             raise
 
     def end(self, send: Send) -> None:
@@ -258,17 +269,16 @@ class FromAgent:
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
         self._lines: Cut = Cut()
-        self._send: Send | None = None
-        self._is_over: bool = False
 
     def begin(self, send: Send) -> None:
         """Let the clock speak to the client, too."""
-        self._send = send
         self._driver.speak_by(send)
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        lines, part = self._lines.take(data)
+        ended, lines, part = self._lines.take(data)
+        if ended:
+            self._driver.pass_on(ended, send)
         if lines:
             self._driver.from_agent(lines, send)
         if part:
@@ -276,26 +286,60 @@ class FromAgent:
 
     def end(self, send: Send) -> None:
         """Pass on what had no end, and end what is open."""
-        self._is_over = True
-        within_line = self._lines.is_within_line
         rest = self._lines.end()
         if rest:
-            within_line = self._driver.last(rest, send)
-        self._driver.agent_gone(send, within_line=within_line)
+            self._driver.last_words(rest, send)
+        self._driver.agent_gone(send)
 
-    def leave(self) -> None:
-        """End what is open, though somebody the agent left behind still holds its stdout.
 
-        A client that does not read is not waited for.
-        """
-        if not self._is_over and self._send is not None:
-            last = Thread(target=self._leave, args=(self._send,), daemon=True)
-            last.start()
-            last.join(PATIENCE)
+class Cut:
+    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
 
-    def _leave(self, send: Send) -> None:
-        with suppress(OSError):  # the client has left, too
-            self.end(send)
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest: int = longest
+        self._rest: list[bytes] = []
+        self._size: int = 0
+        self._is_long: bool = False
+
+    def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
+        """Take a piece. Gives the end of a long line, whole lines, and the beginning of a long one."""
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return b"", data, b""
+        ended = b""
+        if self._is_long:
+            end = data.find(b"\n") + 1
+            if not end:
+                return data, b"", b""
+            self._is_long = False
+            ended, data = data[:end], data[end:]
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return ended, b"", self._hold(data)
+        whole = data[:end]
+        if self._rest:
+            whole = b"".join((*self._rest, whole))
+            self._rest, self._size = [], 0
+        return ended, whole, self._hold(data[end:])
+
+    def end(self) -> bytes:
+        """Give what had no end."""
+        rest, self._rest = b"".join(self._rest), []
+        return rest
+
+    def _hold(self, data: bytes) -> bytes:
+        if not data:
+            return b""
+        self._rest.append(data)
+        self._size += len(data)
+        if self._size <= self._longest:
+            return b""
+        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
+        return part
+
+
+def cut(lines: bytes) -> list[bytes]:
+    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
+    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
 
 
 def tap(
@@ -334,10 +378,9 @@ def tap(
     pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
     context.epoch = time.time() - driver.now()  # to make all this has taken its time
-    from_agent = FromAgent(driver)
     try:
-        code = between.serve(FromClient(driver), from_agent)
-        from_agent.leave()
+        code = between.serve(FromClient(driver), FromAgent(driver))
+        driver.agent_left()
         return code, account
     finally:
         driver.close()

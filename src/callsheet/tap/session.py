@@ -22,7 +22,7 @@ from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
-from .asking import request_of
+from .asking import asked_of, is_same, request_of
 from .calls import Ids, Tapped
 from .context import Context, absolute
 from .post import Post
@@ -106,7 +106,7 @@ class TappedSession:
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
         made = request_of(message, shown, self._version, self._connection.is_v2, self._clean)
-        if made is not None and made["params"].get("toolCall") != question.tool_call:
+        if made is not None and not is_same(asked_of(made), question.tool_call):
             self._put_right(mine, "question")
         return made
 
