@@ -42,7 +42,7 @@ class Tapped:
     def client(self, *messages: Message | bytes) -> Self:
         """Let the client say something. What the agent hears is in `to_agent`."""
         for message in messages:
-            line = _line(message)
+            line = line_of(message)
             self.pipeline.from_client(line, self.now)
             self._take()
             if self.judge is not None:
@@ -54,7 +54,7 @@ class Tapped:
     def agent(self, *messages: Message | bytes) -> Self:
         """Let the agent say something."""
         for message in messages:
-            line = _line(message)
+            line = line_of(message)
             if self.judge is not None:
                 self.judge.agent_says(line)
             self.pipeline.from_agent(line, self.now)
@@ -97,7 +97,8 @@ class Tapped:
         assert self.may_fail or self.account.faults == 0, self.faults
 
 
-def _line(message: Message | bytes) -> bytes:
+def line_of(message: Message | bytes) -> bytes:
+    """Give a message as a line."""
     return message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n"
 
 

@@ -34,6 +34,10 @@ _INVISIBLE = frozenset(
 _PARTS = ("params", "result", "error")
 """What of a message may hold a secret."""
 
+_PLAIN = {"sessionUpdate", "content", "messageId"}
+_PLAIN_TEXT = {"type", "text"}
+"""What a piece of text has, and its content."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -81,11 +85,16 @@ class Messages:
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
         kind, piece = update.get("sessionUpdate"), _piece(update)
-        if kind not in CHUNKS or piece is None:
-            rest, clean = self.end(session), self._clean(message)
+        if kind not in CHUNKS or not piece:
+            # What nobody sees does not part the words around it, nor a secret that is split over them.
+            rest = self.pause(session) if is_invisible(message) else self.end(session)
+            clean = self._clean(message)
             if clean is not None:
                 line, message = _encode(clean) + b"\n", clean
             return [*rest, self._shown(message, line)]
+        if _says_more(update) and (clean := self._clean(_with(message, ""))) is not None:
+            message = _with(clean, piece)
+            line = _encode(message) + b"\n"
         run = self._runs.get(session)
         lines: list[bytes] = []
         if run is None or run.kind != kind:
@@ -93,6 +102,8 @@ class Messages:
             if len(self._runs) >= MOST_RUNS:
                 lines += self.end(next(iter(self._runs)))
             run = self._runs[session] = _Run(kind, Speech(self._redactor), message, now)
+        elif _id_of(run.message) != _id_of(message):
+            lines = self._paused(run)  # what waits belongs to the message before
         said = run.speech.say(piece)
         run.message, run.until = message, now + QUIET
         self._count(run.speech)
@@ -115,6 +126,16 @@ class Messages:
         self._count(run.speech)
         return [self._shown(_with(run.message, rest))] if rest else []
 
+    def pause(self, session: str) -> list[bytes]:
+        """Give what waits in a session. What it says may go on after that."""
+        run = self._runs.get(session)
+        return [] if run is None else self._paused(run)
+
+    def _paused(self, run: _Run) -> list[bytes]:
+        rest = run.speech.pause()
+        self._count(run.speech)
+        return [self._shown(_with(run.message, rest))] if rest else []
+
     def end_all(self) -> list[bytes]:
         """Give what waits in all sessions."""
         said = [line for session in list(self._runs) for line in self.end(session)]
@@ -132,9 +153,7 @@ class Messages:
         lines: list[bytes] = []
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
-                rest = run.speech.pause()
-                self._count(run.speech)
-                lines += [self._shown(_with(run.message, rest))] if rest else []
+                lines += self._paused(run)
         return [*lines, *self._counted(self._bare.tick(now))]
 
     def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
@@ -148,13 +167,18 @@ class Messages:
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
 
-    def recorded(self, line: bytes, message: Json) -> bytes:
-        """Give a message as it is recorded: without secrets, wherever they are.
+    def recorded(self, line: bytes, message: Json | None) -> bytes:
+        """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
 
         They are not counted: nobody would have been shown them.
         """
         redactor = self._redactor
-        if redactor is None or redactor.is_clean(message):
+        if redactor is None:
+            return line
+        if message is None:
+            said, count = redactor.text(line.decode("utf-8", "surrogateescape"))
+            return said.encode("utf-8", "surrogateescape") if count else line
+        if redactor.is_clean(message):
             return line
         parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
         if not any(count for _, count in parts.values()):
@@ -191,6 +215,15 @@ def is_invisible(message: Json) -> bool:
 def _piece(update: Json) -> str | None:
     content = obj(update.get("content"))
     return text(content.get("text")) if content.get("type") == "text" else None
+
+
+def _says_more(update: Json) -> bool:
+    """Whether a piece of text comes with anything that is no text, such as `_meta`."""
+    return not (update.keys() <= _PLAIN and obj(update["content"]).keys() <= _PLAIN_TEXT)
+
+
+def _id_of(message: Json) -> Any:
+    return obj(obj(message.get("params")).get("update")).get("messageId")
 
 
 def _with_ids(clean: Any, told: Any) -> Any:

@@ -142,7 +142,7 @@ class Pipeline:
             self.to_client.append(line)
             return
         message = read(line)
-        if message is None or message.get("method") != "session/update":
+        if message is None:
             self.to_client.append(line)
             return
         try:
@@ -167,7 +167,10 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        if not (type(method) is str and method.startswith(_UNSEEN)):
+        if type(method) is str and method.startswith(_UNSEEN):
+            session = text(obj(message.get("params")).get("sessionId")) or ""
+            self.to_client += self._messages.pause(session)
+        else:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
@@ -252,6 +255,10 @@ class Pipeline:
                 self._tap.told_anew(key)
             if self._keeping is not None:
                 self._keeping.reopened(key)
+        elif method in ("session/close", "session/delete"):
+            session = self._sessions.get(text(params.get("sessionId")) or "")
+            if session is not None:
+                session.closed(now)
         elif method == "session/prompt" and self._keeping is not None:
             key = text(params.get("sessionId")) or ""
             self._keeping.prompt(key, self._cwd(key), params, self._guard)
@@ -286,7 +293,7 @@ class Pipeline:
     def for_recording(self, line: bytes) -> bytes:
         """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        if message is None or message.get("method") == "session/update":
+        if message is not None and message.get("method") == "session/update":
             return line
         try:
             return self._messages.recorded(line, message)
@@ -351,9 +358,8 @@ class Pipeline:
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
-        line = _encode(request) + b"\n"
-        self.account.sent += len(line)
-        self.to_client.append(line)
+        self.to_client.append(_encode(request) + b"\n")
+        self.account.sent += len(self.to_client[-1])
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message
