@@ -46,8 +46,7 @@ def row(name: str, recordings: list[Path]) -> tuple[str, Counter[tuple[str, str]
         calls, hidden = calls + account.calls, hidden + account.hidden
         told, sent = told + account.told, sent + account.sent
     cells = [name, str(len(recordings)), str(calls)]
-    for counts in (before, after):
-        cells.append(" · ".join(str(_of(counts, severity)) for severity in SEVERITIES))
+    cells += [" · ".join(str(_of(found, one)) for one in SEVERITIES) for found in (before, after)]
     cells += [f"{size(told)} → {size(sent)}", str(hidden)]
     return "| " + " | ".join(cells) + " |", after
 

@@ -31,6 +31,8 @@ def main() -> None:
         elif verb == "say":
             line = json.dumps(given[0]).replace('"$id"', json.dumps(key))
             print(line, flush=True)
+        elif verb == "mumble":
+            print(given[0], end="", flush=True)
         elif verb == "sleep":
             time.sleep(given[0])
         elif verb == "run":

@@ -6,10 +6,12 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,8 @@ def test_what_is_wrong_with_the_command_line_is_said() -> None:
         (["--record", "-", "--", "cat"], "stdout is the client's"),
         (["--protocol-to", "3", "--", "cat"], "'3' is not one of '1', '2'"),
         (["--history", "mysql://x", "--", "cat"], "mysql"),
+        (["--locale", "--", "cat"], "expected one of en, de, "),
+        (["--no-repair", "--protocol-to", "2", "--", "cat"], "does not go with --no-repair"),
     ):
         done = subprocess.run(
             [*TAP, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
@@ -149,6 +153,20 @@ def test_a_call_that_an_agent_leaves_open_when_it_dies_is_ended(tmp_path: Path) 
     assert "1  calls ended that were left open" in report.read_text()
 
 
+def test_what_is_told_of_an_agent_that_dies_within_a_line_stands_on_lines_of_its_own(
+    tmp_path: Path,
+) -> None:
+    dies = [*GREETING, ["await", "session/prompt"], OPEN, ["mumble", '{"jsonrpc":'], ["exit", 5]]
+    path = tmp_path / "traffic.jsonl"
+    code, out, _ = run(*puppet(*dies), said=TURN, options=("--record", str(path)))
+    lines = out.splitlines()
+    assert (code, lines[-2]) == (5, b'{"jsonrpc":')
+    assert updates_in(lines[-1])[0]["status"] == "failed"
+    recorded = [json.loads(line) for line in path.read_text().splitlines()]
+    assert recorded[-2]["raw"] == '{"jsonrpc":'
+    assert recorded[-1]["msg"] == json.loads(lines[-1])
+
+
 def test_an_announcement_without_input_waits_but_not_for_long() -> None:
     slow = [*GREETING, ["await", "session/prompt"], update({**CALL, "rawInput": {}}), ["sleep", 60]]
     with start(*puppet(*slow)) as process:
@@ -159,6 +177,22 @@ def test_an_announcement_without_input_waits_but_not_for_long() -> None:
         assert updates_in(b"".join(lines))[0]["title"] == "Running a command"
         process.terminate()
         process.wait(PATIENCE)
+
+
+def test_a_call_starts_when_it_is_told_by_the_time_of_day() -> None:
+    tells = [*GREETING, ["await", "session/prompt"], OPEN, ["await", "never"]]
+    asked = TURN.splitlines(keepends=True)
+    with start(*puppet(*tells)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"".join(asked[:2]))
+        _ = [process.stdout.readline() for _ in range(2)]
+        before = time.time()
+        process.stdin.write(asked[2])
+        (opened,) = updates_in(process.stdout.readline())
+        after = time.time()
+    began = datetime.fromisoformat(opened["_meta"]["callsheet"]["startedAt"]).timestamp()
+    assert before - 0.01 <= began <= after + 0.01
 
 
 def test_the_end_of_a_turn_comes_after_the_ends_of_its_calls() -> None:
@@ -211,7 +245,7 @@ def test_a_recording_is_what_the_client_saw_without_secrets(tmp_path: Path) -> N
     shows = {
         "content": [{"type": "content", "content": {"type": "text", "text": f"TOKEN={SECRET}"}}]
     }
-    write = {"sessionId": "s1", "path": "/code/.env", "content": f"TOKEN={SECRET}"}
+    write = {"sessionId": "s1", "path": "/code/session/update", "content": f"TOKEN={SECRET}"}
     steps = [
         *GREETING,
         ["await", "session/prompt"],
@@ -221,11 +255,15 @@ def test_a_recording_is_what_the_client_saw_without_secrets(tmp_path: Path) -> N
         answer({"stopReason": "end_turn"}),
     ]
     path = tmp_path / "traffic.jsonl"
-    _, out, _ = run(*puppet(*steps), said=TURN, options=("--record", str(path)))
+    wrote = b'{"jsonrpc":"2.0","id":7,"result":{"was":"TOKEN=%s"}}\n' % SECRET.encode()
+    typed = TURN.replace(b'"prompt": []', b'"prompt": [{"type": "text", "text": "Use %s"}]')
+    said = typed % SECRET.encode() + wrote
+    _, out, _ = run(*puppet(*steps), said=said, options=("--record", str(path)))
     assert SECRET in out.decode()  # the file must get what was meant …
     assert sum(SECRET.encode() in line for line in out.splitlines()) == 1
     recorded = path.read_bytes()
     assert SECRET.encode() not in recorded  # … and nobody else
+    assert recorded.count(b'"client->agent"') == said.count(b"\n")
     assert path.stat().st_mode & 0o777 == 0o600
     with path.open("rb") as stream:
         assert [f.rule for f in check_stream(stream) if f.severity == "error"] == []
@@ -273,7 +311,9 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
 ) -> None:
     (tmp_path / "README.md").write_text(f"# Hello\n{SECRET}\n")
     bridge = () if agent == client else ("--protocol-to", str(client))
-    command = [*TAP, *bridge, "--", sys.executable, "-m", "callsheet", "agent"]
+    report = tmp_path / "report.txt"
+    options = (*bridge, "--report", str(report))
+    command = [*TAP, *options, "--", sys.executable, "-m", "callsheet", "agent"]
     recording = Recording()
     async with AgentClient(
         [*command, "--protocol", str(agent)], protocol=client, recording=recording
@@ -283,6 +323,7 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
             "/read README.md",
             "!echo one; sleep 0.1; echo two; exit 3",
             "/write a.txt\nhi",
+            '/edit a.txt "what is nowhere" "ho"',
         ):
             assert await here.prompt(session, typed) == "end_turn"
     assert here.version == client
@@ -290,6 +331,10 @@ async def test_our_own_agent_is_as_good_behind_the_tap(
     assert_every_call_ended(here.lines)
     assert recording.check() == []
     assert SECRET.encode() not in b"".join(here.lines)
+    if agent == client:
+        assert re.fullmatch(
+            r"callsheet tap: 4 calls\n +0  secrets hidden\n.* to the client\n", report.read_text()
+        )
 
 
 async def test_a_cancel_reaches_the_agent_and_what_ran_is_cancelled(tmp_path: Path) -> None:
@@ -306,3 +351,38 @@ async def test_a_cancel_reaches_the_agent_and_what_ran_is_cancelled(tmp_path: Pa
         assert await turn == "cancelled"
     assert_every_call_ended(here.lines)
     assert recording.check() == []
+
+
+def test_the_last_line_of_an_agent_is_looked_into_without_its_end() -> None:
+    last = json.dumps(update({**CALL, "rawInput": {"command": f"echo {SECRET}"}})[1])
+    agent = puppet(*GREETING, ["await", "session/prompt"], ["mumble", last], ["exit", 0])
+    _, out, _ = run(*agent, said=TURN)
+    told = [json.loads(line)["params"]["update"]["status"] for line in out.splitlines()[2:]]
+    assert SECRET.encode() not in out
+    assert told == ["in_progress", "failed"]
+
+
+@linux
+def test_calls_end_though_somebody_whom_the_agent_left_behind_holds_its_stdout() -> None:
+    daemon = ["run", ["setsid", "sleep", "3"]]
+    last = [["sleep", 0.2], ["exit", 3]]
+    with start(*puppet(*GREETING, ["await", "session/prompt"], OPEN, daemon, *last)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(TURN)
+        lines = process.stdout.read().splitlines()
+        assert process.wait(PATIENCE) == 3
+    assert json.loads(lines[-1])["params"]["update"]["status"] == "failed"
+
+
+@linux
+def test_an_agent_that_has_closed_its_stdin_is_ended_when_the_client_is_gone() -> None:
+    deaf = "import os, time; os.close(0); print(flush=True); time.sleep(60)"
+    with start(sys.executable, "-c", deaf) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.stdin.write(TURN)
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,12 +16,14 @@ from callsheet.report.content import DiffContent, FileChange, TextContent, ToolC
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
-from callsheet.testing import FakeClock, Recorder
+from callsheet.testing import FakeClock, Recorder, Recording
+from callsheet.wire.excerpt import excerpt
 from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.messages import Update
 from callsheet.wire.news import changed, count_moved
-from callsheet.wire.seen import EARN, ITEM, OVERDRAFT, START_CREDIT, Credit
+from callsheet.wire.seen import EARN, ITEM, OVERDRAFT, START_CREDIT, Credit, size_of
 from callsheet.wire.view import View, view_for
+from callsheet.wire.words import ENGLISH
 
 PEERS = {"text": Peer(), "meta": Peer(terminals="meta"), "v2": Peer(version=2)}
 MOST = 5
@@ -112,7 +115,7 @@ def grow(peer: Peered, total: str, steps: int, make: Make) -> int:
 
 @every_view
 def test_280_kb_in_2000_steps_cost_at_most_5_bytes_each(mode: str) -> None:
-    total, peer = output(280_000), Peered(mode)
+    total, peer = output(280_000).replace("→", ":"), Peered(mode)
     grow(peer, total, 2000, text)
     assert peer.wire <= MOST * len(json.dumps(total, ensure_ascii=False).encode())
     assert peer.shown == [{"type": "content", "content": {"type": "text", "text": total}}]
@@ -121,12 +124,12 @@ def test_280_kb_in_2000_steps_cost_at_most_5_bytes_each(mode: str) -> None:
 @every_view
 @pytest.mark.parametrize("make", [fenced, counted, rolling, rolling_items, items_and_more, diff])
 def test_whatever_way_output_is_told_again_it_costs_linear_bytes(mode: str, make: Make) -> None:
-    total, peer = output(100_000), Peered(mode)
-    live = grow(peer, total, 400, make)
-    new = len(json.dumps(total, ensure_ascii=False).encode()) + BESIDES.get(make, 0) * 400
+    total, peer = output(70_000), Peered(mode)
+    live = grow(peer, total, 280, make)
+    new = len(json.dumps(total, ensure_ascii=False).encode()) + BESIDES.get(make, 0) * 280
     assert peer.wire <= (EARN + 1) * new + START_CREDIT + OVERDRAFT
-    assert live > 20
-    assert total[-60:].splitlines()[-1] in json.dumps(peer.shown, ensure_ascii=False)
+    assert live > 15
+    assert total.splitlines()[-2] in json.dumps(peer.shown, ensure_ascii=False)
 
 
 @every_view
@@ -136,33 +139,114 @@ def test_a_small_slow_output_is_shown_at_each_step(mode: str) -> None:
 
 
 @every_view
-def test_what_is_held_back_comes_when_it_is_asked_for(mode: str) -> None:
-    peer, total = Peered(mode), output(60_000)
-    size = 200
-    while peer.tell(content=text(total[:size])) and size < len(total):
-        size += 200
+def test_a_long_text_that_grows_is_shown_in_part_and_goes_on_being_shown(mode: str) -> None:
+    peer, total, silent = Peered(mode), output(15_000), 0
+    for size in range(60, len(total), 60):
+        told = peer.tell(content=fenced(total[:size]))
+        silent = 0 if told else silent + 1
+        assert silent < 10
+        assert len(peer.lines[-1]) < 5200
+        if told and size > 6000:
+            assert shown_in_part(peer.shown[0]["content"]["text"], fenced(total[:size])[0].text)
+    peer.hear(peer.view.insist())
+    assert shown_in_part(peer.shown[0]["content"]["text"], fenced(total[:size])[0].text)
     assert peer.view.held
-    assert peer.hear(peer.view.insist())
-    assert not peer.view.held
-    assert peer.view.insist() == []
-    while not peer.view.held or peer.hear(peer.view.insist()):
-        size += 200
-        peer.tell(content=text(total[:size]))
-    assert peer.view.held, "nothing pays for it"
+    assert peer.view.insist() == [], "nothing is new"
     assert peer.hear(peer.view.insist(whatever_it_costs=True))
-    assert peer.shown[0]["content"]["text"] == total[:size]
+    assert peer.shown[0]["content"]["text"] == fenced(total[:size])[0].text
+    assert not peer.view.held
+
+
+def shown_in_part(part: str, whole: str) -> bool:
+    """Whether a part is the beginning and the end of a text, and says what is between."""
+    head, notice, tail = re.split(r"(\[… .* …\]\n)", part)
+    gone = whole[len(head) : len(whole) - len(tail)]
+    said = ENGLISH.left_out(len(gone.encode()), gone.count("\n"))
+    return whole == head + gone + tail and notice == f"[… {said} …]\n"
+
+
+@every_view
+def test_what_is_long_when_it_comes_is_shown_as_a_whole(mode: str) -> None:
+    peer, told = Peered(mode), output(40_000)
+    for more in ("", "and a line\n"):
+        assert peer.tell(content=text(told + more))
+        assert peer.shown[0]["content"]["text"] == told + more
+    assert not peer.view.held
+
+
+@every_view
+@pytest.mark.parametrize("make", [diff, items_and_more])
+def test_what_is_held_back_comes_when_nothing_new_has_come_for_a_while(
+    mode: str, make: Make
+) -> None:
+    peer, total = Peered(mode), output(30_000)
+    for size in range(200, len(total), 200):
+        peer.tell(content=make(total[:size]))
+        if size % 600 == 0:
+            peer.view.insist()
+    assert peer.view.held
+    peer.view.insist()
+    peer.hear(peer.view.insist())
+    assert total[:size].splitlines()[-2] in json.dumps(peer.shown, ensure_ascii=False)
+    assert peer.view.insist() == []
+
+
+@every_view
+def test_a_long_diff_that_grows_is_sent_again_seldom(mode: str) -> None:
+    """When it has doubled; not whenever it is asked for, while it still grows."""
+    peer = Peered(mode)
+    grow(peer, output(32_000), 160, diff)
+    long = [len(line) for line in peer.lines[:-1] if len(line) > 6000]
+    assert 7000 < long[0] < 10_000
+    assert len(long) <= 3
+
+
+@every_view
+def test_what_nothing_pays_for_waits_until_the_end_or_is_told_whatever_it_costs(mode: str) -> None:
+    peer, told = Peered(mode), output(80_000)
+    for number in range(12):
+        peer.tell(content=diff(told + str(number)))
+        for _ in range(2):
+            peer.hear(peer.view.insist())
+    assert peer.view.held
+    assert b"done\\n9" not in peer.lines[-1]
+    assert peer.hear(peer.view.insist(whatever_it_costs=True))
+    assert b"11" in peer.lines[-1][-60:]
+    peer.tell(content=diff(told + "12"))
+    peer.tell(status=ToolCallStatus.COMPLETED)
+    assert b"12" in peer.lines[-1][-60:]
     assert not peer.view.held
 
 
 @every_view
 def test_what_is_held_back_does_not_hold_back_the_rest(mode: str) -> None:
-    peer, total = Peered(mode), output(60_000)
-    for size in range(200, len(total), 200):
-        peer.tell(content=text(total[:size]))
+    peer, told = Peered(mode), output(80_000)
+    for number in range(9):
+        peer.tell(content=diff(told + str(number)))
     assert peer.view.held
-    peer.tell(title="Linking", content=text(total))
+    peer.tell(title="Linking", content=diff(told + "10"))
     assert b'"title":"Linking"' in peer.lines[-1]
     assert b'"content":' not in peer.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fences"), [("```\n", "", 2), ("", "\n```", 2), ("```\n", "\n```", 2)]
+)
+def test_a_part_closes_the_blocks_of_code_that_it_opens(
+    before: str, after: str, fences: int
+) -> None:
+    """A block that ends in what is left out, one that begins there, and one around all of it."""
+    middle = "x\n" * 3000 + ("" if before and after else "```\n") + "x\n" * 3000
+    part = excerpt(TextContent(before + middle + after), 2000, ENGLISH).text
+    assert part.count("```") == fences
+    assert len(part) < 2000
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "\n", "漢", "\x07", "😀", "```\n"])
+def test_a_part_takes_the_room_that_it_is_given(letter: str) -> None:
+    for room in (1024, 4096):
+        part = excerpt(TextContent(letter * 30_000), room, ENGLISH)
+        assert room // 2 < size_of([part]) <= room
 
 
 @every_view
@@ -254,7 +338,11 @@ async def test_a_text_that_grows_in_a_session_is_linear_and_whole_when_it_was_fl
                 await clock.advance(0.1)
             spent = sum(map(len, recorder.lines))
             assert spent <= EARN * len(json.dumps(total)) + START_CREDIT + OVERDRAFT + 60_000
+            await clock.advance(1)
+            (seen,) = recorder.fold()
+            assert shown_in_part(seen.content[0].text, total[:size])  # type: ignore[attr-defined]
             await session.flush()
             (seen,) = recorder.fold()
             assert seen.content == text(total[:size])
             call.succeed()
+    assert Recording.of(recorder).check(select="size") == []

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,6 +22,8 @@ from callsheet.report.errors import CallsheetError
 from callsheet.testing import AgentClient
 from tests.processes import new_token, with_token
 
+from .abilities import CAPABILITIES, Abilities
+from .model import OVER
 from .stage import PATIENCE, Stage
 
 SECRETS = {
@@ -27,6 +32,9 @@ SECRETS = {
     "password": "hunter2-" + "correct-horse",
 }
 """Fake ones, put together here so that nothing takes them for real."""
+
+LINES = 300
+"""Lines that a long command writes."""
 
 END = 15.0
 """Seconds within which everything must be gone after an end."""
@@ -45,6 +53,8 @@ class Outcome:
     """How long it took from what was done to its effect."""
     left: list[str] = field(default_factory=list)
     """The processes that were left behind."""
+    before: Outcome | None = None
+    """How it went before, where something is done again."""
 
     @property
     def calls(self) -> dict[str, dict[str, Any]]:
@@ -62,15 +72,22 @@ class Outcome:
         return [str(call.get("status")) for call in self.calls.values()]
 
 
+Running: TypeAlias = tuple[Outcome, str, "asyncio.Task[str]", Callable[[], list[str]]]
+"""How it goes, the session, its turn, and who tells whether the command still runs."""
+
 Scene: TypeAlias = Callable[[Stage], Awaitable[Outcome]]
 
 
 async def works(stage: Stage) -> Outcome:
     """Read, edit, and run two commands, one of which fails. Everything is allowed."""
+    return await _working(stage)
+
+
+async def _working(stage: Stage, **options: Any) -> Outcome:
     agent, file = stage.agent, _file(stage)
     good, bad = agent.shell("echo fine > made; cat made"), agent.shell("echo so far; exit 3")
     stage.plays(agent.read(file), agent.edit(file, "two", "zwei"), good, bad)
-    return await _turn(stage, "allow_once")
+    return await _turn(stage, "allow_once", **options)
 
 
 async def together(stage: Stage) -> Outcome:
@@ -78,6 +95,61 @@ async def together(stage: Stage) -> Outcome:
     agent, file = stage.agent, _file(stage)
     stage.plays((agent.read(file), agent.shell("echo > first"), agent.shell("echo > second")))
     return await _turn(stage, "allow_once")
+
+
+async def works_with_abilities(stage: Stage) -> Outcome:
+    """Do all of that again with a client that offers its files and terminals."""
+    abilities = Abilities()
+    try:
+        return await _working(stage, capabilities=CAPABILITIES, serve=abilities.serve)
+    finally:
+        abilities.close()
+
+
+async def long_command(stage: Stage) -> Outcome:
+    """Run a command that writes for some seconds."""
+    line = "x" * 60
+    loop = f"seq 1 {LINES} | while read i; do echo $i {line}; sleep 0.01; done"
+    stage.plays(stage.agent.shell(loop))
+    return await _turn(stage, "allow_once")
+
+
+async def large_file(stage: Stage) -> Outcome:
+    """Edit a line of a large file."""
+    file = stage.project / "large.txt"
+    file.write_text("".join(f"line {number} {'y' * 50}\n" for number in range(LINES * 20)))
+    old = f"line 77 {'y' * 50}"
+    stage.plays(stage.agent.edit(file, old, old.replace("y", "z")))
+    return await _turn(stage, "allow_once")
+
+
+async def same_ids(stage: Stage) -> Outcome:
+    """Have two turns in which the model uses the same id again."""
+    shell = stage.agent.shell
+    outcome = Outcome()
+    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
+        session = await outcome.client.new_session(str(stage.project))
+        for word in ("first", "second"):
+            stage.plays(replace(shell(f"echo {word} | tee {word}"), id="call_0"), OVER)
+            outcome.stop = await outcome.client.prompt(session, "Go on.")
+    return await _over(stage, outcome)
+
+
+async def loaded(stage: Stage) -> Outcome:
+    """Play a turn, end the agent, start it again, and load the session."""
+    agent, file = stage.agent, _file(stage)
+    stage.plays(
+        agent.read(file), agent.edit(file, "two", "zwei"), agent.shell("cat numbers.txt; exit 3")
+    )
+    before, outcome = Outcome(), Outcome()
+    async with stage.client(on_permission=_asked(before, "allow_once")) as before.client:
+        session = await before.client.new_session(str(stage.project))
+        await before.client.prompt(session, "Go on.")
+    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
+        await outcome.client.load_session(session, str(stage.project))
+        await asyncio.sleep(1.0)
+    outcome.before = before
+    return await _over(stage, outcome)
 
 
 async def denied(stage: Stage) -> Outcome:
@@ -98,18 +170,12 @@ async def secrets(stage: Stage) -> Outcome:
 
 async def cancelled(stage: Stage) -> Outcome:
     """Cancel while a command runs."""
-    token = new_token()
-    stage.plays(stage.agent.shell(f"echo so far; sleep {token}"))
-    outcome = Outcome()
-    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
-        session = await outcome.client.new_session(str(stage.project))
-        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
-        await _until(lambda: with_token(token), turn)
+    async with _running(stage) as (outcome, session, turn, there):
         began = time.monotonic()
-        await outcome.client.cancel(session)
+        await _client(outcome).cancel(session)
         outcome.stop = await _stop(turn)
         outcome.seconds = time.monotonic() - began
-        await _until_gone(lambda: with_token(token))
+        outcome.left = await _until_gone(there)
     return await _over(stage, outcome)
 
 
@@ -137,14 +203,7 @@ async def cancelled_when_asked(stage: Stage) -> Outcome:
 
 async def agent_killed(stage: Stage) -> Outcome:
     """Kill the agent while a command runs."""
-    token = new_token()
-    stage.plays(stage.agent.shell(f"echo so far; sleep {token}"))
-    outcome = Outcome()
-    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
-        session = await outcome.client.new_session(str(stage.project))
-        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
-        await _until(lambda: with_token(token), turn)
-        stage.look()
+    async with _running(stage) as (outcome, _, turn, _):
         began = time.monotonic()
         stage.agent_process().kill()
         outcome.stop = await _stop(turn)
@@ -152,18 +211,21 @@ async def agent_killed(stage: Stage) -> Outcome:
     return await _over(stage, outcome)
 
 
+async def front_killed(stage: Stage) -> Outcome:
+    """Kill what stands in front of the agent while a command runs."""
+    async with _running(stage) as (outcome, _, turn, _):
+        began = time.monotonic()
+        os.kill(_client(outcome).pid or 0, signal.SIGKILL)
+        outcome.stop = await _stop(turn)
+        outcome.seconds = time.monotonic() - began
+    return await _over(stage, outcome)
+
+
 async def client_closes(stage: Stage) -> Outcome:
     """Close the agent's input while a command runs, as an editor does that is closed."""
-    token = new_token()
-    stage.plays(stage.agent.shell(f"echo so far; sleep {token}"))
-    outcome = Outcome()
-    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
-        session = await outcome.client.new_session(str(stage.project))
-        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
-        await _until(lambda: with_token(token), turn)
-        stage.look()
+    async with _running(stage) as (outcome, _, turn, _):
         began = time.monotonic()
-        await outcome.client.close()
+        await _client(outcome).close()
         outcome.seconds = time.monotonic() - began
         outcome.stop = await _stop(turn)
     return await _over(stage, outcome)
@@ -194,12 +256,18 @@ SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         works,
+        works_with_abilities,
         together,
+        long_command,
+        large_file,
+        same_ids,
+        loaded,
         denied,
         secrets,
         cancelled,
         cancelled_when_asked,
         agent_killed,
+        front_killed,
         client_closes,
         client_killed,
     )
@@ -212,9 +280,27 @@ def _file(stage: Stage) -> Path:
     return file
 
 
-async def _turn(stage: Stage, answer: str) -> Outcome:
+@asynccontextmanager
+async def _running(stage: Stage) -> AsyncIterator[Running]:
+    """Have a command run that is allowed and does not end by itself."""
+    token, outcome = new_token(), Outcome()
+    stage.plays(stage.agent.shell(f"echo so far; sleep {token}"))
+    async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
+        session = await outcome.client.new_session(str(stage.project))
+        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
+        await _until(lambda: with_token(token), turn)
+        stage.look()
+        yield outcome, session, turn, lambda: with_token(token)
+
+
+def _client(outcome: Outcome) -> AgentClient:
+    assert outcome.client is not None
+    return outcome.client
+
+
+async def _turn(stage: Stage, answer: str, **options: Any) -> Outcome:
     outcome = Outcome()
-    async with stage.client(on_permission=_asked(outcome, answer)) as outcome.client:
+    async with stage.client(on_permission=_asked(outcome, answer), **options) as outcome.client:
         session = await outcome.client.new_session(str(stage.project))
         began = time.monotonic()
         outcome.stop = await outcome.client.prompt(session, "Go on.")
@@ -257,7 +343,7 @@ async def _until_gone(there: Callable[[], list[str]]) -> list[str]:
 async def _over(stage: Stage, outcome: Outcome) -> Outcome:
     """See what is left behind, and end it."""
     began = time.monotonic()
-    outcome.left = await _until_gone(stage.running)
+    outcome.left += await _until_gone(stage.running)
     outcome.seconds = outcome.seconds or time.monotonic() - began
     stage.end()
     return outcome

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,8 @@ class Stage:
     root: Path
     token: str
     model: Model = field(default_factory=Model)
-    started: AgentClient | None = None
     pid: int = 0
-    """What was started, if it was not by our client."""
+    """What was started by the client."""
     known: set[psutil.Process] = field(default_factory=set)
 
     @property
@@ -112,26 +111,32 @@ class Stage:
             TOKEN: self.token,
         }
 
-    def plays(self, *uses: Use | tuple[Use, ...]) -> None:
+    def plays(self, *uses: Use | tuple[Use, ...] | Step) -> None:
         """Say what the model does, one step after the other."""
-        self.model.plays(*(Step(use if isinstance(use, tuple) else (use,)) for use in uses))
+        self.model.plays(*map(_step, uses))
 
-    def client(self, **options: Any) -> AgentClient:
-        """Give a client of the agent. It is the last that was asked for that we look at."""
+    @asynccontextmanager
+    async def client(self, **options: Any) -> AsyncIterator[AgentClient]:
+        """Have a client of the agent."""
         options = {"timeout": PATIENCE, "cwd": str(self.project)} | options
-        self.started = AgentClient(self.command, env=self.environment, **options)
-        return self.started
+        async with AgentClient(self.command, env=self.environment, **options) as client:
+            assert client.pid is not None
+            self.pid = client.pid
+            yield client
+            if self.agent.stays:
+                with suppress(ProcessLookupError):
+                    os.kill(client.pid, signal.SIGTERM)
 
     # What runs
 
     def look(self) -> None:
         """Remember what runs now: some give up their name, their parent and their environment."""
-        top = psutil.Process(self.started.pid if self.started is not None else self.pid)
+        top = psutil.Process(self.pid)
         self.known |= {top, *top.children(recursive=True)}
 
     def agent_process(self) -> psutil.Process:
         """Give the agent itself: the first that is not ours."""
-        process = psutil.Process(self.started.pid if self.started is not None else self.pid)
+        process = psutil.Process(self.pid)
         while process.cmdline()[:3] == list(CALLSHEET):
             # The watchdog is a fork, and has no children.
             process = max(process.children(), key=lambda one: len(one.children(recursive=True)))
@@ -147,6 +152,12 @@ class Stage:
         for pid in [int(line.split()[0]) for line in self.running()]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _step(use: Use | tuple[Use, ...] | Step) -> Step:
+    if isinstance(use, Step):
+        return use
+    return Step(use if isinstance(use, tuple) else (use,))
 
 
 def _runs(process: psutil.Process) -> bool:

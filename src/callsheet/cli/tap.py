@@ -10,7 +10,7 @@ from callsheet.tap.live import say, tap
 from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
-from .taps import told
+from .taps import known, told
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
@@ -19,17 +19,23 @@ from .taps import told
     metavar="URL",
     help="Where calls are kept: sqlite:///PATH, postgresql://…, or off. Else CALLSHEET_HISTORY says it.",
 )
-@click.option("--record", metavar="FILE", help="Record what the editor sees, without secrets.")
+@click.option(
+    "--record",
+    metavar="FILE",
+    help="Record what the editor sees, without secrets. In a directory, each run gets a file.",
+)
 @click.option(
     "--report", metavar="FILE", help="Where to tell at the end what was done. Else stderr."
 )
 @click.option(
     "--protocol-to",
     type=click.Choice(["1", "2"]),
-    help="Speak this version of ACP to the editor, whatever the agent speaks.",
+    help="The version of ACP that the editor speaks, where the agent speaks the other.",
 )
 @click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
-@click.option("--no-repair", is_flag=True, help="Leave the agent's reports as they are.")
+@click.option(
+    "--no-repair", is_flag=True, help="Leave the agent's reports as they are, but for secrets."
+)
 @click.option("--no-redact", is_flag=True, help="Show secrets in the clear.")
 @click.option("--no-bound", is_flag=True, help="Let messages be as long as they are.")
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
@@ -57,12 +63,14 @@ def command(
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
+    if no_repair and protocol_to:
+        raise click.UsageError("--protocol-to writes calls anew: it does not go with --no-repair")
     settings = TapSettings(
         repair=not no_repair,
         redact=not no_redact,
         bound=not no_bound,
         protocol_to=cast("Literal[1, 2] | None", int(protocol_to) if protocol_to else None),
-        locale=locale,
+        locale=known(locale),
     )
     try:
         kept = keeping(history)

@@ -10,6 +10,7 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.report.report import ToolCallReport
 from callsheet.wire import v1, v2
 from callsheet.wire.messages import as_dict
+from callsheet.wire.toolcall import KEYS
 
 _KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 _OF_OPTIONS = ("optionId", "name", "kind")
@@ -39,6 +40,17 @@ def request_of(
     else:
         made["toolCall"] = call
     return {**message, "params": made}
+
+
+def asked_of(request: Json) -> Json:
+    """Give the call that a request of either version is about."""
+    params = obj(request.get("params"))
+    return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
+
+
+def is_same(made: Json, told: Json) -> bool:
+    """Whether people are shown the same of two calls."""
+    return all(made.get(key) == told.get(key) for key in KEYS if key != "_meta")
 
 
 def _cleaned(params: Json, clean: Callable[[Any], Any]) -> Json:

@@ -40,7 +40,7 @@ class BridgedPipeline(Pipeline):
     # Lines
 
     def passes(self, lines: bytes) -> bool:
-        """Take in lines that pass as they came, unless they are to be translated."""
+        """Take in whole lines of the agent, if they pass as they came. What is translated does not."""
         return self._bridge.is_idle and super().passes(lines)
 
     def from_client(self, line: bytes, now: float) -> None:
@@ -92,8 +92,8 @@ class BridgedPipeline(Pipeline):
         owns = self._client.owns_terminals and version == 1 == self._bridge.agent_version
         return replace(self._client, version=version, owns_terminals=owns)
 
-    def _session(self, session: Session) -> TappedSession:
-        found = super()._session(session)
+    def _session(self, session: Session, now: float) -> TappedSession:
+        found = super()._session(session, now)
         found.is_muted = self._bridge.is_muted(session.id)
         return found
 

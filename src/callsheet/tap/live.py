@@ -57,6 +57,9 @@ class Driver:
         self._send: Send | None = None
         self._until: float | None = None
         self._is_over: bool = False
+        self._is_gone: bool = False
+        # Whether the client was told half a line: then nothing else may come before the rest of it.
+        self._is_within: bool = False
         # When to look next whether the client is there, once it is silent; and since when it is not.
         self._look_at: float | None = None
         self._gone_since: float | None = None
@@ -78,9 +81,9 @@ class Driver:
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
         """Take in lines of the client, and tell the agent."""
         pipeline = self.pipeline
-        if self._recorder is not None:
-            self._recorder.keep("client->agent", b"".join(lines))
         with self._thinking:
+            if self._recorder is not None:
+                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)
@@ -116,18 +119,42 @@ class Driver:
     def pass_on(self, data: bytes, send: Send) -> None:
         """Pass on a part of a line that is too long to be looked into."""
         with self._speaking:
+            with self._thinking:
+                self._is_within = not data.endswith(b"\n")
+                self._plan(at_once=not self._is_within)
             if self._recorder is not None:
                 self._recorder.keep("agent->client", data)
             send(data)
+
+    def last_words(self, data: bytes, send: Send) -> None:
+        """Take in a line that has no end: it may be a message all the same."""
+        with self._speaking:
+            with self._lock:
+                told = data if self._is_within else self._changed(data + b"\n")
+                told = data if told == data + b"\n" else told
+                self._is_within = bool(told) and not told.endswith(b"\n")
+            if told:
+                send(told)
 
     def agent_gone(self, send: Send) -> None:
         """Tell the client what became of what was open: the agent will say nothing more."""
         with self._speaking:
             with self._thinking:
+                if self._is_gone:
+                    return
+                self._is_gone = True
                 self.pipeline.agent_gone(self.now())
                 data = self._for_client()
             if data:
-                send(data)
+                send(b"\n" + data if self._is_within else data)
+
+    def agent_left(self) -> None:
+        """Tell the same if the relay could not: somebody else holds the agent's stdout open."""
+        if self._send is None or self._is_gone or not self._speaking.acquire(timeout=LOOK):
+            return
+        self._speaking.release()
+        with suppress(OSError):
+            self.agent_gone(self._send)
 
     def close(self) -> None:
         """Let the clock be."""
@@ -172,8 +199,8 @@ class Driver:
                 now = self.now()
                 if (due := self.pipeline.due) is not None and due <= now:
                     self.pipeline.tick(now)
-                self._until = self.pipeline.due
-                data = self._for_client()
+                self._until = None if self._is_within else self.pipeline.due
+                data = b"" if self._is_within else self._for_client()
                 besides, self._besides = b"".join(self._besides), []
             if data and self._send is not None:
                 with suppress(OSError):  # who relays hears of it, too
@@ -216,11 +243,17 @@ class FromClient:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        lines, part = self._lines.take(data)
-        if lines:
-            self._driver.from_client(cut(lines), send)
-        if part:
-            send(part)
+        ended, lines, part = self._lines.take(data)
+        try:
+            if ended:
+                send(ended)
+            if lines:
+                self._driver.from_client(cut(lines), send)
+            if part:
+                send(part)
+        except OSError:
+            self._driver.client_is_silent()  # nobody reads any more whether the client goes
+            raise
 
     def end(self, send: Send) -> None:
         """Pass on what had no end."""
@@ -243,10 +276,9 @@ class FromAgent:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        if data.endswith(b"\n") and not self._lines.is_within:
-            self._driver.from_agent(data, send)
-            return
-        lines, part = self._lines.take(data)
+        ended, lines, part = self._lines.take(data)
+        if ended:
+            self._driver.pass_on(ended, send)
         if lines:
             self._driver.from_agent(lines, send)
         if part:
@@ -256,7 +288,7 @@ class FromAgent:
         """Pass on what had no end, and end what is open."""
         rest = self._lines.end()
         if rest:
-            self._driver.pass_on(rest, send)
+            self._driver.last_words(rest, send)
         self._driver.agent_gone(send)
 
 
@@ -268,24 +300,26 @@ class Cut:
         self._rest: list[bytes] = []
         self._size: int = 0
         self._is_long: bool = False
-        self.is_within: bool = False
-        """Whether a line has begun that is not at its end."""
 
-    def take(self, data: bytes) -> tuple[bytes, bytes]:
-        """Take a piece. Gives the whole lines that end in it, or a part of a long one."""
-        found = self._go_on(data) if self._is_long else self._take(data)
-        self.is_within = self._is_long or bool(self._rest)
-        return found
-
-    def _take(self, data: bytes) -> tuple[bytes, bytes]:
+    def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
+        """Take a piece. Gives the end of a long line, whole lines, and the beginning of a long one."""
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return b"", data, b""
+        ended = b""
+        if self._is_long:
+            end = data.find(b"\n") + 1
+            if not end:
+                return data, b"", b""
+            self._is_long = False
+            ended, data = data[:end], data[end:]
         end = data.rfind(b"\n") + 1
         if not end:
-            return b"", self._hold(data)
+            return ended, b"", self._hold(data)
         whole = data[:end]
         if self._rest:
             whole = b"".join((*self._rest, whole))
             self._rest, self._size = [], 0
-        return whole, self._hold(data[end:])
+        return ended, whole, self._hold(data[end:])
 
     def end(self) -> bytes:
         """Give what had no end."""
@@ -301,15 +335,6 @@ class Cut:
             return b""
         part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
         return part
-
-    def _go_on(self, data: bytes) -> tuple[bytes, bytes]:
-        """Pass on a long line until it ends. What follows it waits for the next piece."""
-        end = data.find(b"\n") + 1
-        if not end:
-            return b"", data
-        self._is_long = False
-        self._rest, self._size = ([data[end:]], len(data) - end) if data[end:] else ([], 0)
-        return b"", data[:end]
 
 
 def cut(lines: bytes) -> list[bytes]:
@@ -338,7 +363,8 @@ def tap(
     from .record import path_in
     from .recording import RecordingWriter
 
-    keeping = Keeping(history, os.path.basename(command[0])) if history is not None else None  # noqa: PTH119
+    name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
+    keeping = Keeping(history, name, say) if history is not None else None
     recorder = None
     if record is not None:
         recorder = RecordingWriter(path_in(record, command[0]), "wrapped", say=say)
@@ -351,8 +377,11 @@ def tap(
     )
     pipeline = pipeline_for(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
+    context.epoch = time.time() - driver.now()  # to make all this has taken its time
     try:
-        return between.serve(FromClient(driver), FromAgent(driver)), account
+        code = between.serve(FromClient(driver), FromAgent(driver))
+        driver.agent_left()
+        return code, account
     finally:
         driver.close()
         if recorder is not None:

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
 from callsheet.check.recording.moments import Json
 from callsheet.check.recording.values import obj
 from callsheet.report.content import (
     DiffContent,
-    TextContent,
     ToolCallContent,
     UnknownContent,
 )
@@ -24,15 +21,12 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
 from callsheet.wire import v1, v2
+from callsheet.wire.terminals import INFO
 from callsheet.wire.toolcall import decode_fields, decode_location
-from callsheet.wire.words import Words
 
 from .calls import Tapped
 from .repair import Draft
 from .repair.items import json_item
-
-LIVE = 4096
-"""Characters of a growing text that are shown while the call runs; its end shows all of it."""
 
 _MISSING = object()
 _ALWAYS = ("sessionUpdate", "toolCallId")
@@ -43,9 +37,8 @@ _EMPTY: tuple[Any, ...] = (None, "", [])
 class Maker:
     """Makes the fields of one session's calls. `version` is the agent's."""
 
-    def __init__(self, guard: Guard, words: Words, version: int) -> None:
+    def __init__(self, guard: Guard, version: int) -> None:
         self.degraded: int = 0
-        self._words: Words = words
         self._guard: Guard = guard
         self._decode = v2.decode if version == 2 else v1.decode
         self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
@@ -72,7 +65,7 @@ class Maker:
                 continue
             mine.given[key] = value
             news[key] = value
-        return self._safe(mine, self._decoded(news)) if news else {}
+        return self._safe(mine, self.decoded(news)) if news else {}
 
     def meta(self, meta: JsonObject | None) -> JsonObject | None:
         """Give a patch of `_meta` without secrets, within limits."""
@@ -106,9 +99,9 @@ class Maker:
         grows = fields.pop("content", None) if not is_final else None
         made = self._guard.bounded(fields, report, notes) if fields else {}
         if grows is not None:
-            shown = tuple(map(self._latest, grows)) if mine.grows else grows
-            made |= self._guard.bounded({"content": shown}, report, notes, keep=False)
+            made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
         if "content" in made:
+            mine.counted = len(mine.safe)
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
         return made
 
@@ -122,10 +115,13 @@ class Maker:
         found: list[Event] = []
         meta, key = obj(told.get("_meta")), {name: told[name] for name in _ALWAYS}
         for name, value in meta.items():
-            try:
-                found += self._decode({**key, "_meta": {name: value}})
-            except _UNREADABLE:
-                self.degraded += 1
+            least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
+            for told_so in (value, least):
+                try:
+                    found += self._decode({**key, "_meta": {name: told_so}})
+                    break
+                except _UNREADABLE:
+                    self.degraded += 1
         return found
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
@@ -156,16 +152,7 @@ class Maker:
     def _as_json(self, item: JsonValue) -> Json | None:
         return json_item(self._guard.json(item))
 
-    def _latest(self, item: ToolCallContent) -> ToolCallContent:
-        """Give the end of a text that grows, so that what was shown of it is not sent again and again."""
-        if type(item) is not TextContent or len(item.text) <= LIVE:
-            return item
-        begin = item.text.find("\n", len(item.text) - LIVE, len(item.text) - LIVE // 2) + 1
-        begin = begin or len(item.text) - LIVE
-        left = self._words.left_out(len(item.text[:begin].encode("utf-8", "replace")))
-        return replace(item, text=f"… {left} …\n{item.text[begin:]}")
-
-    def _decoded(self, news: Json) -> JsonObject:
+    def decoded(self, news: Json) -> JsonObject:
         """Give fields by a report's names. What can't be read is left out, and counted."""
         try:
             return decode_fields(news, self.read, null_clears=False)[0]
@@ -223,7 +210,6 @@ class Maker:
                 if known[index] is not before[index]:
                     found += self._guard.items((item,))[1]
                 continue
-            mine.grows = mine.grows or (index < len(before) and _goes_on(before[index], item))
             (clean,), count = self._guard.items((item,))
             raw.append(item)
             safe.append(clean)
@@ -243,10 +229,3 @@ def _is_whole(item: ToolCallContent) -> bool:
         return True
     patch = obj(told["patch"])
     return type(patch.get("format")) is str and type(patch.get("text")) is str
-
-
-def _goes_on(before: ToolCallContent, now: ToolCallContent) -> bool:
-    """Whether a text is the one before, with more at its end."""
-    if type(before) is not TextContent or type(now) is not TextContent:
-        return False
-    return bool(before.text) and now.text.startswith(before.text)

@@ -17,23 +17,31 @@ from callsheet.runtime.spill import SpillStore
 from .account import Account
 from .context import Context
 from .pipeline import Pipeline
+from .reading import read as read_patiently
 from .settings import TapSettings
 
 _encode = msgspec.json.Encoder().encode
 _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
+_MENDED = ("encoding", "surrogate")
+"""What is wrong with lines that a tap reads all the same."""
 
 
 class Repairs:
-    """Repairs one recording: lines in, lines out. `account` says what was done."""
+    """Repairs one recording: lines in, lines out. `account` says what was done.
+
+    `messages` counts what could be read; a file without any is no recording.
+    """
 
     def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
         self.account: Account = Account()
+        self.messages: int = 0
         self.faults: list[str] = []
         tap = Context(settings, self.account, spill=spill)
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
         self._requests: Requests = Requests()
         self._now: float = 0.0
         self._is_wrapped: bool = False
+        self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
         """Give the lines of a recording, repaired."""
@@ -44,17 +52,19 @@ class Repairs:
         yield from self._drained(b"", b"")
 
     def _one(self, line: Line) -> Iterator[bytes]:
-        message = line.message
-        if message is None or line.fault is not None:
-            if line.raw:
-                yield line.raw + b"\n"
+        if line.number == self._passed:
+            return  # it is another message of a line that was passed as it is
+        message = _message_of(line)
+        if message is None:
+            yield from self._as_it_is(line)
             return
+        self.messages += 1
         if line.time is not None:
             yield from self._until(line.time)
             self._now = max(self._now, line.time)
         sender = line.sender or self._sender(line, message)
         if sender is None:
-            yield line.raw + b"\n"
+            yield self._pipeline.for_recording(line.raw + b"\n")
             return
         self._is_wrapped = self._is_wrapped or line.sender is not None
         data = _encode(message) + b"\n"
@@ -62,7 +72,21 @@ class Repairs:
             self._pipeline.from_client(data, self._now)
         else:
             self._pipeline.from_agent(data, self._now)
-        yield from self._drained(data, line.raw + b"\n")
+        is_wrapped = line.fault is not None and line.sender is not None
+        yield from self._drained(
+            data, self._wrapped(sender, data) if is_wrapped else line.raw + b"\n"
+        )
+
+    def _as_it_is(self, line: Line) -> Iterator[bytes]:
+        """Give a line that is no message, which a tap passes as it came, but without secrets."""
+        if not line.raw:
+            return
+        self._passed = line.number
+        kept = self._pipeline.for_recording(line.raw + b"\n")
+        yield kept if line.sender is None else self._wrapped(line.sender, kept)
+
+    def _wrapped(self, way: Way, line: bytes) -> bytes:
+        return b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
 
     def _sender(self, line: Line, message: dict[str, Any]) -> Way | None:
         params = obj(message.get("params"))
@@ -91,13 +115,22 @@ class Repairs:
 
     def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
         for line in lines:
-            if line is data:
+            kept = self._pipeline.for_recording(line)
+            if kept is data:
                 yield as_it_was
             elif self._is_wrapped:
-                yield b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
+                yield self._wrapped(way, kept)
             else:
-                yield line
+                yield kept
         lines.clear()
+
+
+def _message_of(line: Line) -> dict[str, Any] | None:
+    """Give the message of a line as a tap reads it: what is broken within it is mended, no more."""
+    if line.fault is None or line.fault in _MENDED:
+        return line.message
+    message = read_patiently(line.raw) if line.fault == "json" else None
+    return message if message is not None and "jsonrpc" in message else None
 
 
 def repair(

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.lines import Line, Way
 from callsheet.check.recording.moments import (
     Asked,
@@ -31,23 +32,28 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import CALLS, REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
 from .alike import Say
+from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
 from .reading import read
 from .session import TappedSession
+from .sessions import TappedSessions
 
 _encode = msgspec.json.Encoder().encode
 
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
+
+_SHOWN = ("session/request_permission", "elicitation/create")
+"""Requests that people are shown."""
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that stand nowhere among the cards: they may overtake one that waits."""
@@ -64,17 +70,19 @@ class Pipeline:
         self.account: Account = tap.account
         self._tap: Context = tap
         tap.send = self.to_client.append
+        tap.failed = self._failed
         self._say: Callable[[str], None] = say
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
-        self._sessions: dict[str, TappedSession] = {}
+        self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
         words = Spoken(tap.describer(None))
         self._guard = tap.guard(words, Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        self._messages: Messages = Messages(self._guard.redactor, tap.account, keep)
+        bare = Bare(self._guard, lambda: self._connection.is_v2)
+        self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
 
     # Lines
 
@@ -131,7 +139,7 @@ class Pipeline:
     def _show(self, line: bytes, now: float) -> None:
         """Pass on what is only to be shown."""
         message = read(line)
-        if message is None or message.get("method") != "session/update":
+        if message is None:
             self.to_client.append(line)
             return
         try:
@@ -156,16 +164,18 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        if not (type(method) is str and method.startswith(_UNSEEN)):
+        if type(method) is str and method.startswith(_UNSEEN):
+            session = text(obj(message.get("params")).get("sessionId")) or ""
+            self.to_client += self._messages.pause(session)
+        else:
             self._release(now)
-        if method == "session/request_permission":
+        if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
         self.to_client.append(line)
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
-        for session in self._sessions.values():
-            session.post.release(now)
+        self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
     def _failed(self, exc: Exception) -> None:
@@ -180,13 +190,13 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = [session.due for session in self._sessions.values()]
-        return min((due for due in (*times, self._messages.due) if due is not None), default=None)
+        times = (self._sessions.due, self._messages.due)
+        return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.alike = None
-        for tick in (self._tick_messages, *[one.tick for one in self._sessions.values()]):
+        for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
             try:
                 tick(now)
             except Exception as exc:  # noqa: BLE001
@@ -197,7 +207,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
-        for session in list(self._sessions.values()):
+        for session in self._sessions:
             try:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
@@ -219,11 +229,13 @@ class Pipeline:
                 is_done = handle(self, moment, message, now) or is_done
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
-            self._sessions.clear()
+            self._sessions.clear(now)
+            self._tap.used = UsedIds()
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or _is_about_calls(message):
+        elif is_done or is_about_calls(message):
             self.account.told += len(line)
+            self.account.sent += 0 if is_done else len(line)
         return is_done
 
     def _of_client(self, message: Json, now: float) -> None:
@@ -232,17 +244,23 @@ class Pipeline:
             self._client = peer_of(params)
         elif method in REOPENING:
             key = text(params.get("sessionId")) or ""
-            self._sessions.pop(key, None)
+            if method == "session/load" or params.get("replayFrom"):
+                self._sessions.drop(key, now)
+                self._tap.told_anew(key)
             if self._keeping is not None:
                 self._keeping.reopened(key)
+        elif method in ("session/close", "session/delete"):
+            session = self._sessions.get(text(params.get("sessionId")) or "")
+            if session is not None:
+                session.closed(now)
         elif method == "session/prompt" and self._keeping is not None:
             key = text(params.get("sessionId")) or ""
             self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
-            for session in self._sessions.values():
+            for session in self._sessions:
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
-                    session.cancelled(now)
+                    self._session(session.session, now).cancelled(now)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""
@@ -268,18 +286,24 @@ class Pipeline:
         return (known.cwd if known is not None else None) or ""
 
     def for_recording(self, line: bytes) -> bytes:
-        """Give a line for the client as it is recorded: without secrets, also where the client needs them."""
-        if b"session/update" in line or b'"method"' not in line:
-            return line
+        """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        return line if message is None else self._cleaned(line, message)
+        if message is not None and message.get("method") == "session/update":
+            return line
+        try:
+            return self._messages.recorded(line, message)
+        except Exception:  # noqa: BLE001
+            return line
 
-    def _session(self, session: Session) -> TappedSession:
+    def _session(self, session: Session, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
             found = TappedSession(session, self._connection, self._peer(), self._tap)
-            self._sessions[session.id] = found
+            self._sessions.put(found, now)
         return found
+
+    def _is_known(self, session: Session) -> bool:
+        return self._watch.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
         version = self._tap.settings.protocol_to or (2 if self._connection.is_v2 else 1)
@@ -289,6 +313,8 @@ class Pipeline:
     # Moments; each gives whether the message is done with
 
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
+        if not self._tap.settings.repair:
+            return False
         if told.elsewhere is not None:  # it has another session's call: there it belongs
             params = obj(message["params"])
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
@@ -301,7 +327,7 @@ class Pipeline:
 
     def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
         del message
-        session = self._session(folded.session)
+        session = self._session(folded.session, now)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
         return self._tap.settings.repair
@@ -310,14 +336,15 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session).screens.told(update, now)
+        is_read = self._session(told.session, now).screens.told(update, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
         question = asked.question
         if question.session is None or question.call is None:
             return False
-        made = self._session(question.session).asked(question, message, now)
+        self.to_client += self._messages.end(question.session.id)
+        made = self._session(question.session, now).asked(question, message, now)
         if made is None or not self._tap.settings.repair:
             return False
         self._release(now)
@@ -327,11 +354,12 @@ class Pipeline:
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
         self.to_client.append(_encode(request) + b"\n")
+        self.account.sent += len(self.to_client[-1])
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message
         if decided.question.session is not None:
-            self._session(decided.question.session).decided(decided.question, now)
+            self._session(decided.question.session, now).decided(decided.question, now)
         return False
 
     def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
@@ -368,8 +396,3 @@ def _tells(line: bytes) -> bool:
         or b"terminal_" in line
         or b"cancel_request" in line
     )
-
-
-def _is_about_calls(message: Json) -> bool:
-    update = obj(obj(message.get("params")).get("update"))
-    return update.get("sessionUpdate") in (*CALLS, *TERMINALS)

@@ -14,11 +14,16 @@ from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.messages import Update
 from callsheet.wire.view import View
 
+from .growing import Growing
+
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes."""
 
 QUIET = 0.16
 """Seconds after which a view is asked again for what it held back."""
+
+INSIST = 2
+"""Times that it is asked so while nothing new comes."""
 
 HOLD = 0.15
 """Seconds that an announcement waits for what it lacks, at most."""
@@ -45,6 +50,8 @@ class Post:
         self._held: dict[str, tuple[float, ToolCallReport]] = {}
         self._next: float = float("-inf")
         self._insist_at: float | None = None
+        self._insisted: int = 0
+        self._growing: Growing = Growing()
         self.cut: int = 0
 
     # Putting in
@@ -56,6 +63,13 @@ class Post:
     def held(self, tool_call_id: str) -> bool:
         """Whether a call's announcement waits."""
         return tool_call_id in self._held
+
+    def open(self, report: ToolCallReport, now: float) -> None:
+        """Send an announcement. Those that wait come before it: cards stand in the order of the calls."""
+        for other in list(self._held):
+            self._move(self._held.pop(other)[1])
+        self._move(report)
+        self._flush(now)
 
     def announce(self, report: ToolCallReport, now: float) -> None:
         """Send an announcement that waited, as it is by now; those that came before it, too."""
@@ -103,6 +117,8 @@ class Post:
             times.append(self._next)
         if self._insist_at is not None:
             times.append(self._insist_at)
+        if (until := self._growing.due) is not None:
+            times.append(until)
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
@@ -113,8 +129,13 @@ class Post:
         if self._queue and now >= self._next:
             self._flush(now)
         if self._insist_at is not None and now >= self._insist_at:
-            self._insist_at = None
+            self._insisted += 1
+            self._insist_at = None  # one that fails must not be asked for ever
             self._lines(self._view.insist())
+            if self._view.held and self._insisted < INSIST:
+                self._insist_at = now + QUIET
+        for report in self._growing.late(now):
+            self._lines(self._view.call(self._shown(report)))
 
     def release(self, now: float) -> None:
         """Send all that waits: something else comes now, which must not overtake it."""
@@ -125,13 +146,16 @@ class Post:
 
     def _flush(self, now: float) -> None:
         while self._queue:  # one that fails must not take the others with it
-            state = self._queue.pop(next(iter(self._queue)))
+            key = next(iter(self._queue))
+            state = self._queue.pop(key)
             if isinstance(state, TerminalState):
                 self._lines(self._view.terminal(state))
-            else:
-                self._lines(self._view.call(self._shown(state)))
+                continue
+            moves = isinstance(key, int)
+            report = self._growing.whole(state) if moves else self._growing.without(state, now)
+            self._lines(self._view.call(self._shown(report)))
         self._next = now + PACE
-        self._insist_at = now + QUIET if self._view.held else None
+        self._insist_at, self._insisted = (now + QUIET if self._view.held else None), 0
 
     def _lines(self, updates: list[Update]) -> None:
         for update in updates:

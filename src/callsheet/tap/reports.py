@@ -5,6 +5,7 @@ The ledger judges each move; a status that can't be reached from where a call is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -37,6 +38,9 @@ from .making import Maker
 from .post import Post
 from .repair import Draft
 
+KEEP = 32
+"""Calls that have ended and are still known: nothing of them is told any more."""
+
 _SAID_FIRST = ("name", "title", "kind", "locations", "raw_input")
 _RUNNING = ToolCallStatus.IN_PROGRESS
 
@@ -48,17 +52,18 @@ class Reports:
         self, session: Session, peer: Peer, tap: Context, guard: Guard, words: Spoken, version: int
     ) -> None:
         self.calls: dict[str, Tapped] = {}
-        self.ids: Ids = Ids()
-        self.make: Maker = Maker(guard, words, version)
-        self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
+        self.ids: Ids = tap.ids(session.id)
+        self.make: Maker = Maker(guard, version)
+        self.ledger: Ledger = Ledger(
+            session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
+        )
         self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
         self._tap: Context = tap
         self._words: Spoken = words
         self._is_same: bool = peer.version == version
         self._titles: Literal["markdown", "plain", "either"] = peer.titles
-        budget = guard.frame
-        frames = UpdateFrames(session.id, **({} if budget is None else {"budget": budget}))
+        frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)
         view = view_for(replace(peer, titles="plain"), self.ledger.terminal, words)
         self.post: Post = Post(view, frames, self._send, self.shown)
 
@@ -132,7 +137,7 @@ class Reports:
         if self._may_wait(mine, report):
             self.post.hold(report, now)
         else:
-            self.post.put(report, moved=True, now=now)
+            self.post.open(report, now)
         self._keep(report)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
@@ -190,6 +195,8 @@ class Reports:
         account.repaired.update(mine.repaired)
         if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
             account.cut += 1 + len(cut.get("others", ()))
+        if mine.report is not None:  # that it is over is all that is asked of it
+            mine.report = replace(mine.report, content=(), raw_input=None, raw_output=None)
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
@@ -18,6 +19,9 @@ from callsheet.runtime.guard import Guard
 from callsheet.wire import v2
 
 from .post import QUIET, Post
+
+MOST = 256
+"""Terminals whose output is watched at once. The ledger keeps no more, either."""
 
 _ALWAYS = ("sessionUpdate", "terminalId", "data")
 _CHECKED = ("size", "capabilities")
@@ -46,16 +50,18 @@ class Screens:
             self._written(event.terminal_id, event.data, now)
             return
         key = event.terminal_id
+        if event.output is not UNSET:
+            self._replace(key, event.output or b"", now)
+            event = replace(event, output=UNSET)
         if event.exit_status is not UNSET:
             self._finish(key)
-        if event.output is not UNSET and event.output is not None:
-            self._finish(key)
-            whole = event.output
-            event = replace(event, output=b"")
-            self._apply(self._clean(event), now)
-            self._written(key, whole, now)
-        else:
-            self._apply(self._clean(event), now)
+        self._apply(self._clean(event), now)
+
+    def settle(self, keys: Iterable[str]) -> None:
+        """Let nothing wait in some terminals: the call that shows them ends."""
+        for key in keys:
+            if self._holding.pop(key, None) is not None:
+                self._note(key, self._streams[key].flush())
 
     def told(self, update: Json, now: float) -> bool:
         """Take in an update of v2 about a terminal. Gives whether it could be read."""
@@ -80,24 +86,42 @@ class Screens:
         return replace(event, **changes) if changes else event
 
     def _written(self, key: str, data: bytes, now: float) -> None:
+        self._write(key, self._passed(key, data, now), now)
+
+    def _passed(self, key: str, data: bytes, now: float) -> bytes:
+        """Give what of a terminal's output surely is no part of a secret."""
         stream = self._streams.get(key)
         if stream is None:
-            made = self._guard.stream()
-            if made is None:
-                self._write(key, data, now)
-                return
-            stream = self._streams[key] = made
-        self._write(key, stream.feed(data), now)
+            stream = self._guard.stream()
+            if stream is None:
+                return data
+            if len(self._streams) >= MOST:
+                self._finish(next(iter(self._streams)))
+            self._streams[key] = stream
+        passed = stream.feed(data)
         if stream.held:
             self._holding[key] = now + QUIET
         else:
             self._holding.pop(key, None)
+        return passed
+
+    def _replace(self, key: str, whole: bytes, now: float) -> None:
+        """Let another output take the place of what there was, also of what waits."""
+        self._streams.pop(key, None)
+        self._holding.pop(key, None)
+        self._ledger.apply(TerminalChanged(terminal_id=key, output=b""))
+        self._note(key, self._passed(key, whole, now))
 
     def _finish(self, key: str) -> None:
         stream = self._streams.pop(key, None)
         self._holding.pop(key, None)
-        if stream is not None and (rest := stream.finish()):
-            self._ledger.apply(TerminalOutput(terminal_id=key, data=rest))
+        if stream is not None:
+            self._note(key, stream.finish())
+
+    def _note(self, key: str, data: bytes) -> None:
+        """Take in output that is told with what comes next."""
+        if data:
+            self._ledger.apply(TerminalOutput(terminal_id=key, data=data))
 
     def _write(self, key: str, data: bytes, now: float) -> None:
         if data:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Call, Connection, Json, Question, Session
+from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
-from callsheet.report.content import TextContent
+from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
     TerminalChanged,
     TerminalOutput,
 )
 from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
-from .asking import request_of
+from .asking import asked_of, is_same, request_of
 from .calls import Ids, Tapped
 from .context import Context, absolute
 from .post import Post
@@ -59,7 +60,9 @@ class TappedSession:
         self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
-        self._known: WeakKeyDictionary[Call, Tapped] = WeakKeyDictionary()
+        self._open: dict[Call, Tapped] = {}
+        # Those that have ended, for as long as anybody may say more of them.
+        self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
 
     @property
@@ -71,10 +74,10 @@ class TappedSession:
 
     def told(self, call: Call, kind: str, update: Json, now: float) -> None:
         """Take in an update of a call, which is folded into `call` already."""
-        mine = self._mine(call, now)
-        if mine.is_over:
+        if call in self._over:
             self._tap.account.dropped["late"] += 1
             return
+        mine = self._mine(call, now)
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
         if kind == "tool_call_content_chunk":
@@ -87,11 +90,10 @@ class TappedSession:
     def asked(self, question: Question, message: Json, now: float) -> Json | None:
         """Give the request for permission as the client is to get it. None if it is to stay as it is."""
         call = question.twin or question.call
-        if call is None:
+        if call is None or call in self._over:
             return None
         mine = self._mine(call, now)
-        if mine.is_over:
-            return None
+        self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
         if mine.report is None:
             self._put_right(mine, "announcement")
@@ -104,7 +106,7 @@ class TappedSession:
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
         made = request_of(message, shown, self._version, self._connection.is_v2, self._clean)
-        if made is not None and made["params"].get("toolCall") != question.tool_call:
+        if made is not None and not is_same(asked_of(made), question.tool_call):
             self._put_right(mine, "question")
         return made
 
@@ -113,9 +115,18 @@ class TappedSession:
 
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""
-        mine = self._known.get(question.call) if question.call is not None else None
-        if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
+        mine = self._open.get(question.call) if question.call is not None else None
+        if mine is None:
+            return
+        if mine.call.denied is not None:
             self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
+        else:
+            self._spare(mine)
+
+    def _spare(self, mine: Tapped) -> None:
+        """Let a call that was denied go on: it is asked about again, or was allowed after all."""
+        if self._deadlines.get(mine.id, (0, None))[1] is Reason.DENIED:
+            del self._deadlines[mine.id]
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
@@ -123,10 +134,15 @@ class TappedSession:
             if mine.call.turn is self.session.turn and not mine.call.is_background:
                 self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
+    def closed(self, now: float) -> None:
+        """Hear that the client has closed the session: nothing in it goes on."""
+        for key in self._reports.calls:
+            self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
+
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
-        mine = self._known.get(call)
-        if mine is None or mine.is_over:
+        mine = self._open.get(call)
+        if mine is None:
             return
         turn = call.turn
         if call.denied is not None:
@@ -136,11 +152,14 @@ class TappedSession:
         else:
             self.end(mine, Reason.ABANDONED, now)
 
-    def gone(self, now: float) -> None:
-        """End all that is open: the agent is gone."""
+    def gone(self, now: float, why: str = "interrupted") -> None:
+        """End all that is open: the agent is gone, unless the words say otherwise."""
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
-            self.end(mine, Reason.ABANDONED, now, "interrupted")
+            try:
+                self.end(mine, Reason.ABANDONED, now, why)
+            except Exception as exc:  # noqa: BLE001 - the others end all the same
+                self._tap.failed(exc)
 
     def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
         """End a call that its agent does not end."""
@@ -154,7 +173,7 @@ class TappedSession:
         fields = self._reports.make.fields(mine, draft)
         if not any(isinstance(item, TextContent) and item.text == said for item in mine.safe):
             mine.safe = fields["content"] = (*mine.safe, TextContent(said))
-        self._reports.become(mine, draft, fields, None, now)
+        self._become(mine, draft, fields, None, now)
 
     def _why_denied(self, mine: Tapped) -> Reason:
         turn, denied = mine.call.turn, mine.call.denied
@@ -187,9 +206,9 @@ class TappedSession:
     # Changing a call
 
     def _mine(self, call: Call, now: float) -> Tapped:
-        mine = self._known.get(call)
+        mine = self._open.get(call)
         if mine is None:
-            mine = self._known[call] = Tapped(self._reports.ids.new(call.id), call, now)
+            mine = self._open[call] = Tapped(self._reports.ids.new(call.id), call, now)
             self._reports.calls[mine.id] = mine
             self._tap.account.calls += 1
             if mine.id != call.id:
@@ -214,7 +233,20 @@ class TappedSession:
         ] or mine.diffs
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
-        self._reports.become(mine, draft, fields, change, now)
+        self._become(mine, draft, fields, change, now)
+
+    def _become(
+        self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
+    ) -> None:
+        if draft.status in FINAL:
+            shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
+            self.screens.settle(item.terminal_id for item in shown)
+        try:
+            self._reports.become(mine, draft, fields, change, now)
+        finally:
+            if mine.is_over:
+                self._open.pop(mine.call, None)
+                self._over.add(mine.call)
 
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
@@ -231,7 +263,12 @@ class TappedSession:
             now=now,
             announced=mine.report is not None,
         )
-        return repaired(known) if self._tap.settings.repair else as_told(known)
+        if self._tap.settings.repair:
+            try:
+                return repaired(known)
+            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+                self._tap.failed(exc)
+        return as_told(known)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
         """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
@@ -253,7 +290,9 @@ class TappedSession:
             return
         for item in self._reports.make.read([update.get("content")]):
             content = self._reports.make.item(mine, item)
-            self._reports.become(mine, Draft(), {"content": content}, None, now)
+            if mine.is_worth_showing:
+                self._reports.become(mine, Draft(), {"content": content}, None, now)
 
     def _put_right(self, mine: Tapped, what: str) -> None:
-        mine.repaired.add(what)
+        if self._tap.settings.repair:
+            mine.repaired.add(what)

@@ -8,29 +8,29 @@ from .account import Account
 
 _WORDS = {
     "title": "titles that said nothing",
-    "name": "names of tools",
-    "kind": "kinds",
+    "name": "names of tools found",
+    "kind": "kinds found",
     "input": "inputs restored",
     "locations": "locations found",
     "paths": "paths made absolute",
-    "content": "results shown",
+    "content": "contents put right",
     "status": "statuses put right",
     "end": "calls ended that were left open",
-    "announcement": "calls announced that never were",
-    "repeated": "announcements told twice",
+    "announcement": "announcements that were missing",
+    "repeated": "announcements told again",
     "question": "requests for permission made whole",
     "id": "ids kept apart",
     "session": "updates under the wrong session",
 }
 
 
-def table(account: Account) -> str:
-    """Give the table. It is empty if there is nothing to tell."""
+def table(account: Account, by: str = "tap") -> str:
+    """Give the table of a command. It is empty if there is nothing to tell."""
     if account.is_empty:
         return ""
     rows = list(_rows(account))
     width = max(len(count) for count, _ in rows)
-    head = f"callsheet tap: {account.calls} call{'' if account.calls == 1 else 's'}"
+    head = f"callsheet {by}: {account.calls} call{'' if account.calls == 1 else 's'}"
     return "\n".join([head, *(f"  {count:>{width}}  {what}" for count, what in rows)]) + "\n"
 
 

@@ -3,7 +3,7 @@
 Content is replaced as a whole, so showing it grow means sending again what was sent before (in v2, but
 for whole items that are appended). So that N bytes don't cost N² on the wire, that is paid for: each new
 byte earns `EARN` bytes of credit, each content that is sent costs its size, and what can't be paid for
-waits. A call's end is never made to wait.
+waits, or is shown in part (see `paying`). A call's end is never made to wait.
 
 So N bytes of content, as JSON, cost at most `(EARN + 1) * N + START_CREDIT + OVERDRAFT`, in however small
 steps they come.
@@ -41,8 +41,11 @@ START_CREDIT = 128 * 1024
 OVERDRAFT = 128 * 1024
 """Bytes that may be sent again besides, of what was held back when nothing new comes."""
 
+RESERVE = 32 * 1024
+"""Bytes of the first that are kept for long content, which is shown in part."""
+
 SHARE = 16
-"""A text of a terminal may use this part of the credit, so that there is always some left for the next."""
+"""A text in part may use this part of the credit, so that there is always some left for the next."""
 
 ENVELOPE = 256
 """About what an update costs besides its content."""
@@ -84,36 +87,48 @@ class SeenCalls:
 
 
 class Credit:
-    """How many bytes of one call's content may be sent again. `size` is that of it all."""
+    """How many bytes of one call's content may be sent again.
 
-    __slots__ = ("_items", "left", "size")
+    `size` is that of all its content, `sent` that of what was last sent as a whole, and `told` the
+    content of which a part was shown. `fresh` says that something new has come since it was asked for.
+    """
+
+    __slots__ = ("_items", "fresh", "left", "sent", "size", "told")
 
     def __init__(self) -> None:
         self.left: int = START_CREDIT
         self.size: int = 0
+        self.sent: int = 0
+        self.told: Sequence[ToolCallContent] = ()
+        self.fresh: bool = False
         self._items: Sequence[ToolCallContent] = ()
 
     def earn(self, items: Sequence[ToolCallContent]) -> None:
         """Earn by what is new in a call's content."""
-        kept = len(self._items)
-        if not (len(items) >= kept and all(map(is_, items, self._items))):
-            kept = _common(items, self._items)
-        old, new = changed(_text_of(self._items[kept:]), _text_of(items[kept:]))
-        size, added = _size(new), len(items) - len(self._items)
+        before, kept = self._items, len(self._items)
+        if items is before:
+            return
+        if len(items) >= kept and all(map(is_, items, before)):
+            old, new = "", _text_of(items[kept:])
+        else:
+            kept = _common(items, before)
+            old, new = changed(_text_of(before[kept:]), _text_of(items[kept:]))
+        size, added = _size(new), len(items) - len(before)
         self.size += size - _size(old) + ITEM * added
         moved = size * count_moved(old, new) // len(new) if old and new else 0
         self.left += EARN * (size - moved + ITEM * max(0, added))
+        self.fresh = self.fresh or bool(old or new or added)
         self._items = items
 
 
-def size_of(text: TextContent) -> int:
-    """Give about how many bytes a text has on the wire."""
-    return _size(text.text) + ITEM
+def size_of(items: Sequence[ToolCallContent]) -> int:
+    """Give about how many bytes items have on the wire."""
+    return _size(_text_of(items)) + ITEM * len(items)
 
 
 def _size(text: str) -> int:
     """Give the bytes of a text as JSON, without its quotes."""
-    return len(json.encode(text)) - 2
+    return len(json.encode(text)) - 2 if text else 0
 
 
 def _text_of(items: Sequence[ToolCallContent]) -> str:

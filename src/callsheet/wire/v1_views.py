@@ -19,13 +19,11 @@ from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 
 from . import terminals, v1
+from .excerpt import LIVE_TEXT
 from .messages import ToolCall, ToolCallUpdate, Update, with_meta
 from .plaintext import TEXT_LIMIT, render_text
 from .seen import ENVELOPE, SHARE, SeenTerminal, size_of
 from .view_base import CHUNK, View
-
-LIVE_TEXT = 4 * 1024
-"""Bytes of a terminal's text that are shown while it runs; the end shows more."""
 
 MOST_TEXT = 24 * 1024
 """Bytes on the wire of a terminal's text, and of what stands beside it."""
@@ -122,7 +120,7 @@ class V1TextView(View):
                     seen.take(state, terminals.encode_facts(state))
                 else:
                     self._calls.held[report.tool_call_id] = None
-            size += size_of(seen.text)
+            size += size_of([seen.text])
         return size
 
     def _text(self, state: TerminalState, limit: int, room: int) -> TextContent:

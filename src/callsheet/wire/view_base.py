@@ -1,8 +1,9 @@
 """What all views of a peer share: what it has seen, what it may be sent again, its own terminals.
 
 A view is told of new states of calls and terminals, and gives the updates that bring its peer up to
-date. It may hold back content that it would have to send again too often (see `seen`): ask it later,
-or at the call's end, and it comes. It has no clock: how often to ask it is for others to say.
+date. It may hold back content that it would have to send again too often (see `seen`), or show a long
+text in part: ask it later, or at the call's end, and it comes. It has no clock: how often to ask it is
+for others to say.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
 
 from .messages import Update
+from .paying import pay
 from .peer import Peer
-from .seen import ENVELOPE, OVERDRAFT, SeenCalls, SeenTerminal, SeenTerminals
+from .seen import OVERDRAFT, SeenCalls, SeenTerminal, SeenTerminals
 from .shown import shown_to
 from .words import ENGLISH, Words
 
@@ -65,11 +67,16 @@ class View(ABC):
 
     @property
     def held(self) -> bool:
-        """Whether something was held back that would have to be sent again too often."""
+        """Whether something was held back, or shown in part, that would have to be sent again too often."""
         return bool(self._calls.held)
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Give what was held back, as far as it can be paid for by what is kept for this."""
+        """Give what was held back, as far as it can be paid for by what is kept for this.
+
+        To be asked again from time to time while something is `held`: some of it comes only when
+        nothing new has come since it was asked for last. A text that was shown in part comes whole at
+        the call's end, or `whatever_it_costs`.
+        """
         overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
         held, given = list(self._calls.held), self._calls.given
         self._calls.held.clear()
@@ -77,6 +84,7 @@ class View(ABC):
         for key in held:
             if key in given:
                 updates += self._call(given[key], overdraft)
+                self._calls.credit(key).fresh = False
         return updates
 
     def _affordable(
@@ -87,21 +95,19 @@ class View(ABC):
         overdraft: int,
         texts: int = 0,
     ) -> ToolCallReport:
-        """Give a call with its content, or with what was seen of it if that can't be paid for.
+        """Give a call with as much of its new content as can be paid for, or with what was seen of it.
 
-        `given` is the call before it was put into this peer's terms: what is new there is new,
-        while the texts of terminals, of size `texts`, are mostly the same output again.
+        `given` is the call before it was put into this peer's terms, with terminals as texts of
+        size `texts`.
         """
-        credit = self._calls.credit(shown.tool_call_id)
-        credit.earn(given.content)
         if shown.content == seen.content:
             return shown
-        cost = ENVELOPE + credit.size + texts
-        if cost > credit.left + overdraft:
-            self._calls.held[shown.tool_call_id] = None
-            return replace(shown, content=seen.content)
-        credit.left -= cost
-        return shown
+        credit = self._calls.credit(shown.tool_call_id)
+        content = pay(credit, shown.content, given.content, texts, overdraft, self._words)
+        if content is shown.content:
+            return shown
+        self._calls.held[shown.tool_call_id] = None
+        return replace(shown, content=seen.content if content is None else content)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call as this peer can see it."""

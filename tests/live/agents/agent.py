@@ -31,6 +31,12 @@ class Agent:
     edit: Callable[[Path, str, str], Use]
     shell: Callable[[str], Use]
     arguments: tuple[str, ...] = ()
+    stays: bool = False
+    """Whether it has to be told to leave: the end of its input is not enough."""
+    shows_output: bool = True
+    """Whether it tells what a command has written."""
+    loads: bool = True
+    """Whether it finds a session again after it was ended."""
 
     @property
     def directory(self) -> Path:

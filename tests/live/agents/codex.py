@@ -54,4 +54,5 @@ AGENT = Agent(
     read=lambda path: _shell(f"cat {shlex.quote(str(path))}"),
     edit=_edit,
     shell=_shell,
+    stays=True,
 )

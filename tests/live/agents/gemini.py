@@ -45,4 +45,6 @@ AGENT = Agent(
     read=lambda path: Use("read_file", {"file_path": str(path)}),
     edit=_edit,
     shell=lambda command: Use("run_shell_command", {"command": command}),
+    shows_output=False,
+    loads=False,
 )

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.exits import exit_of
-from callsheet.check.recording.results import is_blank, raw_text, shows_something, texts
+from callsheet.check.recording.results import is_blank, raw_text, results_in, shows_something, texts
 from callsheet.check.recording.values import many, obj, text
+from callsheet.guard.repeats import IN_CONTENT
 from callsheet.report.status import Reason
 from callsheet.wire.plaintext import fenced
 
@@ -89,7 +90,7 @@ def _why(known: Known, draft: Draft, content: list[Any]) -> Any:
     """Give an item that says why a call failed, where nothing in its content does."""
     said = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
-    if error and not any(error in found for found in said):
+    if error and error != IN_CONTENT and not any(error in found for found in said):
         return text_item(error)
     if draft.reason == Reason.EXIT_CODE.value and _was_told_as_done(known):
         return _phrase(known, draft)
@@ -128,9 +129,10 @@ def _result(raw: Any, kind: str | None) -> Iterator[Any]:
         if blocks and None not in blocks and shows_something(blocks):
             yield from blocks
             return
-    said = _text_of(raw)
-    if said:
-        yield text_item(_as_text(said, kind))
+    for part in results_in(raw):
+        said = _text_of(part)
+        if said:
+            yield text_item(_as_text(said, kind))
 
 
 def _text_of(raw: Any) -> str:

@@ -12,6 +12,7 @@ from callsheet.describe.naming import squash, words_of
 
 from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known
+from .statuses import FINAL
 from .wording import core_of, is_bare, mentions
 
 _FEW = 4
@@ -20,7 +21,7 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
-    is_cut = draft.is_streaming and not known.call.questions
+    is_cut = draft.is_streaming and not known.call.questions and draft.status not in FINAL
     if not is_cut and not _is_poor(known, draft, draft.title):
         return
     asked = text(known.asked.get("title")) or ""
