@@ -5,7 +5,7 @@ BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test slow check format bench fuzz storm schemas locales diagrams clean
+.PHONY: help run test slow live check format bench fuzz storm schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,10 @@ test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests
 
 slow: $(VENV)/.dev ## the slow suites in full size
 	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -lE '^from \.sizes import' tests/test_*.py)
+
+live: $(VENV)/.dev ## install real agents, and try the tap in front of them
+	-$(BIN)/python -m tests.live.install
+	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/test_live_*.py
 
 check: $(VENV)/.dev ## lint, types, layers
 	$(BIN)/ruff check .
@@ -53,7 +57,7 @@ diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, a
 	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 
 clean: ## remove what these made
-	rm -rf $(VENV) $(CLIENTS) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

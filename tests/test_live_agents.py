@@ -2,77 +2,45 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callsheet.testing.traffic import Recording, Source
+from callsheet.testing.recordings import updates_in
 
 from .live import stage as fronts
 from .live.agents import AGENTS
-from .live.scenes import SCENES, SECRETS, Outcome
-from .live.stage import Stage, staged
-from .processes import linux, new_token
+from .live.held import ENDED, errors, hold, marks, play, reasons, set_stage, shown
+from .live.scenes import LINES, SECRETS
+from .live.stage import Stage
 
-pytestmark = [
-    linux,
-    pytest.mark.skipif(
-        not os.environ.get("CALLSHEET_LIVE"),
-        reason="`make live` installs real agents and runs this",
-    ),
-]
-
-FRONTS = (fronts.TAP, fronts.BOTH)
-ENDED = ("completed", "failed")
-
-
-@pytest.fixture(params=FRONTS, ids=lambda front: front.name)
-def front(request: pytest.FixtureRequest) -> fronts.Front:
-    return request.param
+pytestmark = marks
 
 
 @pytest.fixture(params=AGENTS)
-def stage(request: pytest.FixtureRequest, front: fronts.Front, tmp_path: Path) -> Iterator[Stage]:
-    agent = AGENTS[request.param]
-    if not agent.is_installed and os.environ.get("CI") != "true":
-        pytest.skip(f"{agent.package} {agent.version} could not be installed here")
-    with staged(agent, front, tmp_path, new_token()) as made:
-        yield made
+def agent(request: pytest.FixtureRequest) -> str:
+    return request.param
 
 
-async def play(stage: Stage, scene: str) -> Outcome:
-    """Play a scene. Whatever it was, no process is left, and the model was asked nothing odd."""
-    try:
-        outcome = await SCENES[scene](stage)
-    finally:
-        stage.end()
-    assert outcome.left == []
-    assert [one for one in stage.model.strayed if "Error" in one] == []
-    return outcome
+@pytest.fixture
+def stage(agent: str, tmp_path: Path) -> Iterator[Stage]:
+    """The tap alone in front of an agent."""
+    yield from set_stage(agent, fronts.TAP, tmp_path)
 
 
-def errors(source: Source) -> list[str]:
-    found = Recording.of(source).check()
-    return [f"{one.rule}: {one.message}" for one in found if one.severity == "error"]
+@pytest.fixture
+def recorded_stage(agent: str, tmp_path: Path) -> Iterator[Stage]:
+    """The tap in front of a recorder in front of an agent: it shows what the agent has said."""
+    yield from set_stage(agent, fronts.BOTH, tmp_path)
 
 
-def hold(stage: Stage, outcome: Outcome) -> None:
-    """What the client saw, and what was recorded of it, is free of errors, and every call has ended."""
-    assert outcome.client is not None
-    assert errors(outcome.client) == []
-    assert errors(stage.seen) == []
-    assert [status for status in outcome.statuses if status not in ENDED] == []
+# Good turns
 
 
-def reasons(outcome: Outcome) -> list[Any]:
-    metas = [call.get("_meta", {}).get("callsheet", {}) for call in outcome.calls.values()]
-    return [meta.get("reason") for meta in metas]
-
-
-async def test_good_turn_is_told_completely(stage: Stage) -> None:
+async def test_good_turn_is_told_completely(recorded_stage: Stage) -> None:
+    stage = recorded_stage
     outcome = await play(stage, "works")
 
     assert outcome.stop == "end_turn"
@@ -80,22 +48,16 @@ async def test_good_turn_is_told_completely(stage: Stage) -> None:
     assert (stage.project / "made").read_text() == "fine\n"
     hold(stage, outcome)
     assert outcome.statuses == ["completed", "completed", "completed", "failed"]
-    read, edit, good, bad = outcome.calls.values()
-    for call in (read, edit, good, bad):
-        assert call["name"]
-        assert call["rawInput"]
-    assert [call["kind"] for call in (read, edit, good, bad)] == [
-        "read",
-        "edit",
-        "execute",
-        "execute",
-    ]
+    calls = read, edit, good, bad = list(outcome.calls.values())
+    assert all(call["name"] and call["rawInput"] for call in calls)
+    assert [call["kind"] for call in calls] == ["read", "edit", "execute", "execute"]
     for call in (read, edit):
         assert [one["path"] for one in call["locations"]] == [str(stage.project / "numbers.txt")]
     (diff,) = [one for one in edit["content"] if one["type"] == "diff"]
     assert "zwei" in diff["newText"]
-    assert "fine" in str(good["content"])
-    assert "so far" in str(bad["content"])
+    if stage.agent.shows_output:
+        assert "fine" in str(good["content"])
+        assert "so far" in str(bad["content"])
 
 
 async def test_nobody_approves_blind(stage: Stage) -> None:
@@ -110,6 +72,16 @@ async def test_nobody_approves_blind(stage: Stage) -> None:
         assert asked["toolCallId"] in outcome.calls
 
 
+async def test_client_with_files_and_terminals_does_the_work(stage: Stage) -> None:
+    outcome = await play(stage, "works_with_abilities")
+
+    assert outcome.stop == "end_turn"
+    assert (stage.project / "numbers.txt").read_text() == "one\nzwei\nthree\n"
+    assert (stage.project / "made").read_text() == "fine\n"
+    hold(stage, outcome)
+    assert outcome.statuses == ["completed", "completed", "completed", "failed"]
+
+
 async def test_calls_of_one_step_are_kept_apart(stage: Stage) -> None:
     outcome = await play(stage, "together")
 
@@ -119,6 +91,60 @@ async def test_calls_of_one_step_are_kept_apart(stage: Stage) -> None:
     assert len({call["title"] for call in outcome.calls.values()}) == 3
 
 
+async def test_id_that_a_model_uses_again_is_another_call(stage: Stage) -> None:
+    outcome = await play(stage, "same_ids")
+
+    hold(stage, outcome)
+    assert outcome.statuses == ["completed"] * 2
+    first, second = outcome.calls.values()
+    assert "first" in str(first["rawInput"])
+    assert "second" in str(second["rawInput"])
+
+
+async def test_long_output_costs_a_constant_times_its_bytes(recorded_stage: Stage) -> None:
+    outcome = await play(recorded_stage, "long_command")
+
+    assert outcome.stop == "end_turn"
+    hold(recorded_stage, outcome)
+    seen, said = (size_of_calls(path) for path in (recorded_stage.seen, recorded_stage.said))
+    assert seen < 12 * LINES * 65
+    assert seen < said + 5_000
+    if recorded_stage.agent.shows_output:
+        (call,) = outcome.calls.values()
+        assert str(call["content"]).count("x" * 60) == LINES
+
+
+async def test_edit_of_a_large_file_is_shown_and_done(recorded_stage: Stage) -> None:
+    stage = recorded_stage
+    outcome = await play(stage, "large_file")
+
+    assert outcome.stop == "end_turn"
+    assert f"line 77 {'z' * 50}\n" in (stage.project / "large.txt").read_text()
+    hold(stage, outcome)
+    (call,) = outcome.calls.values()
+    assert "zzzz" in str([one for one in call["content"] if one["type"] == "diff"])
+    assert size_of_calls(stage.seen) < size_of_calls(stage.said) + 5_000
+
+
+async def test_session_that_is_loaded_again_shows_its_calls(agent: str, stage: Stage) -> None:
+    if not AGENTS[agent].loads:
+        pytest.skip(f"{agent} does not find its sessions again")
+    outcome = await play(stage, "loaded")
+
+    hold(stage, outcome)
+    before = outcome.before
+    assert before is not None
+    assert outcome.statuses == before.statuses == ["completed", "completed", "failed"]
+    for live, again in zip(before.calls.values(), outcome.calls.values(), strict=True):
+        assert again["rawInput"]
+        assert again["kind"] == live["kind"]
+        assert again.get("locations", []) == [] or "numbers.txt" in str(again["locations"])
+        assert results(again), f"nothing is shown of {again['title']}"
+
+
+# Denials, cancels
+
+
 async def test_denied_call_ends_failed(stage: Stage) -> None:
     outcome = await play(stage, "denied")
 
@@ -126,19 +152,6 @@ async def test_denied_call_ends_failed(stage: Stage) -> None:
     hold(stage, outcome)
     assert outcome.statuses == ["failed"]
     assert reasons(outcome) == ["denied"]
-
-
-async def test_secrets_do_not_reach_the_client_or_the_recording(stage: Stage) -> None:
-    outcome = await play(stage, "secrets")
-
-    assert outcome.stop == "end_turn"
-    hold(stage, outcome)
-    assert outcome.client is not None
-    seen = b"".join(outcome.client.lines) + stage.seen.read_bytes()
-    assert [name for name, secret in SECRETS.items() if secret.encode() in seen] == []
-    if stage.said != stage.seen:
-        said = stage.said.read_bytes()
-        assert all(secret.encode() in said for secret in SECRETS.values())
 
 
 async def test_call_that_runs_is_ended_by_a_cancel(stage: Stage) -> None:
@@ -160,6 +173,27 @@ async def test_call_that_waits_for_permission_is_ended_by_a_cancel(stage: Stage)
     assert reasons(outcome) == ["cancelled"]
 
 
+# Secrets
+
+
+async def test_secrets_are_shown_and_recorded_nowhere(recorded_stage: Stage) -> None:
+    stage = recorded_stage
+    outcome = await play(stage, "secrets")
+
+    assert outcome.stop == "end_turn"
+    assert all(
+        secret in (stage.project / "settings.ini").read_text() for secret in SECRETS.values()
+    )
+    hold(stage, outcome)
+    seen = shown(outcome) + stage.seen.read_bytes()
+    assert [name for name, secret in SECRETS.items() if secret.encode() in seen] == []
+    said = stage.said.read_bytes()
+    assert all(secret.encode() in said for secret in SECRETS.values())
+
+
+# Ends that nobody wanted
+
+
 async def test_call_is_ended_when_the_agent_is_killed(stage: Stage) -> None:
     outcome = await play(stage, "agent_killed")
 
@@ -167,6 +201,10 @@ async def test_call_is_ended_when_the_agent_is_killed(stage: Stage) -> None:
     assert outcome.client.exit_code == 137
     hold(stage, outcome)
     assert outcome.statuses == ["failed"]
+
+
+async def test_nothing_is_left_when_the_tap_is_killed(stage: Stage) -> None:
+    await play(stage, "front_killed")
 
 
 async def test_nothing_is_left_when_the_client_closes(stage: Stage) -> None:
@@ -180,3 +218,29 @@ async def test_nothing_is_left_when_the_client_is_killed(stage: Stage) -> None:
     await play(stage, "client_killed")
 
     assert errors(stage.seen) == []
+    assert recorded_statuses(stage.seen) == ["failed"]
+
+
+async def test_nothing_is_left_of_a_row_of_programs(recorded_stage: Stage) -> None:
+    await play(recorded_stage, "client_killed")
+
+
+def recorded_statuses(path: Path) -> list[str]:
+    last: dict[str, str] = {}
+    for update in updates_in(path):
+        if "toolCallId" in update and update.get("status"):
+            last[str(update["toolCallId"])] = str(update["status"])
+    return list(last.values())
+
+
+def size_of_calls(path: Path) -> int:
+    """Give the bytes that an agent has said of calls."""
+    lines = path.read_bytes().splitlines()
+    words = (b'"tool_call', b'"session/request_permission"')
+    return sum(len(line) for line in lines if any(word in line for word in words))
+
+
+def results(call: dict[str, Any]) -> bool:
+    """Whether a client can see what came of a call."""
+    assert call["status"] in ENDED
+    return bool(call.get("content") or call.get("rawOutput"))

@@ -48,6 +48,11 @@ class Model:
         with self._lock:
             self._steps += steps
 
+    def forget(self) -> None:
+        """Leave out what has not been played yet: a turn has ended early."""
+        with self._lock:
+            self._steps.clear()
+
     @contextmanager
     def serving(self) -> Iterator[Model]:
         """Answer until the end of the scope."""
