@@ -37,8 +37,9 @@ format: $(VENV)/.dev ## format the code
 bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 	$(BIN)/python -m bench
 
-fuzz: $(VENV)/.dev ## send an agent 100,000 mutated messages; the same again: make fuzz SEED=…
+fuzz: $(VENV)/.dev ## send an agent and a tap 100,000 mutated messages; the same again: make fuzz SEED=…
 	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.tap_fuzz $(if $(SEED),--seed $(SEED))
 
 storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
 	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/test_history_kills.py
@@ -53,6 +54,7 @@ diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, a
 	$(BIN)/python scripts/draw_lifecycle.py
 	$(BIN)/python scripts/list_rules.py
 	$(BIN)/python scripts/list_bridge.py
+	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 
 clean: ## remove what these made
 	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

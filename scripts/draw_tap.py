@@ -58,8 +58,10 @@ def _card(call: Any, asked: Any) -> list[Text]:
             no_wrap=True,
         )
     )
-    if asked is not None and not asked.get("rawInput"):
-        rows.append(Text("  permission asked without the input", style="red"))
+    if asked is not None:
+        is_blind = not asked.get("rawInput")
+        words = "without the input" if is_blind else "with the input"
+        rows.append(Text(f"  permission asked {words}", style="red" if is_blind else "green"))
     return rows
 
 
@@ -69,14 +71,15 @@ def main() -> None:
     repairs = Repairs(TapSettings(locale="en"), spill=False)
     repaired = b"".join(repairs.repaired(io.BytesIO(data)))
     console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-    panels = []
+    panels: list[Panel] = []
     for name, told in (("as the agent tells it", data), ("behind callsheet tap", repaired)):
         rows, size = cards(told)
         title = f"{name}: {size / 1000:.0f} kB about calls"
         panels.append(Panel(Group(*rows), title=title, width=COLUMN, border_style="dim"))
     console.print(Columns(panels))
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(console.export_svg(title=Path(sys.argv[1]).stem, unique_id="tap"))
+    title = Path(sys.argv[1]).name.partition(".mixed")[0]
+    OUT.write_text(console.export_svg(title=title, unique_id="tap"))
 
 
 if __name__ == "__main__":

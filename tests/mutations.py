@@ -136,7 +136,7 @@ class Mutations:
             holder[f"{key}{self.chance.choice(('', '2', 'X'))}"] = deepcopy(holder[key])
 
     def _nest(self, holder: Any, key: Any) -> None:
-        for _ in range(self.chance.choice((1, 2, 5, 110))):
+        for _ in range(self.chance.choice((1, 2, 5, 5, 110, 300))):
             holder[key] = [holder[key]] if self.chance.random() < 0.5 else {"x": holder[key]}
 
     def _swap(self, holder: Any, key: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +28,8 @@ from callsheet.wire.bridge import Bridge
 
 from .mutations import Message, Mutations
 from .processes import rss_mb
-from .tap_judge import Judge
+from .tap_judge import Indulgent, Judge
+from .tap_process import TapProcess
 
 RECORDINGS = Path(__file__).parent / "recordings"
 AT_ONCE = 6
@@ -247,8 +249,9 @@ def fuzz(messages: int, version: int, seed: int, settings: TapSettings | None = 
     begun = time.monotonic()
     faults: list[str] = []
     account = Account()
-    pipeline = Pipeline(Context(settings or TapSettings(), account, spill=False), faults.append)
-    run, judge = Fuzz(version, seed), Judge(version)
+    settings = settings or TapSettings()
+    pipeline = Pipeline(Context(settings, account, spill=False), faults.append)
+    run, judge = Fuzz(version, seed), Judge(version) if settings.repair else Indulgent(version)
     first = 0.0
     for number in range(messages):
         for who, data in run.greeting() if number == 0 else [run.next()]:
@@ -290,6 +293,45 @@ def _hear(pipeline: Pipeline, judge: Judge) -> None:
     pipeline.to_client.clear()
 
 
+def fuzz_process(messages: int, version: int, seed: int, folder: Path) -> Outcome:
+    """Pass so many mutated messages through a tap's process. Raises if anything is wrong with it."""
+    begun = time.monotonic()
+    run, judge = Fuzz(version, seed), Judge(version)
+    tap = TapProcess(folder)
+    try:
+        first = 0.0
+        for number in range(messages):
+            for who, data in run.greeting() if number == 0 else [run.next()]:
+                for line in data.split(b"\n")[:-1]:
+                    _pass_by(tap, judge, who, line + b"\n")
+            if number == messages // 5:
+                first = rss_mb(tap.process.pid)
+        last = rss_mb(tap.process.pid)
+        code, heard, err = tap.end()
+    finally:
+        tap.kill()
+    for line in heard:
+        judge.client_hears(line)
+    judge.all_have_ended()
+    told = tap.report.read_text(encoding="utf-8")
+    assert (code, err) == (0, ""), err[-2000:]
+    assert "passed as they came" not in told, told
+    return Outcome(messages, time.monotonic() - begun, judge.counts, Account(), [], first, last)
+
+
+def _pass_by(tap: TapProcess, judge: Judge, who: str, line: bytes) -> None:
+    heard = b""
+    if who == "agent":
+        judge.agent_says(line)
+    else:
+        heard = tap.client_says(line)
+    for told in tap.agent_says(line if who == "agent" else b""):
+        judge.client_hears(told)
+    if who == "client":
+        judge.client_says(line)
+        judge.agent_hears(heard, line)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.tap_fuzz", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000)
@@ -298,13 +340,19 @@ def main() -> None:
     options = parser.parse_args()
     for version in options.protocol or (1, 2):
         print(f"a tap, ACP v{version}, --seed {options.seed}", flush=True)
-        done = fuzz(options.messages, version, options.seed)
-        print(
-            f"  {done.messages:,} messages in {done.seconds:.0f} s; {dict(done.counts)}; "
-            f"{done.account.faults} faults; "
-            f"{done.mb_at_first:.0f} MB after a fifth, {done.mb_in_the_end:.0f} MB in the end"
-        )
-        print(f"  {dict(done.account.repaired)} {dict(done.account.dropped)} {done.faults[:3]}")
+        _tell(fuzz(options.messages, version, options.seed))
+        with tempfile.TemporaryDirectory() as folder:
+            _tell(fuzz_process(options.messages // 10, version, options.seed, Path(folder)))
+
+
+def _tell(done: Outcome) -> None:
+    counts = ", ".join(f"{count:,} {what}" for what, count in done.counts.most_common())
+    print(
+        f"  {done.messages:,} messages in {done.seconds:.0f} s; told {counts}; "
+        f"{done.account.faults} faults{done.faults}; "
+        f"{done.mb_at_first:.0f} MB after a fifth, {done.mb_in_the_end:.0f} MB in the end",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

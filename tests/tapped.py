@@ -27,6 +27,7 @@ class Tapped:
         self.account: Account = Account()
         self.faults: list[str] = []
         self.now: float = 0.0
+        self.may_fail: bool = False
         chosen = TapSettings(locale="en", **settings)
         tap = Context(chosen, self.account, spill=False)
         self.pipeline: Pipeline = pipeline_for(tap, self.faults.append)
@@ -93,7 +94,7 @@ class Tapped:
                 self.judge.client_hears(line)
         self._heard += self.pipeline.to_client
         self.pipeline.to_client.clear()
-        assert self.account.faults == 0, self.faults
+        assert self.may_fail or self.account.faults == 0, self.faults
 
 
 def _line(message: Message | bytes) -> bytes:

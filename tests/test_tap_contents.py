@@ -31,6 +31,8 @@ IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
         ({"rawOutput": {"content": [{"type": "text", "text": "x"}, IMAGE]}}, ["x", "content"]),
         ({"rawOutput": {"result": {"content": [{"type": "text", "text": "x"}]}}}, ["x"]),
         ({"rawOutput": [{"type": "text", "text": "x"}]}, ["x"]),
+        ({"rawOutput": [{"path": "a", "result": "x"}, {"path": "b", "error": "y"}]}, ["x", "y"]),
+        ({"rawOutput": ["one", "two"]}, ["one"]),
         ({"rawOutput": "one", "content": words("  ")}, ["one"]),
         ({"rawOutput": {"exit_code": 0, "stdout": ""}}, []),
         ({"rawOutput": None}, []),

@@ -30,6 +30,53 @@ from .tap_ends import draft_of, ending, turn, words
             {"kind": "execute", "content": words("<return-code>\n3\n</return-code>\nno")},
             "exit_code",
         ),
+        (
+            {"kind": "execute", "rawOutput": [{"result": "[Command exited with code 3]\nno"}]},
+            "exit_code",
+        ),
+        (
+            {"kind": "execute", "content": words("- **output:** no\n- **exit_code:** 3")},
+            "exit_code",
+        ),
+        (
+            {
+                "kind": "execute",
+                "content": words("no\n**Status:** Command failed with exit code 3"),
+            },
+            "exit_code",
+        ),
+        (
+            {
+                "kind": "execute",
+                "rawInput": {"command": "LANG=C frobnicate --all"},
+                "rawOutput": {
+                    "stdout": "",
+                    "stderr": "bash: line 1: frobnicate: command not found\n",
+                },
+            },
+            "exit_code",
+        ),
+        (
+            {
+                "kind": "execute",
+                "rawInput": {"command": "frobnicate"},
+                "content": words("```\nzsh: command not found: frobnicate\n```"),
+            },
+            "exit_code",
+        ),
+        ({"rawOutput": [{"success": False}, {"success": False, "result": ""}]}, "tool_error"),
+        (
+            {"kind": "execute", "rawOutput": [{"success": True}, {"success": False}]},
+            "tool_error",
+        ),
+        (
+            {
+                "kind": "read",
+                "rawInput": {"file_path": "/code/a.py"},
+                "content": words("Error: File '/code/a.py' not found"),
+            },
+            "tool_error",
+        ),
         ({"rawOutput": {"content": [], "isError": True}}, "tool_error"),
         ({"rawOutput": {"observation": {"is_error": True}}}, "tool_error"),
         ({"rawOutput": {"success": False}}, "tool_error"),
@@ -53,6 +100,28 @@ def test_a_failure_that_is_told_as_completed_is_failed(told: dict[str, Any], rea
         {"kind": "execute", "rawInput": {"command": "grep a b"}, "rawOutput": {"exit_code": 1}},
         {"kind": "execute", "rawInput": {"command": "cat log"}, "content": words("exit code 1")},
         {"kind": "read", "content": words("Error: this file begins so")},
+        {
+            "kind": "read",
+            "rawInput": {"path": "/code/a.log"},
+            "content": words("Error: /code/b.py not found"),
+        },
+        {
+            "kind": "read",
+            "rawInput": {"path": "/code/a.log"},
+            "content": words("Error: /code/a.log not found\nand more lines of a log"),
+        },
+        {"kind": "read", "rawOutput": [{"success": True, "result": "x"}, {"success": False}]},
+        {"rawOutput": [{"status": "failed", "message": "of a build"}]},
+        {
+            "kind": "execute",
+            "rawInput": {"command": "frobnicate; true"},
+            "content": words("bash: frobnicate: command not found"),
+        },
+        {
+            "kind": "execute",
+            "rawInput": {"command": "./install"},
+            "content": words("bash: frobnicate: command not found"),
+        },
         {"kind": "execute", "content": words("Error: tests failed\nall of them")},
         {"kind": "fetch", "rawOutput": "Error: 404"},
         {"rawOutput": {"error": None, "output": "fine"}},

@@ -66,3 +66,11 @@ def test_what_is_repaired_once_is_not_repaired_again(path: Path) -> None:
     assert found(again) == found(once)
     assert repairs.account.dropped == {}
     assert not {"end", "announcement", "repeated", "id"} & repairs.account.repaired.keys()
+
+
+@pytest.mark.parametrize("name", ["gemini-cli-0.61.0.mixed-none.jsonl"])
+def test_two_taps_do_as_one_does(name: str) -> None:
+    once = repaired((HERE / name).read_bytes())[0]
+    twice, repairs = repaired(once)
+    assert repairs.account.repaired == {}
+    assert twice.count(b'"rawInput"') == once.count(b'"rawInput"')

@@ -222,6 +222,19 @@ def test_a_read_file_is_known_by_its_location() -> None:
     }
 
 
+def test_a_command_is_known_by_what_stands_after_a_prompt() -> None:
+    told = Told().call(title="terminal: ls", kind="execute", content=text("$ ls -l"))
+    assert given(told) == LS
+    assert given(told.update(content=text("$ 5 is what it costs"), status="completed")) == LS
+    output = Told().call(title="Working", kind="execute")
+    assert given(output.update(content=text("$ ls -l"), status="in_progress")) is None
+
+
+def test_a_search_is_known_by_a_title_that_says_what_is_sought() -> None:
+    assert given(Told().call(title="search: TODO", kind="search")) == {"pattern": "TODO"}
+    assert given(Told().call(title="search: a long one...", kind="search")) is None
+
+
 def test_places_that_a_search_found_are_not_its_input() -> None:
     assert given(Told().call(title="Found", kind="search", locations=[{"path": "/code/a"}])) is None
 

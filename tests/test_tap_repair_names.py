@@ -188,3 +188,23 @@ def test_a_history_is_not_announced_by_names() -> None:
     known.call.is_replayed = True
     assert known.profile.name_of is not None
     assert known.profile.name_of(known) is None
+
+
+def test_hermes_has_words_for_its_tools() -> None:
+    assert name(Told("hermes-agent").call(title="terminal: ls", kind="execute")) == "terminal"
+    assert name(Told("hermes-agent").call(title="patch (replace): /code/a")) == "patch"
+    assert name(Told("hermes-agent").call(title="web search: cats")) == "web_search"
+    assert name(Told("hermes-agent").call(title="process poll: 7")) == "process"
+    assert name(Told("hermes-agent").call(title="todo (2 items)")) == "todo"
+    assert name(Told("hermes-agent").call(title="Approve edit: /code/a")) == ""
+
+
+def test_a_name_is_found_in_what_an_agents_corner_has_on_the_call() -> None:
+    meta = {"goose": {"toolCall": {"toolName": "edit", "extensionName": "developer"}}}
+    assert name(Told("goose").call(title="edit · /code/a.py", _meta=meta)) == "edit"
+
+
+def test_words_for_people_are_no_name() -> None:
+    assert name(Told().call(title="Running command", kind="execute", rawInput={})) == ""
+    assert name(Told().call(title="Running bash", kind="execute")) == "bash"
+    assert name(Told().call(title="Calling read_file…")) == "read_file"

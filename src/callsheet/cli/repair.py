@@ -23,7 +23,9 @@ from .taps import known, told
 @click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
 @click.option("--report", metavar="FILE", help="Where to tell what was done. Else stderr.")
 @click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
-@click.option("--no-repair", is_flag=True, help="Leave the agent's reports as they are.")
+@click.option(
+    "--no-repair", is_flag=True, help="Leave the agent's reports as they are, but for secrets."
+)
 @click.option("--no-redact", is_flag=True, help="Show secrets in the clear.")
 @click.option("--no-bound", is_flag=True, help="Let messages be as long as they are.")
 def command(

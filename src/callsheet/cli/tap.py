@@ -19,17 +19,23 @@ from .taps import known, told
     metavar="URL",
     help="Where calls are kept: sqlite:///PATH, postgresql://…, or off. Else CALLSHEET_HISTORY says it.",
 )
-@click.option("--record", metavar="FILE", help="Record what the editor sees, without secrets.")
+@click.option(
+    "--record",
+    metavar="FILE",
+    help="Record what the editor sees, without secrets. In a directory, each run gets a file.",
+)
 @click.option(
     "--report", metavar="FILE", help="Where to tell at the end what was done. Else stderr."
 )
 @click.option(
     "--protocol-to",
     type=click.Choice(["1", "2"]),
-    help="Speak this version of ACP to the editor, whatever the agent speaks.",
+    help="The version of ACP that the editor speaks, where the agent speaks the other.",
 )
 @click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
-@click.option("--no-repair", is_flag=True, help="Leave the agent's reports as they are.")
+@click.option(
+    "--no-repair", is_flag=True, help="Leave the agent's reports as they are, but for secrets."
+)
 @click.option("--no-redact", is_flag=True, help="Show secrets in the clear.")
 @click.option("--no-bound", is_flag=True, help="Let messages be as long as they are.")
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)

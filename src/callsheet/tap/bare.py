@@ -191,9 +191,12 @@ class Bare:
         for key, name in FIELD_OF.items():
             if name in fields:
                 made[key] = _encoded(name, fields[name], wire.encode_items)
-        meta = obj(update.get("_meta"))
+        meta = {**obj(update.get("_meta"))}
+        piece = {OUTPUT: meta.pop(OUTPUT)} if OUTPUT in meta else {}
         if meta:
-            made["_meta"] = self._guard.bounded({"meta": meta}, None, {})["meta"]
+            meta = self._guard.bounded({"meta": meta}, None, {})["meta"]
+        if meta or piece:
+            made["_meta"] = {**meta, **piece}
         return made, notes
 
 

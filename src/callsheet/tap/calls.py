@@ -45,6 +45,13 @@ class Tapped(Struct, eq=False):
     """The input without secrets, for those who are asked."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
+    counted: int = 0
+    """How many items it had when its content was last looked at."""
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether enough was added to its content: what is cut is not cut anew for each item that comes."""
+        return not self.is_cut or len(self.safe) * 10 >= self.counted * 11
 
     @property
     def is_over(self) -> bool:
@@ -53,10 +60,14 @@ class Tapped(Struct, eq=False):
 
 
 class Ids:
-    """The ids of one session's calls, as the client knows them: none stands for two calls."""
+    """The ids of one session's calls, as the client knows them: none stands for two calls.
 
-    def __init__(self) -> None:
-        self._used: UsedIds = UsedIds()
+    `used` are those of all sessions: one that was let go may be heard of again.
+    """
+
+    def __init__(self, session: str, used: UsedIds) -> None:
+        self._session: str = session
+        self._used: UsedIds = used
         self._renamed: dict[str, str] = {}
         # How often an id came: one that every call has must not be counted from the beginning each time.
         self._numbers: dict[str, int] = {}
@@ -65,10 +76,10 @@ class Ids:
         """Give an id for a call that the agent knows by `key`."""
         chosen = base = _fit(key)
         number = self._numbers.pop(base, 1)
-        while self._used.has("", chosen):
+        while self._used.has(self._session, chosen):
             number += 1
             chosen = f"{base}~{number}"
-        self._used.add("", chosen)
+        self._used.add(self._session, chosen)
         if number > 1:
             _note(self._numbers, base, number)
         if chosen != key:
@@ -77,7 +88,7 @@ class Ids:
 
     def has(self, chosen: str) -> bool:
         """Whether a call is or was known by an id."""
-        return self._used.has("", chosen)
+        return self._used.has(self._session, chosen)
 
     def theirs(self, chosen: str) -> str:
         """Give the agent's id of a call that the client knows by another."""

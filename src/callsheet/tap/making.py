@@ -21,6 +21,7 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
 from callsheet.wire import v1, v2
+from callsheet.wire.terminals import INFO
 from callsheet.wire.toolcall import decode_fields, decode_location
 
 from .calls import Tapped
@@ -100,6 +101,7 @@ class Maker:
         if grows is not None:
             made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
         if "content" in made:
+            mine.counted = len(mine.safe)
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
         return made
 
@@ -113,10 +115,13 @@ class Maker:
         found: list[Event] = []
         meta, key = obj(told.get("_meta")), {name: told[name] for name in _ALWAYS}
         for name, value in meta.items():
-            try:
-                found += self._decode({**key, "_meta": {name: value}})
-            except _UNREADABLE:
-                self.degraded += 1
+            least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
+            for told_so in (value, least):
+                try:
+                    found += self._decode({**key, "_meta": {name: told_so}})
+                    break
+                except _UNREADABLE:
+                    self.degraded += 1
         return found
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:

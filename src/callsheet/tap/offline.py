@@ -20,6 +20,9 @@ from .pipeline import Pipeline
 from .settings import TapSettings
 
 _encode = msgspec.json.Encoder().encode
+_READ = (None, "surrogate", "encoding")
+"""Faults of lines that a tap reads all the same."""
+
 _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
 
 
@@ -49,7 +52,7 @@ class Repairs:
 
     def _one(self, line: Line) -> Iterator[bytes]:
         message = line.message
-        if message is None or line.fault is not None:
+        if message is None or line.fault not in _READ:
             if line.raw:
                 yield line.raw + b"\n"
             return

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.lines import Line, Way
 from callsheet.check.recording.moments import (
     Asked,
@@ -69,6 +70,7 @@ class Pipeline:
         self.account: Account = tap.account
         self._tap: Context = tap
         tap.send = self.to_client.append
+        tap.failed = self._failed
         self._say: Callable[[str], None] = say
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
@@ -231,6 +233,7 @@ class Pipeline:
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
             self._sessions.clear(now)
+            self._tap.used = UsedIds()
         if sender == "client":
             self._of_client(message, now)
         elif is_done or is_about_calls(message):
@@ -245,7 +248,8 @@ class Pipeline:
         elif method in REOPENING:
             key = text(params.get("sessionId")) or ""
             if method == "session/load" or params.get("replayFrom"):
-                self._sessions.drop(key, now)  # all of it is told anew
+                self._sessions.drop(key, now)
+                self._tap.told_anew(key)
             if self._keeping is not None:
                 self._keeping.reopened(key)
         elif method == "session/prompt" and self._keeping is not None:

@@ -14,6 +14,8 @@ from callsheet.wire.frames import UpdateFrames
 from callsheet.wire.messages import Update
 from callsheet.wire.view import View
 
+from .growing import Growing
+
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes."""
 
@@ -49,6 +51,7 @@ class Post:
         self._next: float = float("-inf")
         self._insist_at: float | None = None
         self._insisted: int = 0
+        self._growing: Growing = Growing()
         self.cut: int = 0
 
     # Putting in
@@ -114,6 +117,8 @@ class Post:
             times.append(self._next)
         if self._insist_at is not None:
             times.append(self._insist_at)
+        if (until := self._growing.due) is not None:
+            times.append(until)
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
@@ -128,6 +133,8 @@ class Post:
             self._lines(self._view.insist())
             again = self._view.held and self._insisted < INSIST
             self._insist_at = now + QUIET if again else None
+        for report in self._growing.late(now):
+            self._lines(self._view.call(self._shown(report)))
 
     def release(self, now: float) -> None:
         """Send all that waits: something else comes now, which must not overtake it."""
@@ -138,11 +145,14 @@ class Post:
 
     def _flush(self, now: float) -> None:
         while self._queue:  # one that fails must not take the others with it
-            state = self._queue.pop(next(iter(self._queue)))
+            key = next(iter(self._queue))
+            state = self._queue.pop(key)
             if isinstance(state, TerminalState):
                 self._lines(self._view.terminal(state))
-            else:
-                self._lines(self._view.call(self._shown(state)))
+                continue
+            moves = isinstance(key, int)
+            report = self._growing.whole(state) if moves else self._growing.without(state, now)
+            self._lines(self._view.call(self._shown(report)))
         self._next = now + PACE
         self._insist_at, self._insisted = (now + QUIET if self._view.held else None), 0
 

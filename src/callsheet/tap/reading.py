@@ -34,15 +34,17 @@ def read(line: bytes) -> Json | None:
 
 
 def _mended(data: bytes, exc: Exception) -> Any:
-    if any(word in data for word in _NO_NUMBERS):
-        try:
-            return json.loads(data)
-        except _UNREADABLE:
-            pass
     fault, _ = mending.fault_of(data, exc)
-    for reading in (data, *(reading for reading, _, _ in mending.readings(data, fault))):
-        try:
-            return _decode(reading)
-        except _UNREADABLE:
-            continue
+    for reading in [one for one, _, _ in mending.readings(data, fault)] or [data]:
+        for decode in (_decode, _patient):
+            try:
+                return decode(reading)
+            except _UNREADABLE:
+                continue
     return None
+
+
+def _patient(data: bytes) -> Any:
+    if not any(word in data for word in _NO_NUMBERS):
+        raise ValueError
+    return json.loads(data)

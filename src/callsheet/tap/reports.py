@@ -38,6 +38,9 @@ from .making import Maker
 from .post import Post
 from .repair import Draft
 
+KEEP = 32
+"""Calls that have ended and are still known: nothing of them is told any more."""
+
 _SAID_FIRST = ("name", "title", "kind", "locations", "raw_input")
 _RUNNING = ToolCallStatus.IN_PROGRESS
 
@@ -49,9 +52,11 @@ class Reports:
         self, session: Session, peer: Peer, tap: Context, guard: Guard, words: Spoken, version: int
     ) -> None:
         self.calls: dict[str, Tapped] = {}
-        self.ids: Ids = Ids()
+        self.ids: Ids = tap.ids(session.id)
         self.make: Maker = Maker(guard, version)
-        self.ledger: Ledger = Ledger(session.id, lambda: self.ids.new("call"))
+        self.ledger: Ledger = Ledger(
+            session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
+        )
         self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
         self._tap: Context = tap
@@ -190,6 +195,8 @@ class Reports:
         account.repaired.update(mine.repaired)
         if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
             account.cut += 1 + len(cut.get("others", ()))
+        if mine.report is not None:  # that it is over is all that is asked of it
+            mine.report = replace(mine.report, content=(), raw_input=None, raw_output=None)
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
 

@@ -141,7 +141,10 @@ class TappedSession:
         """End all that is open: the agent is gone."""
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
-            self.end(mine, Reason.ABANDONED, now, "interrupted")
+            try:
+                self.end(mine, Reason.ABANDONED, now, "interrupted")
+            except Exception as exc:  # noqa: BLE001 - the others end all the same
+                self._tap.failed(exc)
 
     def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
         """End a call that its agent does not end."""
@@ -240,7 +243,12 @@ class TappedSession:
             now=now,
             announced=mine.report is not None,
         )
-        return repaired(known) if self._tap.settings.repair else as_told(known)
+        if self._tap.settings.repair:
+            try:
+                return repaired(known)
+            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+                self._tap.failed(exc)
+        return as_told(known)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
         """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
@@ -262,7 +270,8 @@ class TappedSession:
             return
         for item in self._reports.make.read([update.get("content")]):
             content = self._reports.make.item(mine, item)
-            self._reports.become(mine, Draft(), {"content": content}, None, now)
+            if mine.is_worth_showing:
+                self._reports.become(mine, Draft(), {"content": content}, None, now)
 
     def _put_right(self, mine: Tapped, what: str) -> None:
         if self._tap.settings.repair:

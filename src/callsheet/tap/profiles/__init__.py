@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import claude, codex, fast_agent, gemini, goose, kimi, opencode
+from . import claude, codex, fast_agent, gemini, goose, hermes, kimi, opencode
 from .profile import Profile
 
 __all__ = ["PROFILES", "UNKNOWN", "Profile", "profile_of"]
@@ -15,6 +15,7 @@ PROFILES: tuple[Profile, ...] = (
     fast_agent.PROFILE,
     gemini.PROFILE,
     goose.PROFILE,
+    hermes.PROFILE,
     kimi.PROFILE,
     opencode.PROFILE,
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.moments import Json
+from callsheet.check.recording.streaming import sole_text
 from callsheet.check.recording.tools import diff_paths, entry_of
 from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.programs import RULES
@@ -24,6 +25,7 @@ MOST_PATHS = 20
 
 _ON_FILES = ("read", "edit", "delete", "move")
 _QUOTED = re.compile(r"(['\"`])(?P<said>(?:(?!\1).)+)\1").fullmatch
+_SOUGHT = re.compile(r"(?i:search|grep|glob|find)(?: files)?: (?P<said>\S.*[^.…]|\S)").fullmatch
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
 _RUNS = re.compile(
     r"(?:(?:run|running|execute|executing|ran|shell|bash|command|terminal)\b[: ]*(?:command\b[: ]*)?)?"
@@ -61,9 +63,9 @@ def input_by_clues(known: Known, draft: Draft) -> Json | None:
     if is_bare(title, draft.name, draft.kind, None):
         return None
     if kind == "execute":
-        return as_given("command", command_in(title))
+        return as_given("command", _shown_command(known) or command_in(title))
     if kind == "search":
-        match = _QUOTED(title)
+        match = _QUOTED(title) or _SOUGHT(title)
         return as_given("pattern", match["said"] if match else "")
     if kind == "fetch":
         found = _ADDRESS.findall(title)
@@ -86,6 +88,12 @@ def command_in(title: str) -> str:
         return ""
     is_command = first["word"].rpartition("/")[2] in _PROGRAMS or _SURELY_SHELL.search(title)
     return title if is_command else ""
+
+
+def _shown_command(known: Known) -> str:
+    """Give the command that a call shows after a prompt as it is announced, before it can have any output."""
+    match = _PROMPT(sole_text(many(known.call.opening.get("content"))) or "")
+    return match["said"].strip() if match is not None else ""
 
 
 def _by_places(locations: list[Any]) -> Json | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.exits import exit_of
-from callsheet.check.recording.results import is_blank, raw_text, shows_something, texts
+from callsheet.check.recording.results import is_blank, raw_text, results_in, shows_something, texts
 from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.repeats import IN_CONTENT
 from callsheet.report.status import Reason
@@ -129,9 +129,10 @@ def _result(raw: Any, kind: str | None) -> Iterator[Any]:
         if blocks and None not in blocks and shows_something(blocks):
             yield from blocks
             return
-    said = _text_of(raw)
-    if said:
-        yield text_item(_as_text(said, kind))
+    for part in results_in(raw):
+        said = _text_of(part)
+        if said:
+            yield text_item(_as_text(said, kind))
 
 
 def _text_of(raw: Any) -> str:

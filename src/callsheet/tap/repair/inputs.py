@@ -94,6 +94,8 @@ def _guessed(told: Any, known: Known, draft: Draft) -> Any:
     """Give what can be known from elsewhere, unless an input that was told to be empty may be true."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
+    if draft.title and draft.title == known.describer(draft.name).title:
+        return _in_meta(known)  # another tap has made the title, for want of an input
     return (
         _in_meta(known)
         or _of_profile(known.profile.input_of, known)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from callsheet.check.recording.moments import Json
 from callsheet.check.recording.tools import is_name_of_tool, is_plain_name
 from callsheet.check.recording.values import obj, text
 
@@ -38,13 +40,23 @@ def name_tool(known: Known, draft: Draft) -> None:
 def _hidden(known: Known) -> str:
     """Give the name that is told in `_meta`, be it in an agent's own corner."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
-        told = obj(meta)
-        for corner in (told, *map(obj, told.values())) if told else ():
+        for corner in _corners(obj(meta)):
             for key in _KEYS:
                 name = _checked(corner.get(key))
                 if name:
                     return name
     return ""
+
+
+def _corners(meta: Json) -> Iterator[Json]:
+    """Give what is in `_meta`: itself, an agent's own corner, and what that has on the call."""
+    if not meta:
+        return
+    inner = [obj(value) for value in meta.values()]
+    yield meta
+    yield from inner
+    for corner in inner:
+        yield from map(obj, corner.values())
 
 
 def _of_profile(known: Known) -> str:

@@ -22,6 +22,7 @@ _BEFORE = re.compile(
     r"|(?:mcp )?tool(?: call| use)?: *|function: *)(?=\S)",
     re.IGNORECASE,
 ).match
+_DOING = re.compile(r"[A-Za-z]+ing [a-z]+$").match
 _AFTER = re.compile(
     r"\s*(?:\((?:streaming|running|pending|preparing|loading|in progress|started|queued)\b[^()]*\)"
     r"|…|\.\.\.| tool)$",
@@ -32,7 +33,7 @@ _LAST = re.compile(r"[/.:]|__").split
 _EXTENSION = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,4}").fullmatch
 _SNAKE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+").fullmatch
 _TOOL = ("tool", "tool_name", "toolName")
-_CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: )").match
+_CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: | · )").match
 
 
 def core_of(title: str) -> str:
@@ -58,9 +59,11 @@ def is_bare(title: str, name: str, kind: object, raw: object) -> bool:
 
 def name_in(title: str, kind: object, raw: object) -> str:
     """Give the name of a tool that a title is, if it is one; else ""."""
-    title = core_of(title)
+    whole, title = title.strip(), core_of(title)
     if len(title) > LONGEST_NAME or not _NAME(title) or _is_given(title, raw):
         return ""
+    if _DOING(whole) and not is_plain_name(title):
+        return ""  # `Running command` are words for people
     if is_name_of_tool(title) or title.startswith("mcp__"):
         return title
     last = _LAST(title)[-1]
