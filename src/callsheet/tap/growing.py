@@ -6,14 +6,15 @@ in the title and in the content; what is raw comes whole when the call moves, or
 
 from __future__ import annotations
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
-from callsheet.check.recording.again import bulk, grew
+from callsheet.check.recording.again import grew
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonValue
 
 SMALL = 1024
-"""Characters that may be told again: they cost little."""
+"""Bytes that may be told again: they cost little."""
 
 STILL = 1.0
 """Seconds after which what has not grown any more is told."""
@@ -68,4 +69,4 @@ class Growing:
 def _grows(told: JsonValue, now: JsonValue) -> bool:
     if not told or now is told or now == told:
         return False
-    return grew(told, now) and bulk(now) > SMALL
+    return grew(told, now) and len(encode(now)) > SMALL

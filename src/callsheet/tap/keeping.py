@@ -80,7 +80,7 @@ class Keeping:
 
     def prompt(self, session: str, cwd: str, params: Json, guard: Guard) -> None:
         """Keep what the user has typed, without secrets."""
-        blocks = [obj(block) for block in many(params.get("prompt")) if obj(block)]
+        blocks = _blocks(many(params.get("prompt")))
         self._say(session, cwd, "user", None, [guard.value(block)[0] for block in blocks])
         title = next((text(block.get("text")) for block in blocks if "text" in block), None)
         if title:
@@ -91,7 +91,7 @@ class Keeping:
         """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
-        blocks = [obj(one) for one in many(content) or [content] if obj(one)]
+        blocks = _blocks(many(content) or [content])
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
             return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
         if update.get("sessionUpdate") == "plan":
@@ -192,3 +192,9 @@ class Keeping:
         say, self._say_once = self._say_once, None
         if say is not None:
             say(f"the history fails, and something is not kept ({type(exc).__name__})")
+
+
+def _blocks(told: list[Any]) -> list[Json]:
+    """Give those of some blocks that are what they say."""
+    found = [obj(one) for one in told if type(obj(one).get("type")) is str]
+    return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]
