@@ -11,8 +11,8 @@ import json
 from typing import Any, Self
 
 from callsheet.tap.account import Account
-from callsheet.tap.bridged import pipeline_for
 from callsheet.tap.context import Context
+from callsheet.tap.live import pipeline_for
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.settings import TapSettings
 

@@ -14,7 +14,8 @@ import pytest
 from callsheet.tap.account import Account
 from callsheet.tap.between import Between
 from callsheet.tap.context import Context
-from callsheet.tap.live import Cut, Driver
+from callsheet.tap.cut import Cut
+from callsheet.tap.live import Driver
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.settings import TapSettings
 

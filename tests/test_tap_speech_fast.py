@@ -17,7 +17,7 @@ from callsheet.guard.redact import Follower, Redactor, Rule, default_rules
 from callsheet.tap.account import Account
 from callsheet.tap.alike import Alike
 from callsheet.tap.context import Context
-from callsheet.tap.live import cut
+from callsheet.tap.cut import cut
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.settings import TapSettings
 from callsheet.tap.speech import Speech

@@ -34,11 +34,12 @@ def main() -> None:
 
 def _quick() -> int | None:
     """Run what an editor waits for without more than it needs; nothing if that is not asked for."""
-    if sys.argv[1:2] not in (["agent"], ["record"]):
+    if sys.argv[1:2] not in (["agent"], ["record"], ["tap"]):
         return None
     from callsheet.cli import quick
 
-    return (quick.agent if sys.argv[1] == "agent" else quick.record)(sys.argv[1:])
+    run = {"agent": quick.agent, "record": quick.record, "tap": quick.tap}[sys.argv[1]]
+    return run(sys.argv[1:])
 
 
 def _drop_unwritten() -> None:

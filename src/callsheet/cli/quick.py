@@ -1,4 +1,4 @@
-"""Starts the agent, or records another, without click, which an editor would have to wait for.
+"""Starts the agent, or another one, recorded or behind a tap, without click, for which an editor would wait.
 
 Only what is plain is done here: options that are known, with values that are right. Everything else, such as
 `--help` or a mistake, is left to the command itself.
@@ -6,8 +6,11 @@ Only what is plain is done here: options that are known, with values that are ri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from callsheet.tap.between import Between
 
 _PLAIN: dict[str, tuple[str, ...]] = {
     "protocol": ("1", "2"),
@@ -56,3 +59,75 @@ def record(arguments: Sequence[str]) -> int | None:
     from callsheet.tap.record import record as run
 
     return run(arguments[4:], arguments[2])
+
+
+_FLAGS = ("--no-repair", "--no-redact", "--no-bound")
+_VALUES = ("--history", "--record", "--report")
+
+
+def tap(arguments: Sequence[str]) -> int | None:
+    """Run `callsheet tap … -- COMMAND…`, and give the exit code; nothing if click should.
+
+    The agent is started before all else, and starts while we read our own code.
+    """
+    found = _tap_options(arguments)
+    if found is None:
+        return None
+    off, values, command = found
+    from callsheet.tap.live import CannotStart, say, start
+
+    try:
+        between = start(command)
+    except CannotStart as exc:
+        say(str(exc))
+        return exc.exit_code
+    return _behind_a_tap(between, command, off, values)
+
+
+def _behind_a_tap(
+    between: Between, command: Sequence[str], off: Collection[str], values: dict[str, str]
+) -> int | None:
+    from callsheet.agent.start import BadStart
+    from callsheet.tap.live import say, tap
+    from callsheet.tap.settings import TapSettings
+
+    from .keeping import keeping
+
+    try:
+        history = keeping(values.get("--history"))
+    except BadStart:
+        between.child.end()
+        between.child.wait()
+        return None
+    settings = TapSettings(
+        repair="--no-repair" not in off,
+        redact="--no-redact" not in off,
+        bound="--no-bound" not in off,
+    )
+    record = values.get("--record")
+    code, account = tap(command, settings, history=history, record=record, between=between)
+    if account is not None:
+        from .taps import told
+
+        told(account, values.get("--report"), say)
+    return code
+
+
+def _tap_options(
+    arguments: Sequence[str],
+) -> tuple[set[str], dict[str, str], list[str]] | None:
+    """Read plain options up to `--`: flags, values, and the agent's command."""
+    off: set[str] = set()
+    values: dict[str, str] = {}
+    rest = list(arguments[1:])
+    while rest and rest[0] != "--":
+        name, equals, value = rest.pop(0).partition("=")
+        if name in _FLAGS and not equals:
+            off.add(name)
+            continue
+        if not equals:
+            value = rest.pop(0) if rest else ""
+        if name not in _VALUES or value in ("", "-", "--"):
+            return None
+        values[name] = value
+    return (off, values, rest[1:]) if len(rest) > 1 else None

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-import click
-
 from callsheet.tap.account import Account
 from callsheet.tap.telling import table
 
@@ -17,10 +15,12 @@ def known(locale: str | None) -> str | None:
     """Give a language that was asked for, if there is such a one."""
     if locale is None:
         return None
-    from callsheet.describe.locales import LOCALES, has_locale  # the agent need not wait for it
+    from click import BadParameter  # the agent need not wait for these
+
+    from callsheet.describe.locales import LOCALES, has_locale
 
     if not has_locale(locale):
-        raise click.BadParameter(
+        raise BadParameter(
             f"{locale!r}: expected one of {', '.join(LOCALES)}", param_hint="'--locale'"
         )
     return locale

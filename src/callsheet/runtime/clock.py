@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from time import gmtime, monotonic, strftime, time_ns
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio  # it takes long, and a tap, which an editor waits for, has no loop
 
 
 class Timer(Protocol):

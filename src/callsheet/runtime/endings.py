@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,13 +35,15 @@ def ending_of(
 
     `clean` takes secrets out of a text; `timed_out` are the seconds of the call's own timeout.
     """
+    from asyncio import CancelledError  # it takes long, and a tap has no loop
+
     if exc is None:
         return Ending(_FAILED, Reason.ABANDONED, phrase("abandoned"))
     if timed_out is not None and isinstance(exc, TimeoutError):
         return Ending(_FAILED, Reason.TIMEOUT, phrase("timed_out", seconds=timed_out))
     if isinstance(exc, PermissionDenied):
         return Ending(_FAILED, Reason.DENIED, str(exc))
-    if isinstance(exc, (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)):
+    if isinstance(exc, (CancelledError, KeyboardInterrupt, GeneratorExit)):
         return Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, phrase("cancelled"))
     if isinstance(exc, SystemExit):
         return Ending(_FAILED, Reason.ABANDONED, phrase("interrupted"))

@@ -124,11 +124,3 @@ def _peer_of(params: Json) -> Peer:
 
 def _line(message: Json) -> bytes:
     return _encode(message) + b"\n"
-
-
-def pipeline_for(
-    tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
-) -> Pipeline:
-    """Give the pipeline that the settings ask for."""
-    kind = Pipeline if tap.settings.protocol_to is None else BridgedPipeline
-    return kind(tap, say, keeping)

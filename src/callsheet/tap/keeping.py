@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from threading import RLock, Thread
@@ -152,6 +151,8 @@ class Keeping:
 
     def _look_up(self, session: str, cwd: str) -> None:
         """Find where a session's timeline ends, and write what waits for that."""
+        import asyncio  # it takes long, and is rarely needed
+
         position = 0
         try:
             position = 1 + asyncio.run(self._last_position(session))
@@ -169,6 +170,8 @@ class Keeping:
                 self._failed(exc)
 
     async def _last_position(self, session: str) -> int:
+        import asyncio
+
         history = self._opened()
         return await asyncio.wait_for(
             history.ask(lambda store: store.last_position(session)), PATIENCE

@@ -17,12 +17,15 @@ from typing import TYPE_CHECKING
 
 from .between import Between
 from .child import CannotStart
+from .cut import Cut, cut
 from .relay import Send
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
 
     from .account import Account
+    from .context import Context
+    from .keeping import Keeping
     from .pipeline import Pipeline
     from .recording import RecordingWriter
     from .settings import TapSettings
@@ -32,9 +35,6 @@ GONE = 2.0
 
 LOOK = 0.25
 """Seconds between two looks whether the client is still there, once it says nothing more."""
-
-LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
 
 
 class Driver:
@@ -292,54 +292,11 @@ class FromAgent:
         self._driver.agent_gone(send)
 
 
-class Cut:
-    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
-
-    def __init__(self, longest: int = LONGEST) -> None:
-        self._longest: int = longest
-        self._rest: list[bytes] = []
-        self._size: int = 0
-        self._is_long: bool = False
-
-    def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
-        """Take a piece. Gives the end of a long line, whole lines, and the beginning of a long one."""
-        if not self._rest and not self._is_long and data.endswith(b"\n"):
-            return b"", data, b""
-        ended = b""
-        if self._is_long:
-            end = data.find(b"\n") + 1
-            if not end:
-                return data, b"", b""
-            self._is_long = False
-            ended, data = data[:end], data[end:]
-        end = data.rfind(b"\n") + 1
-        if not end:
-            return ended, b"", self._hold(data)
-        whole = data[:end]
-        if self._rest:
-            whole = b"".join((*self._rest, whole))
-            self._rest, self._size = [], 0
-        return ended, whole, self._hold(data[end:])
-
-    def end(self) -> bytes:
-        """Give what had no end."""
-        rest, self._rest = b"".join(self._rest), []
-        return rest
-
-    def _hold(self, data: bytes) -> bytes:
-        if not data:
-            return b""
-        self._rest.append(data)
-        self._size += len(data)
-        if self._size <= self._longest:
-            return b""
-        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
-        return part
-
-
-def cut(lines: bytes) -> list[bytes]:
-    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
-    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
+def start(command: Sequence[str]) -> Between:
+    """Start an agent, to be served later. There must be no thread yet. Raises `CannotStart`."""
+    between = Between()
+    between.start(command)
+    return between
 
 
 def tap(
@@ -348,16 +305,18 @@ def tap(
     *,
     history: Callable[[], History] | None = None,
     record: str | None = None,
+    between: Between | None = None,
 ) -> tuple[int, Account | None]:
-    """Run an agent behind a tap. Gives the exit code that is the agent's, and what was done."""
-    between = Between()
+    """Run an agent behind a tap. Gives the exit code that is the agent's, and what was done.
+
+    `between` is where the agent was started already, if it was.
+    """
     try:
-        between.start(command)
+        between = between or start(command)
     except CannotStart as exc:
         say(str(exc))
         return exc.exit_code, None
     from .account import Account  # the agent starts meanwhile
-    from .bridged import pipeline_for
     from .context import Context
     from .keeping import Keeping
     from .record import path_in
@@ -388,6 +347,19 @@ def tap(
             recorder.close()
         if keeping is not None:
             keeping.close()
+
+
+def pipeline_for(
+    tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
+) -> Pipeline:
+    """Give the pipeline that the settings ask for."""
+    if tap.settings.protocol_to is None:
+        from .pipeline import Pipeline
+
+        return Pipeline(tap, say, keeping)
+    from .bridged import BridgedPipeline  # most editors need not wait for it
+
+    return BridgedPipeline(tap, say, keeping)
 
 
 def say(text: str) -> None:
