@@ -25,6 +25,9 @@ _READ = (None, "surrogate", "encoding")
 
 _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
 
+PRECISE = 1e-6
+"""Seconds to which recordings tell times. What they tell when something is due may be just that."""
+
 
 class Repairs:
     """Repairs one recording: lines in, lines out. `account` says what was done.
@@ -86,7 +89,7 @@ class Repairs:
     def _until(self, time: float | None) -> Iterator[bytes]:
         """Let everything happen that is due before a time; without one, all that ever will be."""
         pipeline = self._pipeline
-        while (due := pipeline.due) is not None and (time is None or due <= time):
+        while (due := pipeline.due) is not None and (time is None or due < time - PRECISE):
             self._now = max(self._now, due)
             pipeline.tick(self._now)
             yield from self._drained(b"", b"")
