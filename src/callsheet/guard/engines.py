@@ -230,6 +230,12 @@ class PatientGate:
         """Ask whichever there is: both leave this to `re2`."""
         return self._gate.each(data)
 
+    def finds(self, data: bytes) -> bool:
+        """Count what is searched."""
+        if self._rest > 0:
+            self._count(len(data))
+        return self._gate.finds(data)
+
     def _count(self, size: int) -> None:
         self._rest -= size
         if self._rest <= 0:

@@ -15,6 +15,8 @@ from callsheet.report.record import CallRecord
 from callsheet.report.values import JsonObject
 from callsheet.runtime.guard import Guard
 
+from .alike import Say
+
 if TYPE_CHECKING:
     from callsheet.history.history import History
     from callsheet.history.log import SessionLog
@@ -85,18 +87,19 @@ class Keeping:
             name = guard.clean(title)
             self._write(session, cwd, lambda log: log.name(name))
 
-    def update(self, session: str, cwd: str, update: Json) -> None:
-        """Keep what the agent says, as the client is shown it."""
+    def update(self, session: str, cwd: str, update: Json) -> Say | None:
+        """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
-            self._say(session, cwd, kind, text(update.get("messageId")), blocks)
-        elif update.get("sessionUpdate") == "plan":
+            return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
+        if update.get("sessionUpdate") == "plan":
             entries: list[Json] = [
                 obj(entry) for entry in many(update.get("entries")) if obj(entry)
             ]
             self._write(session, cwd, lambda log: log.plan("plan", entries))
+        return None
 
     def close(self) -> None:
         """Write what waits, and let go of the history."""
@@ -105,12 +108,22 @@ class Keeping:
         if self._history is not None:
             self._history.close_now(LAST)
 
-    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> None:
+    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> Say:
         now = (session, kind, given or "")
         if now != self._message or kind == "user":
             self._message, self._count = now, self._count + 1
         key = given or f"message-{self._count}"
         self._write(session, cwd, lambda log: log.say(kind, key, blocks))
+        last: JsonObject = blocks[-1] if blocks else {}
+
+        def say_more(text: str) -> None:
+            more = [{**last, "text": text}]
+            if kind == "user":
+                self._say(session, cwd, kind, given, more)
+            else:
+                self._write(session, cwd, lambda log: log.say(kind, key, more))
+
+        return say_more
 
     # Writing, which fails by itself
 

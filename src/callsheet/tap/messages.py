@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,9 +13,9 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
-from .alike import Alike
+from .alike import Alike, Say
 from .bare import Bare, is_about_calls
-from .speech import QUIET, Speech
+from .speech import QUIET, Follows, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 """Updates that are pieces of a longer text."""
@@ -54,6 +54,10 @@ class _Run(Struct, eq=False):
     until: float
 
 
+Keep: TypeAlias = Callable[[Json], Say | None]
+"""Keeps a message. Gives what keeps further pieces of a text, if it was a piece of one."""
+
+
 class Messages:
     """Passes on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
 
@@ -62,12 +66,12 @@ class Messages:
         bare: Bare,
         redactor: Redactor | None,
         account: Account,
-        keep: Callable[[Json], None] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._bare: Bare = bare
         self._redactor: Redactor | None = redactor
         self._account: Account = account
-        self._keep: Callable[[Json], None] | None = keep
+        self._keep: Keep | None = keep
         self._runs: dict[str, _Run] = {}
         self.alike: Alike | None = None
         """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
@@ -79,12 +83,14 @@ class Messages:
         if is_about_calls(message):
             rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
             return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
-        if self._redactor is None:
-            return [self._shown(message, line)]
         params = obj(message.get("params"))
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
         kind, piece = update.get("sessionUpdate"), _piece(update)
+        if self._redactor is None:
+            if kind in CHUNKS and piece:
+                return [self._shown_alike(message, line, piece)]
+            return [self._shown(message, line)]
         if kind not in CHUNKS or not piece:
             # What nobody sees does not part the words around it, nor a secret that is split over them.
             rest = self.pause(session) if is_invisible(message) else self.end(session)
@@ -108,14 +114,10 @@ class Messages:
         run.message, run.until = message, now + QUIET
         self._count(run.speech)
         if said is piece:
-            self.alike = Alike.to(line, piece, run.speech, self._saying(message))
+            if (follows := run.speech.follows) is not None:
+                return [*lines, self._shown_alike(message, line, piece, follows)]
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
-
-    def _saying(self, message: Json) -> Callable[[str], None] | None:
-        """Give what keeps a message with other texts, if they are kept."""
-        keep = self._keep
-        return None if keep is None else lambda text: keep(_with(message, text))
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -200,6 +202,14 @@ class Messages:
         if self._keep is not None:
             self._keep(message)
         return _encode(message) + b"\n" if line is None else line
+
+    def _shown_alike(
+        self, message: Json, line: bytes, piece: str, follows: Follows | None = None
+    ) -> bytes:
+        """Give the line of a piece of text that passes as it came. Others like it may follow."""
+        further = None if self._keep is None else self._keep(message)
+        self.alike = Alike.to(line, piece, follows, further)
+        return line
 
     def _count(self, speech: Speech) -> None:
         self._account.hidden += speech.hidden

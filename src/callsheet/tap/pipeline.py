@@ -38,6 +38,7 @@ from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
+from .alike import Say
 from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
@@ -50,7 +51,6 @@ _encode = msgspec.json.Encoder().encode
 
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
-
 
 _SHOWN = ("session/request_permission", "elicitation/create")
 """Requests that people are shown."""
@@ -138,9 +138,6 @@ class Pipeline:
 
     def _show(self, line: bytes, now: float) -> None:
         """Pass on what is only to be shown."""
-        if self._guard.redactor is None and self._keeping is None and not self._waits():
-            self.to_client.append(line)
-            return
         message = read(line)
         if message is None:
             self.to_client.append(line)
@@ -180,9 +177,6 @@ class Pipeline:
         """Send all that waits: what comes now must not overtake it."""
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
-
-    def _waits(self) -> bool:
-        return any(session.post.due is not None for session in self._sessions.busy)
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
@@ -278,13 +272,14 @@ class Pipeline:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
 
-    def _keep(self, message: Json) -> None:
+    def _keep(self, message: Json) -> Say | None:
         """Keep what the client is shown. What a history tells again is kept already."""
         params = obj(message.get("params"))
         key = text(params.get("sessionId")) or ""
         known = self._watch.sessions.get(key)
         if self._keeping is not None and key and (known is None or not known.is_replaying):
-            self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+            return self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+        return None
 
     def _cwd(self, session: str) -> str:
         known = self._watch.sessions.get(session)
