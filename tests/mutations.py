@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from typing import Any
 
 Message = dict[str, Any]
@@ -106,14 +105,14 @@ class Mutations:
         holder[key] = None
 
     def _retype(self, holder: Any, key: Any) -> None:
-        holder[key] = deepcopy(self.chance.choice(ODD))
+        holder[key] = _copied(self.chance.choice(ODD))
 
     def _special(self, holder: Any, key: Any) -> None:
-        holder[key] = deepcopy(self.chance.choice(_SPECIAL[key]))
+        holder[key] = _copied(self.chance.choice(_SPECIAL[key]))
 
     def _list(self, holder: Any, key: Any) -> None:
         told: list[Any] = holder[key] if isinstance(holder[key], list) else []
-        more = deepcopy(
+        more = _copied(
             [self.chance.choice(_LISTS[key]) for _ in range(self.chance.choice((1, 2, 5)))]
         )
         holder[key] = self.chance.choice(([*told, *more], more, [*more, *told]))
@@ -131,16 +130,20 @@ class Mutations:
 
     def _double(self, holder: Any, key: Any) -> None:
         if isinstance(holder, list):
-            holder.extend(deepcopy(holder[key]) for _ in range(self.chance.choice((1, 3, 200))))
+            holder.extend(_copied(holder[key]) for _ in range(self.chance.choice((1, 3, 200))))
         else:
-            holder[f"{key}{self.chance.choice(('', '2', 'X'))}"] = deepcopy(holder[key])
+            holder[f"{key}{self.chance.choice(('', '2', 'X'))}"] = _copied(holder[key])
 
     def _nest(self, holder: Any, key: Any) -> None:
-        for _ in range(self.chance.choice((1, 2, 5, 5, 110, 300))):
+        for _ in range(self.chance.choice((1, 2, 5, 5, 110, 150))):
             holder[key] = [holder[key]] if self.chance.random() < 0.5 else {"x": holder[key]}
 
     def _swap(self, holder: Any, key: Any) -> None:
         holder[key] = self._others()
+
+
+def _copied(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 def spliced(chance: random.Random, line: bytes) -> bytes:
