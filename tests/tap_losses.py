@@ -43,6 +43,7 @@ class Fold:
         self.calls: dict[tuple[str, str, int], Told] = {}
         self.said: dict[tuple[str, str], str] = {}
         self.other: list[Message] = []
+        self.questions: dict[str, Told] = {}
         self._uses: Counter[tuple[str, str]] = Counter()
         for line in data.splitlines():
             told = json.loads(line)
@@ -54,6 +55,7 @@ class Fold:
         if message.get("method") == "session/request_permission":
             call = self._call(params["sessionId"], params["toolCall"]["toolCallId"], asks=True)
             call.asked |= params["toolCall"]
+            self.questions[json.dumps(message["id"])] = call
             return
         if message.get("method") != "session/update":
             self.other.append(message)
@@ -95,6 +97,8 @@ class Comparison:
         for (session, key, number), call in one.calls.items():
             name = key if number == 1 else f"{key}~{number}"
             same = other.calls.get((session, name, 1))
+            if same is None and not call.fields:
+                same = self._asked_about(call, one, other)
             if same is None:
                 self.losses.append(f"{key}: the call is gone")
                 continue
@@ -103,6 +107,17 @@ class Comparison:
         for where, said in one.said.items():
             self._is_there(f"{where[1]}", said, [other.said.get(where, "")])
         self._others(one.other, other.other)
+
+    def _asked_about(self, call: Told, one: Fold, other: Fold) -> Told | None:
+        """Give the call that a question is about whose own id says nothing: the card that people see."""
+        key = next((key for key, asked in one.questions.items() if asked is call), "")
+        same = other.questions.get(key)
+        if same is not None:
+            self.classes["question under its call's id"] += 1
+            shown = [*items(same.fields), *items(same.asked)]
+            for kind, value in items(call.asked):
+                self._item(f"{call.key} {kind}", kind, value, shown)
+        return same
 
     def _others(self, given: list[Message], made: list[Message]) -> None:
         """See that what is about no calls is as it was. What only the client needs is recorded without secrets."""
@@ -216,8 +231,16 @@ class Comparison:
             part in f"{made}{json.dumps(same.fields.get('rawInput'))}" for part in details(given)
         ):
             self.classes["title made better"] += 1
+        elif is_cut_json(given, same.fields.get("rawInput")):
+            self.classes["title of cut JSON made better"] += 1
         else:
             self.losses.append(f"{where}: the title {given!r} became {made!r}")
+
+
+def is_cut_json(title: str, raw: Any) -> bool:
+    """Whether a title is the beginning of an input as JSON, behind the tool's name."""
+    begin = title.partition(": ")[2].removesuffix("...")
+    return begin[:1] == "{" and json.dumps(raw, separators=(",", ":")).startswith(begin)
 
 
 def items(fields: Message) -> Iterator[tuple[str, Any]]:
