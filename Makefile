@@ -3,6 +3,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
+WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help run test slow live check format bench fuzz storm schemas locales diagrams clean
@@ -13,8 +14,8 @@ help: ## show this help
 run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
 	@$(BIN)/callsheet demo
 
-test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in two processes; in more: make test WORKERS=4
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/.dev ## the slow suites in full size
 	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -lE '^from \.sizes import' tests/test_*.py)

@@ -65,10 +65,6 @@ class Proxy:
         os.write(self._told, line)
         return _line(self._hearing)
 
-    def say(self, line: bytes) -> None:
-        """Let the agent say a line of which the editor may hear nothing."""
-        os.write(self._told, line)
-
     def heard(self, until: bytes) -> int:
         """Wait until the editor has heard a line with this. Gives how many lines it has heard."""
         count, rest = 0, b""
@@ -81,9 +77,9 @@ class Proxy:
             if not data:
                 raise RuntimeError("the proxy has ended")
 
-    def flood(self, data: bytes, until: bytes) -> int:
-        """Let the agent say many lines as fast as they are taken. Gives how many lines the editor heard."""
-        writer = Thread(target=_write_all, args=(self._told, data), daemon=True)
+    def flood(self, pieces: list[bytes], until: bytes) -> int:
+        """Let the agent say something as fast as it is taken. Gives how many lines the editor has heard."""
+        writer = Thread(target=_write_all, args=(self._told, pieces), daemon=True)
         writer.start()
         found = self.heard(until)
         writer.join()
@@ -130,6 +126,23 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait(_PATIENCE)
 
 
+@contextmanager
+def one_cpu() -> Generator[None]:
+    """Keep all that is started here on one CPU, where that can be done.
+
+    Else what waking a process costs depends on where it happens to be, and that changes by the minute.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def present(names: Sequence[str]) -> list[str]:
     """Give those of the proxies that can be run here."""
     return [name for name in names if name != SDK or find_spec("acp")]
@@ -150,7 +163,8 @@ def _line(descriptor: int) -> bytes:
     return data
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest[:_PIECE]) :]
+def _write_all(descriptor: int, pieces: list[bytes]) -> None:
+    for piece in pieces:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(descriptor, rest[:_PIECE]) :]

@@ -27,6 +27,9 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+TOLD = "told"
+"""What a test tells with `record_property` under this name is shown at the end, also if a worker ran it."""
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,6 +40,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == TOLD:
+                terminalreporter.write_line(str(value))
     terminalreporter.write_line(
         f"again with the same seed: --hypothesis-seed={config.option.hypothesis_seed}"
     )

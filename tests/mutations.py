@@ -76,7 +76,7 @@ class Mutations:
         line = json.dumps(made, ensure_ascii=is_ascii).encode(errors="surrogatepass")
         pick = self.chance.random()
         if pick < 0.15:
-            line = self._spliced(line)
+            line = spliced(self.chance, line)
         elif pick < 0.17:
             line = line + line
         elif pick < 0.19:
@@ -84,10 +84,10 @@ class Mutations:
         return line.replace(b"\n", b"") + b"\n" if pick < 0.9 else line + b"\n"
 
     def _mutate(self, message: Message) -> None:
-        places = list(_places(message))
-        if not places:
+        found = list(places(message))
+        if not found:
             return
-        holder, key = self.chance.choice(places)
+        holder, key = self.chance.choice(found)
         change: Callable[[Any, Any], None] = self.chance.choice(
             (self._drop, self._null, self._retype, self._double, self._nest, self._swap)
         )
@@ -142,28 +142,29 @@ class Mutations:
     def _swap(self, holder: Any, key: Any) -> None:
         holder[key] = self._others()
 
-    def _spliced(self, line: bytes) -> bytes:
-        """Cut, double and dirty the bytes of a line."""
-        chance, made = self.chance, bytearray(line)
-        for _ in range(chance.choice((1, 1, 2, 8))):
-            start = chance.randrange(len(made) + 1)
-            end = min(len(made), start + chance.choice((0, 1, 5, 50)))
-            how = chance.randrange(4)
-            if how == 0:
-                del made[start:end]
-            elif how == 1:
-                made[start:start] = made[start:end]
-            elif how == 2:
-                made[start:end] = chance.choice(BYTES)
-            else:
-                del made[start:]
-        return bytes(made)
+
+def spliced(chance: random.Random, line: bytes) -> bytes:
+    """Cut, double and dirty the bytes of a line."""
+    made = bytearray(line)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        start = chance.randrange(len(made) + 1)
+        end = min(len(made), start + chance.choice((0, 1, 5, 50)))
+        how = chance.randrange(4)
+        if how == 0:
+            del made[start:end]
+        elif how == 1:
+            made[start:start] = made[start:end]
+        elif how == 2:
+            made[start:end] = chance.choice(BYTES)
+        else:
+            del made[start:]
+    return bytes(made)
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Give every place in a message, as what holds it and its key."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         yield value, key
         if isinstance(value[key], (dict, list)):
-            yield from _places(value[key])
+            yield from places(value[key])

@@ -294,10 +294,14 @@ def _hear(pipeline: Pipeline, judge: Judge) -> None:
 
 
 def fuzz_process(messages: int, version: int, seed: int, folder: Path) -> Outcome:
-    """Pass so many mutated messages through a tap's process. Raises if anything is wrong with it."""
+    """Pass so many mutated messages through a tap's process. Raises if anything is wrong with it.
+
+    It keeps a history, and records.
+    """
     begun = time.monotonic()
     run, judge = Fuzz(version, seed), Judge(version)
-    tap = TapProcess(folder)
+    history = f"sqlite:///{folder}/history.db"
+    tap = TapProcess(folder, "--history", history, "--record", str(folder / "recording.jsonl"))
     try:
         first = 0.0
         for number in range(messages):

@@ -12,9 +12,8 @@ import signal
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from callsheet.history import Query, Store, store_at
 from callsheet.history.places import file_of
@@ -77,7 +76,7 @@ async def check(store: Store, seed: int, name: str, acknowledged: dict[str, int]
 
 
 async def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing_open(
-    url: str, engine: str, capsys: pytest.CaptureFixture[str]
+    url: str, engine: str, record_property: Callable[[str, object], None]
 ) -> None:
     seed = int(os.environ.get("CALLSHEET_SEED") or random.SystemRandom().randrange(2**32))
     print(f"again with the same seed: CALLSHEET_SEED={seed}")
@@ -96,11 +95,11 @@ async def test_a_kill_loses_nothing_that_was_acknowledged_and_leaves_nothing_ope
     acknowledged = sum(len(calls) for _, calls in rounds)
     assert acknowledged
     assert cut == 0 or told or KILLS < 10
-    with capsys.disabled():
-        print(
-            f"\n{engine}: {KILLS} kills, {acknowledged} calls acknowledged and whole, {cut} cut and "
-            f"closed, {time.monotonic() - began:.0f} s, seed {seed}"
-        )
+    record_property(
+        "told",
+        f"{engine}: {KILLS} kills, {acknowledged} calls acknowledged and whole, {cut} cut and closed, "
+        f"{time.monotonic() - began:.0f} s, seed {seed}",
+    )
 
 
 async def check_all(url: str, seed: int, rounds: list[tuple[str, dict[str, int]]]) -> None:

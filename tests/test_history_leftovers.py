@@ -10,6 +10,7 @@ import pytest
 
 from callsheet.history import History, Query, leftovers
 from callsheet.history.rows import MessageRow
+from callsheet.history.sqlite import file as opening
 
 HELLO = [{"type": "text", "text": "hello"}]
 
@@ -20,12 +21,18 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture
+def locks_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "BUSY", 0.1)
+
+
 def locked(file: Path) -> sqlite3.Connection:
     lock = sqlite3.connect(file, isolation_level=None)
     lock.execute("BEGIN IMMEDIATE")
     return lock
 
 
+@pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Path):
     file, said = tmp_path / "h.sqlite", list[str]()
     url = f"sqlite:///{file}"
@@ -43,6 +50,7 @@ async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Pa
     assert list(leftovers.directory().iterdir()) == []
 
 
+@pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_each_store_gets_its_own(tmp_path: Path):
     one, other = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("one", "other"))
     async with History(one, tell=lambda _: None) as history:
@@ -57,6 +65,7 @@ async def test_each_store_gets_its_own(tmp_path: Path):
     lock.close()
 
 
+@pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_files_of_one_name_in_two_directories_are_two_stores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

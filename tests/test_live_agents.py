@@ -109,8 +109,9 @@ async def test_long_output_costs_a_constant_times_its_bytes(recorded_stage: Stag
     seen, said = (size_of_calls(path) for path in (recorded_stage.seen, recorded_stage.said))
     assert seen < 12 * LINES * 65
     assert seen < said + 5_000
-    if recorded_stage.agent.shows_output:
-        (call,) = outcome.calls.values()
+    (call,) = outcome.calls.values()
+    # One of them forgets now and then to say that a command has ended. That is told, too.
+    if recorded_stage.agent.shows_output and call["status"] == "completed":
         assert str(call["content"]).count("x" * 60) == LINES
 
 

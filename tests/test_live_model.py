@@ -12,15 +12,17 @@ import httpx
 import pytest
 
 from .live import model as models
-from .live.dialects.steps import Step, Use
+from .live.dialects.steps import PROMPT, Step, Use
 from .live.model import Model
 
-CHAT = {"model": "m", "stream": True, "tools": [{"function": {"name": "run"}}]}
-MESSAGES = {"model": "m", "tools": [{"name": "run"}]}
-GEMINI = {"tools": [{"functionDeclarations": [{"name": "run"}]}]}
+ASKED = [{"role": "user", "content": PROMPT}]
+CHAT = {"model": "m", "messages": ASKED, "tools": [{"function": {"name": "run"}}]}
+RESPONSES = {"model": "m", "input": ASKED, "tools": [{"name": "run"}]}
+MESSAGES = {"model": "m", "messages": ASKED, "tools": [{"name": "run"}]}
+GEMINI = {"contents": ASKED, "tools": [{"functionDeclarations": [{"name": "run"}]}]}
 PATHS: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
-    "/v1/responses": MESSAGES,
+    "/v1/responses": RESPONSES,
     "/v1/messages": MESSAGES,
     "/v1beta/models/m:streamGenerateContent": GEMINI,
 }
@@ -91,18 +93,26 @@ def test_text_comes_when_the_script_is_over(model: Model, path: str) -> None:
     assert "That is all." in told
 
 
-def test_request_without_tools_takes_no_step(model: Model) -> None:
+ANSWERED = [*ASKED, {"role": "assistant", "content": "That is all."}]
+SUGGESTING = [*ANSWERED, {"role": "user", "content": "What could the user say next?"}]
+GOING_ON = [*ANSWERED, {"role": "tool", "tool_call_id": "call_6", "content": "done"}]
+
+
+def test_errand_takes_no_step(model: Model) -> None:
     model.plays(Step((RUN,)))
 
-    ask(model, "/v1/chat/completions", {"model": "m"})
+    ask(model, "/v1/chat/completions", {"model": "m", "messages": ASKED})
+    ask(model, "/v1/chat/completions", CHAT | {"messages": SUGGESTING})
 
-    assert chat_calls(ask(model, "/v1/chat/completions", CHAT))[0] == "call_7"
+    assert (
+        chat_calls(ask(model, "/v1/chat/completions", CHAT | {"messages": GOING_ON}))[0] == "call_7"
+    )
 
 
 def test_text_that_a_tool_takes_as_it_is_comes_so(model: Model) -> None:
     model.plays(Step((Use("apply_patch", text="*** Begin Patch\n*** End Patch"),)))
 
-    events = ask(model, "/v1/responses", MESSAGES)
+    events = ask(model, "/v1/responses", RESPONSES)
 
     (item,) = events[-1]["response"]["output"]
     assert item["type"] == "custom_tool_call"

@@ -162,6 +162,30 @@ def test_the_best_engine_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) 
     assert engines.best() == "re2"
 
 
+@pytest.mark.skipif(not find_spec("hyperscan"), reason="hyperscan has no wheel for this machine")
+def test_hyperscan_is_set_up_when_much_has_been_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "MUCH", 1000)
+    redactor = Redactor([Rule("plate", "[A-Z]{2}-[0-9]{3}")])
+    asked = Redactor([Rule("plate", "[A-Z]{2}-[0-9]{3}")], engine="hyperscan")
+    for engine in ("re2", "hyperscan"):
+        assert (redactor.engine, asked.engine) == (engine, "hyperscan")
+        assert "AB-123" not in redactor.text("x AB-123")[0]
+        redactor.text("clean " * 200)
+
+
+@pytest.mark.skipif(not find_spec("hyperscan"), reason="hyperscan has no wheel for this machine")
+def test_rules_that_hyperscan_does_not_take_stay_with_re2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> engines.Gate:
+        raise InvalidRule("too large")
+
+    monkeypatch.setattr(engines, "MUCH", 1)
+    monkeypatch.setattr(engines, "HyperscanGate", refuse)
+    redactor = Redactor([Rule("plate", "[A-Z]{2}-[0-9]{4}")])
+    assert redactor.text("nothing")[1] == 0
+    assert "AB-1234" not in redactor.text("x AB-1234")[0]
+    assert redactor.engine == "re2"
+
+
 def test_simpler_patterns_match_at_least_as_often() -> None:
     simpler = engines.simpler
     assert simpler(b"a{36,255}b") == b"a{20,}?b"

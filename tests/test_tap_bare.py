@@ -56,7 +56,8 @@ def test_what_has_no_secret_and_is_not_long_passes_byte_for_byte(redact: bool, b
 def test_secrets_are_shown_only_if_that_is_asked_for() -> None:
     message = completed(content=words(f"key {SECRET}"))
     (hidden,) = updates(Tapped(repair=False).agent(message).heard())
-    assert texts(hidden) == ["key [redacted:github-token]"]
+    (shown,) = texts(hidden)
+    assert shown.startswith("key [redacted:github-token")
     assert Tapped(repair=False, redact=False).agent(message).heard() == [message]
     repaired = Tapped(redact=False).agent(announced(), message).heard()
     assert SECRET in json.dumps(repaired)

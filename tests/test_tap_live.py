@@ -351,3 +351,38 @@ async def test_a_cancel_reaches_the_agent_and_what_ran_is_cancelled(tmp_path: Pa
         assert await turn == "cancelled"
     assert_every_call_ended(here.lines)
     assert recording.check() == []
+
+
+def test_the_last_line_of_an_agent_is_looked_into_without_its_end() -> None:
+    last = json.dumps(update({**CALL, "rawInput": {"command": f"echo {SECRET}"}})[1])
+    agent = puppet(*GREETING, ["await", "session/prompt"], ["mumble", last], ["exit", 0])
+    _, out, _ = run(*agent, said=TURN)
+    told = [json.loads(line)["params"]["update"]["status"] for line in out.splitlines()[2:]]
+    assert SECRET.encode() not in out
+    assert told == ["in_progress", "failed"]
+
+
+@linux
+def test_calls_end_though_somebody_whom_the_agent_left_behind_holds_its_stdout() -> None:
+    daemon = ["run", ["setsid", "sleep", "3"]]
+    last = [["sleep", 0.2], ["exit", 3]]
+    with start(*puppet(*GREETING, ["await", "session/prompt"], OPEN, daemon, *last)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(TURN)
+        lines = process.stdout.read().splitlines()
+        assert process.wait(PATIENCE) == 3
+    assert json.loads(lines[-1])["params"]["update"]["status"] == "failed"
+
+
+@linux
+def test_an_agent_that_has_closed_its_stdin_is_ended_when_the_client_is_gone() -> None:
+    deaf = "import os, time; os.close(0); print(flush=True); time.sleep(60)"
+    with start(sys.executable, "-c", deaf) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.read(1)
+        process.stdin.write(TURN)
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM

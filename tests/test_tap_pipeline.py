@@ -229,6 +229,32 @@ def test_an_agent_that_is_started_again_has_left_nothing_open() -> None:
     assert told(tap.heard()) == [("a", "pending")]
 
 
+def test_a_call_that_was_ended_and_is_asked_about_again_gets_a_card_of_its_own() -> None:
+    question = asked("a", **{**BARE, "rawInput": COMMAND})
+    tap = Tapped().agent(question).client(decided("no")).wait(3)
+    tap.heard()
+    *_, asks = tap.agent(question).heard()
+    assert asks["params"]["toolCall"]["toolCallId"] == "a~2"
+    tap.client(decided("yes")).agent(completed("a"))
+    assert told(tap.heard())[-1] == ("a~2", "completed")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"parentToolCallId": "task"},
+        {"claudeCode": {"parentToolUseId": "task", "toolName": "Read"}},
+        {"callsheet": {"parentId": "task"}},
+    ],
+    ids=lambda meta: next(iter(meta)),
+)
+def test_a_parent_is_named_by_the_id_that_the_client_knows(meta: Message) -> None:
+    tap = Tapped().agent(announced("task"), completed("task"), announced("task"))
+    tap.heard()
+    (child,) = updates(tap.agent(announced("b", _meta=meta)).heard())
+    assert "task~2" in json.dumps(child["_meta"])
+
+
 # Sessions
 
 

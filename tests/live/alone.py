@@ -8,12 +8,14 @@ import sys
 
 from callsheet.testing import AgentClient
 
+from .dialects.steps import PROMPT
+
 
 async def _main() -> None:
     command, environment, project = json.loads(sys.stdin.readline())
     async with AgentClient(command, env=environment, cwd=project) as client:
         print(client.pid, flush=True)
-        await client.prompt(await client.new_session(project), "Go on.")
+        await client.prompt(await client.new_session(project), PROMPT)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from .dialects import DIALECTS
-from .dialects.steps import Step
+from .dialects.steps import Step, goes_on
 
 MOST_BYTES = 8 << 20
 MOST_REQUESTS = 200
@@ -65,15 +65,15 @@ class Model:
             self._server.server_close()
             thread.join()
 
-    def next(self, path: str, tools: Iterable[str]) -> Step:
-        """Give the step that answers a request. One that offers no tools is an errand: a title, say."""
+    def next(self, path: str, tools: Iterable[str], is_due: bool) -> Step:
+        """Give the step that answers a request, if one is due: what is asked without tools is an errand."""
         offered = set(tools)
         with self._lock:
             self.asked.append(path)
             if len(self.asked) > MOST_REQUESTS:
                 raise RuntimeError(f"more than {MOST_REQUESTS} requests")
             self.tools |= offered
-            if not offered:
+            if not (offered and is_due):
                 return ASIDE
             return self._steps.pop(0) if self._steps else OVER
 
@@ -113,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
         if dialect is None or body is None or not path.startswith("/"):
             self._refuse()
             return
-        step = self._model.next(path, dialect.tools(body))
+        step = self._model.next(path, dialect.tools(body), goes_on(body.get(dialect.talk)))
         self._stream(dialect.answer(step, body))
 
     def _refuse(self) -> None:

@@ -23,6 +23,7 @@ from callsheet.testing import AgentClient
 from tests.processes import new_token, with_token
 
 from .abilities import CAPABILITIES, Abilities
+from .dialects.steps import PROMPT
 from .model import OVER
 from .stage import PATIENCE, Stage
 
@@ -131,7 +132,7 @@ async def same_ids(stage: Stage) -> Outcome:
         session = await outcome.client.new_session(str(stage.project))
         for word in ("first", "second"):
             stage.plays(replace(shell(f"echo {word} | tee {word}"), id="call_0"), OVER)
-            outcome.stop = await outcome.client.prompt(session, "Go on.")
+            outcome.stop = await outcome.client.prompt(session, PROMPT)
     return await _over(stage, outcome)
 
 
@@ -144,7 +145,7 @@ async def loaded(stage: Stage) -> Outcome:
     before, outcome = Outcome(), Outcome()
     async with stage.client(on_permission=_asked(before, "allow_once")) as before.client:
         session = await before.client.new_session(str(stage.project))
-        await before.client.prompt(session, "Go on.")
+        await before.client.prompt(session, PROMPT)
     async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
         await outcome.client.load_session(session, str(stage.project))
         await asyncio.sleep(1.0)
@@ -192,7 +193,7 @@ async def cancelled_when_asked(stage: Stage) -> Outcome:
 
     async with stage.client(on_permission=decide) as outcome.client:
         session = await outcome.client.new_session(str(stage.project))
-        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
+        turn = asyncio.ensure_future(outcome.client.prompt(session, PROMPT))
         await _until(asked.is_set, turn)
         began = time.monotonic()
         await outcome.client.cancel(session)
@@ -287,7 +288,7 @@ async def _running(stage: Stage) -> AsyncIterator[Running]:
     stage.plays(stage.agent.shell(f"echo so far; sleep {token}"))
     async with stage.client(on_permission=_asked(outcome, "allow_once")) as outcome.client:
         session = await outcome.client.new_session(str(stage.project))
-        turn = asyncio.ensure_future(outcome.client.prompt(session, "Go on."))
+        turn = asyncio.ensure_future(outcome.client.prompt(session, PROMPT))
         await _until(lambda: with_token(token), turn)
         stage.look()
         yield outcome, session, turn, lambda: with_token(token)
@@ -303,7 +304,7 @@ async def _turn(stage: Stage, answer: str, **options: Any) -> Outcome:
     async with stage.client(on_permission=_asked(outcome, answer), **options) as outcome.client:
         session = await outcome.client.new_session(str(stage.project))
         began = time.monotonic()
-        outcome.stop = await outcome.client.prompt(session, "Go on.")
+        outcome.stop = await outcome.client.prompt(session, PROMPT)
         outcome.seconds = time.monotonic() - began
     return await _over(stage, outcome)
 

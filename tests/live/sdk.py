@@ -14,6 +14,7 @@ import acp
 from acp.contrib.session_state import SessionAccumulator, ToolCallView
 from acp.schema import ClientCapabilities, Implementation
 
+from .dialects.steps import PROMPT
 from .stage import PATIENCE, Stage
 
 
@@ -53,7 +54,7 @@ class Player:
 
     async def prompt(self) -> str:
         """Have a turn, and give why it stopped."""
-        blocks = [acp.text_block("Go on.")]
+        blocks = [acp.text_block(PROMPT)]
         answer = await self.agent.prompt(session_id=self.session, prompt=blocks)
         return str(answer.stop_reason)
 

@@ -6,6 +6,7 @@ rules do, and gives the places where one matches. `scan.py` then looks at these 
 
 * `re2` (the usual one) searches for all patterns at once, in linear time.
 * `hyperscan` is faster on clean text. It only says whether there is anything; another gate says where.
+  It takes long to set up, so unless it is asked for, it waits until much has been searched with `re2`.
 * `re` needs nothing. It looks for each rule's literals first, and uses the patterns of those it has seen.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,6 +23,9 @@ from typing import Any, NamedTuple, Protocol
 from .rules import InvalidRule
 
 ENGINES = ("hyperscan", "re2", "re")
+
+MUCH = 64 << 20
+"""Bytes that are searched with `re2` before hyperscan is set up, which takes as long as it saves on these."""
 
 
 class Trigger(NamedTuple):
@@ -33,7 +38,10 @@ class Trigger(NamedTuple):
 class Gate(Protocol):
     """Says where secrets may begin."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        ...
 
     def hits(self, data: bytes) -> Sequence[int]:
         """Give each place where a trigger matches, in order. Nothing, as a rule."""
@@ -52,6 +60,8 @@ class Gate(Protocol):
 def make_gate(triggers: tuple[Trigger, ...], engine: str | None = None) -> Gate:
     """Make a gate with this engine, or with the best that is installed. Sessions share it."""
     name = engine or best()
+    if engine is None and name == "hyperscan" and find_spec("re2"):
+        return PatientGate(triggers)
     if name == "re2":
         return Re2Gate(triggers)
     if name == "hyperscan":
@@ -195,6 +205,42 @@ class HyperscanGate:
         except self._stopped:
             return self._where.finds(data)
         return False
+
+
+class PatientGate:
+    """`re2`, and hyperscan as soon as it is worth its set-up. Most processes end before."""
+
+    def __init__(self, triggers: Sequence[Trigger]) -> None:
+        self._triggers = triggers
+        self._gate: Gate = Re2Gate(triggers)
+        self._rest = MUCH
+
+    @property
+    def name(self) -> str:
+        """The engine in use."""
+        return self._gate.name
+
+    def hits(self, data: bytes) -> Sequence[int]:
+        """Count what is searched."""
+        if self._rest > 0:
+            self._count(len(data))
+        return self._gate.hits(data)
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Ask whichever there is: both leave this to `re2`."""
+        return self._gate.each(data)
+
+    def finds(self, data: bytes) -> bool:
+        """Count what is searched."""
+        if self._rest > 0:
+            self._count(len(data))
+        return self._gate.finds(data)
+
+    def _count(self, size: int) -> None:
+        self._rest -= size
+        if self._rest <= 0:
+            with suppress(InvalidRule):  # then `re2` goes on, which finds the same
+                self._gate = HyperscanGate(self._triggers)
 
 
 def _stop(*_: object) -> bool:

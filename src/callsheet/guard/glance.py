@@ -47,8 +47,24 @@ def _of_rule(rule: Shape) -> Iterator[Trigger]:
             form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
             begun = form % re.escape(literal)
             if rule.rule.open != "block":
-                begun += _at_least(goes_on, WORDLIKE - len(literal) if _is_wordlike(literal) else 0)
+                begun += _rest(rule, literal) + _at_least(goes_on, 0)
             yield Trigger(begun, (literal.lower(),))
+
+
+def _rest(rule: Shape, literal: bytes) -> bytes:
+    """Give what must follow a literal, lest common words that begin so are held back."""
+    if not _is_wordlike(literal):
+        return b""
+    least = WORDLIKE - len(literal)
+    source = rule.rule.pattern.encode()
+    follows = _FOLLOWS.match(source, len(literal)) if source.startswith(literal) else None
+    if follows is not None and int(follows["least"]) >= least:
+        return b"%b{%d}" % (follows["letters"], least)
+    return OPEN[rule.rule.open].pattern.removesuffix(b"*") + b"{%d}" % max(0, least)
+
+
+_FOLLOWS = re.compile(rb"(?P<letters>\[[A-Za-z0-9-]+\])\{(?P<least>\d+)")
+"""In a pattern: so many of some letters."""
 
 
 def _begins_in_literal(rule: Shape) -> bool:

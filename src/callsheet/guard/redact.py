@@ -6,11 +6,12 @@ telling names, `known.py` known values, `marks.py` what stands in a secret's pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from callsheet.report.values import JsonValue
 
+from .follow import Follower
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARKS, Marks
@@ -21,13 +22,10 @@ from .spans import Span
 from .stream import StreamRedactor
 
 __all__ = [
-    "Glance", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "Follower", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
     "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
-
-Glance: TypeAlias = Callable[[bytes], bool]
-"""Says whether something may be a secret, or the beginning of one."""
 
 _REMEMBERED = 65_536
 """A longer text is not kept alive only to know it again."""
@@ -132,13 +130,12 @@ class Redactor:
         """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it exactly."""
         return not self._scanner.gate.finds(text.encode("utf-8", "surrogatepass"))
 
-    def glance(self) -> Glance:
-        """Give what tells at a glance that a text that goes on has no secret, and that none has begun in it.
+    def follow(self) -> Follower:
+        """Begin to follow a text that comes in pieces. Quick; what does not pass is for a `stream` to judge.
 
-        It is given the last bytes of the text, and says whether to look closer, by `stream`. As in an open
-        stream, values that are registered later are not known.
+        As in an open stream, values that are registered later are not known.
         """
-        return self._scanner.glance.finds
+        return Follower(self._scanner.words)
 
     def _rules_in(self, text: str) -> tuple[str, ...]:
         """Give the rules of the secrets in a text. It is remembered: contents come more than once."""

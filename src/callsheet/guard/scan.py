@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
+from .follow import Words, distant
 from .glance import beginnings
 from .marks import MARK_BEGUN, has_marks, mark_around
 from .pairs_open import windows
@@ -167,9 +168,14 @@ class Scanner:
         return self._gate(self._opening_triggers(tokens=True))
 
     @cached_property
-    def glance(self) -> Gate:
-        """Finds nothing in a text in which no secret is, and none has begun."""
-        return self._gate([*self._triggers(), *beginnings(self._rules, self._known)])
+    def words(self) -> Words:
+        """What is needed to follow texts that go on."""
+        far = distant(self._rules, self._known)
+        return Words(
+            near=self._gate([*self._triggers(), *beginnings(self._rules, self._known)]),
+            far=None if far is None else self._gate(far),
+            known={},
+        )
 
     @cached_property
     def _known_openers(self) -> Gate:

@@ -24,7 +24,8 @@ _BACK = 256
 _CROWD = 64
 _FEW = 3
 
-_REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]))*")
+_REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]|\Z))*")
+"""Where a piece ends with a dot, nobody knows whether the secret goes on after it."""
 _BLOCK_REST = re.compile(rb"[A-Za-z0-9+/=\r\n]*")
 
 

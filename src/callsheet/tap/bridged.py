@@ -45,6 +45,7 @@ class BridgedPipeline(Pipeline):
 
     def from_client(self, line: bytes, now: float) -> None:
         """Take in a line of the client."""
+        self._messages.alike = None
         message = read(line)
         if message is None:
             self.to_agent.append(line)

@@ -244,12 +244,16 @@ class FromClient:
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
         ended, lines, part = self._lines.take(data)
-        if ended:
-            send(ended)
-        if lines:
-            self._driver.from_client(cut(lines), send)
-        if part:
-            send(part)
+        try:
+            if ended:
+                send(ended)
+            if lines:
+                self._driver.from_client(cut(lines), send)
+            if part:
+                send(part)
+        except OSError:
+            self._driver.client_is_silent()  # nobody reads any more whether the client goes
+            raise
 
     def end(self, send: Send) -> None:
         """Pass on what had no end."""
@@ -359,7 +363,8 @@ def tap(
     from .record import path_in
     from .recording import RecordingWriter
 
-    keeping = Keeping(history, os.path.basename(command[0])) if history is not None else None  # noqa: PTH119
+    name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
+    keeping = Keeping(history, name, say) if history is not None else None
     recorder = None
     if record is not None:
         recorder = RecordingWriter(path_in(record, command[0]), "wrapped", say=say)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -13,9 +13,9 @@ from callsheet.check.recording.values import many, obj, text
 from callsheet.guard.redact import Redactor
 
 from .account import Account
-from .alike import Alike
+from .alike import Alike, Say
 from .bare import Bare, is_about_calls
-from .speech import QUIET, Speech
+from .speech import QUIET, Follows, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 """Updates that are pieces of a longer text."""
@@ -34,6 +34,10 @@ _INVISIBLE = frozenset(
 _PARTS = ("params", "result", "error")
 """What of a message may hold a secret."""
 
+_PLAIN = {"sessionUpdate", "content", "messageId"}
+_PLAIN_TEXT = {"type", "text"}
+"""What a piece of text has, and its content."""
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -50,6 +54,10 @@ class _Run(Struct, eq=False):
     until: float
 
 
+Keep: TypeAlias = Callable[[Json], Say | None]
+"""Keeps a message. Gives what keeps further pieces of a text, if it was a piece of one."""
+
+
 class Messages:
     """Passes on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
 
@@ -58,12 +66,12 @@ class Messages:
         bare: Bare,
         redactor: Redactor | None,
         account: Account,
-        keep: Callable[[Json], None] | None = None,
+        keep: Keep | None = None,
     ) -> None:
         self._bare: Bare = bare
         self._redactor: Redactor | None = redactor
         self._account: Account = account
-        self._keep: Callable[[Json], None] | None = keep
+        self._keep: Keep | None = keep
         self._runs: dict[str, _Run] = {}
         self.alike: Alike | None = None
         """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
@@ -75,17 +83,24 @@ class Messages:
         if is_about_calls(message):
             rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
             return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
-        if self._redactor is None:
-            return [self._shown(message, line)]
         params = obj(message.get("params"))
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
         kind, piece = update.get("sessionUpdate"), _piece(update)
-        if kind not in CHUNKS or piece is None:
-            rest, clean = self.end(session), self._clean(message)
+        if self._redactor is None:
+            if kind in CHUNKS and piece:
+                return [self._shown_alike(message, line, piece)]
+            return [self._shown(message, line)]
+        if kind not in CHUNKS or not piece:
+            # What nobody sees does not part the words around it, nor a secret that is split over them.
+            rest = self.pause(session) if is_invisible(message) else self.end(session)
+            clean = self._clean(message)
             if clean is not None:
                 line, message = _encode(clean) + b"\n", clean
             return [*rest, self._shown(message, line)]
+        if _says_more(update) and (clean := self._clean(_with(message, ""))) is not None:
+            message = _with(clean, piece)
+            line = _encode(message) + b"\n"
         run = self._runs.get(session)
         lines: list[bytes] = []
         if run is None or run.kind != kind:
@@ -93,18 +108,16 @@ class Messages:
             if len(self._runs) >= MOST_RUNS:
                 lines += self.end(next(iter(self._runs)))
             run = self._runs[session] = _Run(kind, Speech(self._redactor), message, now)
+        elif _id_of(run.message) != _id_of(message):
+            lines = self._paused(run)  # what waits belongs to the message before
         said = run.speech.say(piece)
         run.message, run.until = message, now + QUIET
         self._count(run.speech)
         if said is piece:
-            self.alike = Alike.to(line, piece, run.speech, self._saying(message))
+            if (follows := run.speech.follows) is not None:
+                return [*lines, self._shown_alike(message, line, piece, follows)]
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
-
-    def _saying(self, message: Json) -> Callable[[str], None] | None:
-        """Give what keeps a message with other texts, if they are kept."""
-        keep = self._keep
-        return None if keep is None else lambda text: keep(_with(message, text))
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -112,6 +125,16 @@ class Messages:
         if run is None:
             return []
         rest = run.speech.end()
+        self._count(run.speech)
+        return [self._shown(_with(run.message, rest))] if rest else []
+
+    def pause(self, session: str) -> list[bytes]:
+        """Give what waits in a session. What it says may go on after that."""
+        run = self._runs.get(session)
+        return [] if run is None else self._paused(run)
+
+    def _paused(self, run: _Run) -> list[bytes]:
+        rest = run.speech.pause()
         self._count(run.speech)
         return [self._shown(_with(run.message, rest))] if rest else []
 
@@ -132,9 +155,7 @@ class Messages:
         lines: list[bytes] = []
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
-                rest = run.speech.pause()
-                self._count(run.speech)
-                lines += [self._shown(_with(run.message, rest))] if rest else []
+                lines += self._paused(run)
         return [*lines, *self._counted(self._bare.tick(now))]
 
     def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
@@ -148,13 +169,18 @@ class Messages:
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
 
-    def recorded(self, line: bytes, message: Json) -> bytes:
-        """Give a message as it is recorded: without secrets, wherever they are.
+    def recorded(self, line: bytes, message: Json | None) -> bytes:
+        """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
 
         They are not counted: nobody would have been shown them.
         """
         redactor = self._redactor
-        if redactor is None or redactor.is_clean(message):
+        if redactor is None:
+            return line
+        if message is None:
+            said, count = redactor.text(line.decode("utf-8", "surrogateescape"))
+            return said.encode("utf-8", "surrogateescape") if count else line
+        if redactor.is_clean(message):
             return line
         parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
         if not any(count for _, count in parts.values()):
@@ -177,6 +203,14 @@ class Messages:
             self._keep(message)
         return _encode(message) + b"\n" if line is None else line
 
+    def _shown_alike(
+        self, message: Json, line: bytes, piece: str, follows: Follows | None = None
+    ) -> bytes:
+        """Give the line of a piece of text that passes as it came. Others like it may follow."""
+        further = None if self._keep is None else self._keep(message)
+        self.alike = Alike.to(line, piece, follows, further)
+        return line
+
     def _count(self, speech: Speech) -> None:
         self._account.hidden += speech.hidden
         speech.hidden = 0
@@ -191,6 +225,15 @@ def is_invisible(message: Json) -> bool:
 def _piece(update: Json) -> str | None:
     content = obj(update.get("content"))
     return text(content.get("text")) if content.get("type") == "text" else None
+
+
+def _says_more(update: Json) -> bool:
+    """Whether a piece of text comes with anything that is no text, such as `_meta`."""
+    return not (update.keys() <= _PLAIN and obj(update["content"]).keys() <= _PLAIN_TEXT)
+
+
+def _id_of(message: Json) -> Any:
+    return obj(obj(message.get("params")).get("update")).get("messageId")
 
 
 def _with_ids(clean: Any, told: Any) -> Any:

@@ -17,13 +17,13 @@ from callsheet.runtime.spill import SpillStore
 from .account import Account
 from .context import Context
 from .pipeline import Pipeline
+from .reading import read as read_patiently
 from .settings import TapSettings
 
 _encode = msgspec.json.Encoder().encode
-_READ = (None, "surrogate", "encoding")
-"""Faults of lines that a tap reads all the same."""
-
 _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
+_MENDED = ("encoding", "surrogate")
+"""What is wrong with lines that a tap reads all the same."""
 
 PRECISE = 1e-6
 """Seconds to which recordings tell times. What they tell when something is due may be just that."""
@@ -44,6 +44,7 @@ class Repairs:
         self._requests: Requests = Requests()
         self._now: float = 0.0
         self._is_wrapped: bool = False
+        self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
         """Give the lines of a recording, repaired."""
@@ -54,10 +55,11 @@ class Repairs:
         yield from self._drained(b"", b"")
 
     def _one(self, line: Line) -> Iterator[bytes]:
-        message = line.message
-        if message is None or line.fault not in _READ:
-            if line.raw:
-                yield line.raw + b"\n"
+        if line.number == self._passed:
+            return  # it is another message of a line that was passed as it is
+        message = _message_of(line)
+        if message is None:
+            yield from self._as_it_is(line)
             return
         self.messages += 1
         if line.time is not None:
@@ -65,7 +67,7 @@ class Repairs:
             self._now = max(self._now, line.time)
         sender = line.sender or self._sender(line, message)
         if sender is None:
-            yield line.raw + b"\n"
+            yield self._pipeline.for_recording(line.raw + b"\n")
             return
         self._is_wrapped = self._is_wrapped or line.sender is not None
         data = _encode(message) + b"\n"
@@ -73,7 +75,21 @@ class Repairs:
             self._pipeline.from_client(data, self._now)
         else:
             self._pipeline.from_agent(data, self._now)
-        yield from self._drained(data, line.raw + b"\n")
+        is_wrapped = line.fault is not None and line.sender is not None
+        yield from self._drained(
+            data, self._wrapped(sender, data) if is_wrapped else line.raw + b"\n"
+        )
+
+    def _as_it_is(self, line: Line) -> Iterator[bytes]:
+        """Give a line that is no message, which a tap passes as it came, but without secrets."""
+        if not line.raw:
+            return
+        self._passed = line.number
+        kept = self._pipeline.for_recording(line.raw + b"\n")
+        yield kept if line.sender is None else self._wrapped(line.sender, kept)
+
+    def _wrapped(self, way: Way, line: bytes) -> bytes:
+        return b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
 
     def _sender(self, line: Line, message: dict[str, Any]) -> Way | None:
         params = obj(message.get("params"))
@@ -106,10 +122,18 @@ class Repairs:
             if kept is data:
                 yield as_it_was
             elif self._is_wrapped:
-                yield b"".join(wrapped(self._now, _DIRECTIONS[way], kept.rstrip(b"\n")))
+                yield self._wrapped(way, kept)
             else:
                 yield kept
         lines.clear()
+
+
+def _message_of(line: Line) -> dict[str, Any] | None:
+    """Give the message of a line as a tap reads it: what is broken within it is mended, no more."""
+    if line.fault is None or line.fault in _MENDED:
+        return line.message
+    message = read_patiently(line.raw) if line.fault == "json" else None
+    return message if message is not None and "jsonrpc" in message else None
 
 
 def repair(

@@ -32,12 +32,13 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
+from .alike import Say
 from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
@@ -50,7 +51,6 @@ _encode = msgspec.json.Encoder().encode
 
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
-
 
 _SHOWN = ("session/request_permission", "elicitation/create")
 """Requests that people are shown."""
@@ -77,8 +77,7 @@ class Pipeline:
         self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
-        words = Spoken(tap.describer(None))
-        self._guard = tap.guard(words, Faults(strict=False))
+        self._guard = tap.guard(Spoken(tap.describer(None)), Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
         bare = Bare(self._guard, lambda: self._connection.is_v2)
@@ -138,11 +137,8 @@ class Pipeline:
 
     def _show(self, line: bytes, now: float) -> None:
         """Pass on what is only to be shown."""
-        if self._guard.redactor is None and self._keeping is None and not self._waits():
-            self.to_client.append(line)
-            return
         message = read(line)
-        if message is None or message.get("method") != "session/update":
+        if message is None:
             self.to_client.append(line)
             return
         try:
@@ -167,7 +163,10 @@ class Pipeline:
                 session.post.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
-        if not (type(method) is str and method.startswith(_UNSEEN)):
+        if type(method) is str and method.startswith(_UNSEEN):
+            session = text(obj(message.get("params")).get("sessionId")) or ""
+            self.to_client += self._messages.pause(session)
+        else:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
@@ -177,9 +176,6 @@ class Pipeline:
         """Send all that waits: what comes now must not overtake it."""
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
-
-    def _waits(self) -> bool:
-        return any(session.post.due is not None for session in self._sessions.busy)
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
@@ -243,23 +239,25 @@ class Pipeline:
 
     def _of_client(self, message: Json, now: float) -> None:
         method, params = message.get("method"), obj(message.get("params"))
+        key = text(params.get("sessionId"))
         if method == "initialize":
             self._client = peer_of(params)
-        elif method in REOPENING:
-            key = text(params.get("sessionId")) or ""
-            if method == "session/load" or params.get("replayFrom"):
-                self._sessions.drop(key, now)
-                self._tap.told_anew(key)
-            if self._keeping is not None:
-                self._keeping.reopened(key)
-        elif method == "session/prompt" and self._keeping is not None:
-            key = text(params.get("sessionId")) or ""
-            self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
             for session in self._sessions:
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
                     self._session(session.session, now).cancelled(now)
+        elif method in ("session/load", "session/resume") and key is not None:
+            if method == "session/load" or params.get("replayFrom"):
+                self._sessions.drop(key, now)
+                self._tap.told_anew(key)
+            if self._keeping is not None:
+                self._keeping.reopened(key)
+        elif method in ("session/close", "session/delete") and key is not None:
+            if (closed := self._sessions.get(key)) is not None:
+                closed.closed(now)
+        elif method == "session/prompt" and key is not None and self._keeping is not None:
+            self._keeping.prompt(key, self._cwd(key), params, self._guard)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""
@@ -271,13 +269,14 @@ class Pipeline:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
 
-    def _keep(self, message: Json) -> None:
+    def _keep(self, message: Json) -> Say | None:
         """Keep what the client is shown. What a history tells again is kept already."""
         params = obj(message.get("params"))
         key = text(params.get("sessionId")) or ""
         known = self._watch.sessions.get(key)
         if self._keeping is not None and key and (known is None or not known.is_replaying):
-            self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+            return self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+        return None
 
     def _cwd(self, session: str) -> str:
         known = self._watch.sessions.get(session)
@@ -286,7 +285,7 @@ class Pipeline:
     def for_recording(self, line: bytes) -> bytes:
         """Give a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
-        if message is None or message.get("method") == "session/update":
+        if message is not None and message.get("method") == "session/update":
             return line
         try:
             return self._messages.recorded(line, message)
@@ -351,9 +350,8 @@ class Pipeline:
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
-        line = _encode(request) + b"\n"
-        self.account.sent += len(line)
-        self.to_client.append(line)
+        self.to_client.append(_encode(request) + b"\n")
+        self.account.sent += len(self.to_client[-1])
 
     def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
         del message

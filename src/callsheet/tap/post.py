@@ -130,9 +130,10 @@ class Post:
             self._flush(now)
         if self._insist_at is not None and now >= self._insist_at:
             self._insisted += 1
+            self._insist_at = None  # one that fails must not be asked for ever
             self._lines(self._view.insist())
-            again = self._view.held and self._insisted < INSIST
-            self._insist_at = now + QUIET if again else None
+            if self._view.held and self._insisted < INSIST:
+                self._insist_at = now + QUIET
         for report in self._growing.late(now):
             self._lines(self._view.call(self._shown(report)))
 

@@ -84,7 +84,10 @@ class Relay(Thread):
     def _send(self, data: bytes) -> None:
         self.is_writing = True
         try:
-            written = _write(self._target, data)
+            try:
+                written = os.write(self._target, data)  # nearly always all of it
+            except BlockingIOError:
+                written = 0
             if written < len(data):
                 rest = memoryview(data)[written:]
                 while rest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
+from weakref import WeakSet
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
 from .asking import asked_of, is_same, request_of
-from .calls import Ids, Tapped
+from .calls import Ids, Tapped, with_parent
 from .context import Context, absolute
 from .post import Post
 from .profiles import profile_of
@@ -60,7 +60,9 @@ class TappedSession:
         self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
-        self._known: WeakKeyDictionary[Call, Tapped] = WeakKeyDictionary()
+        self._open: dict[Call, Tapped] = {}
+        # Those that have ended, for as long as anybody may say more of them.
+        self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
 
     @property
@@ -72,10 +74,10 @@ class TappedSession:
 
     def told(self, call: Call, kind: str, update: Json, now: float) -> None:
         """Take in an update of a call, which is folded into `call` already."""
-        mine = self._mine(call, now)
-        if mine.is_over:
+        if call in self._over:
             self._tap.account.dropped["late"] += 1
             return
+        mine = self._mine(call, now)
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
         if kind == "tool_call_content_chunk":
@@ -90,9 +92,11 @@ class TappedSession:
         call = question.twin or question.call
         if call is None:
             return None
+        self._over.discard(
+            call
+        )  # we ended it, and the agent did not: it is asked about on a card of its own
         mine = self._mine(call, now)
-        if mine.is_over:
-            return None
+        self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
         if mine.report is None:
             self._put_right(mine, "announcement")
@@ -114,9 +118,18 @@ class TappedSession:
 
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""
-        mine = self._known.get(question.call) if question.call is not None else None
-        if mine is not None and not mine.is_over and question.outcome in ("rejected", "cancelled"):
+        mine = self._open.get(question.call) if question.call is not None else None
+        if mine is None:
+            return
+        if mine.call.denied is not None:
             self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
+        else:
+            self._spare(mine)
+
+    def _spare(self, mine: Tapped) -> None:
+        """Let a call that was denied go on: it is asked about again, or was allowed after all."""
+        if self._deadlines.get(mine.id, (0, None))[1] is Reason.DENIED:
+            del self._deadlines[mine.id]
 
     def cancelled(self, now: float) -> None:
         """Hear that the client has cancelled what the session does."""
@@ -124,10 +137,15 @@ class TappedSession:
             if mine.call.turn is self.session.turn and not mine.call.is_background:
                 self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
+    def closed(self, now: float) -> None:
+        """Hear that the client has closed the session: nothing in it goes on."""
+        for key in self._reports.calls:
+            self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
+
     def left_open(self, call: Call, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
-        mine = self._known.get(call)
-        if mine is None or mine.is_over:
+        mine = self._open.get(call)
+        if mine is None:
             return
         turn = call.turn
         if call.denied is not None:
@@ -137,12 +155,12 @@ class TappedSession:
         else:
             self.end(mine, Reason.ABANDONED, now)
 
-    def gone(self, now: float) -> None:
-        """End all that is open: the agent is gone."""
+    def gone(self, now: float, why: str = "interrupted") -> None:
+        """End all that is open: the agent is gone, unless the words say otherwise."""
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
             try:
-                self.end(mine, Reason.ABANDONED, now, "interrupted")
+                self.end(mine, Reason.ABANDONED, now, why)
             except Exception as exc:  # noqa: BLE001 - the others end all the same
                 self._tap.failed(exc)
 
@@ -191,9 +209,9 @@ class TappedSession:
     # Changing a call
 
     def _mine(self, call: Call, now: float) -> Tapped:
-        mine = self._known.get(call)
+        mine = self._open.get(call)
         if mine is None:
-            mine = self._known[call] = Tapped(self._reports.ids.new(call.id), call, now)
+            mine = self._open[call] = Tapped(self._reports.ids.new(call.id), call, now)
             self._reports.calls[mine.id] = mine
             self._tap.account.calls += 1
             if mine.id != call.id:
@@ -226,7 +244,12 @@ class TappedSession:
         if draft.status in FINAL:
             shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
             self.screens.settle(item.terminal_id for item in shown)
-        self._reports.become(mine, draft, fields, change, now)
+        try:
+            self._reports.become(mine, draft, fields, change, now)
+        finally:
+            if mine.is_over:
+                self._open.pop(mine.call, None)
+                self._over.add(mine.call)
 
     def _draft(self, mine: Tapped, now: float) -> Draft:
         if self.session.cwd != self._cwd:
@@ -257,7 +280,8 @@ class TappedSession:
         if not meta and not extra:
             return None
         change: CallChanged | None = None
-        for event in self._reports.make.events({"toolCallId": mine.id, **extra, "_meta": meta}):
+        told = {"toolCallId": mine.id, **extra, "_meta": with_parent(meta, self._reports.id_of)}
+        for event in self._reports.make.events(told):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.screens.take(event, now)
             elif isinstance(event, CallChanged):

@@ -43,17 +43,17 @@ class TappedSessions:
                     self.drop(other.session.id, now)
             self._room = max(MOST, 2 * len(self._by_id))
 
-    def drop(self, key: str, now: float) -> None:
+    def drop(self, key: str, now: float, why: str = "abandoned") -> None:
         """Let a session go. What is open in it is over."""
         self._busy.pop(key, None)
         found = self._by_id.pop(key, None)
         if found is not None:
-            found.gone(now)
+            found.gone(now, why)
 
     def clear(self, now: float) -> None:
-        """Let all of them go."""
+        """Let all of them go: the agent was started again."""
         for key in list(self._by_id):
-            self.drop(key, now)
+            self.drop(key, now, "interrupted")
 
     @property
     def busy(self) -> list[TappedSession]:

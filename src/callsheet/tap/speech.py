@@ -6,13 +6,16 @@ pass as they are. Only where a secret may have begun, what may be part of it wai
 
 from __future__ import annotations
 
-from callsheet.guard.redact import Glance, Redactor, StreamRedactor
+from collections.abc import Callable
+from typing import TypeAlias
+
+from callsheet.guard.redact import Follower, Redactor, StreamRedactor
+
+Follows: TypeAlias = Callable[[bytes], bool]
+"""Takes in a piece if it is harmless, and says whether it is so."""
 
 QUIET = 0.1
 """Seconds without a piece, after which nothing waits any longer."""
-
-TAIL = 256
-"""Bytes that are remembered: what follows may be a secret because of them."""
 
 
 class Speech:
@@ -20,8 +23,7 @@ class Speech:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor: Redactor = redactor
-        self._is_odd: Glance = redactor.glance()
-        self._tail: bytes = b""
+        self._follower: Follower = redactor.follow()
         self._stream: StreamRedactor | None = None
         self.hidden: int = 0
         """How many secrets were taken out."""
@@ -31,32 +33,26 @@ class Speech:
         """How many bytes wait for what follows them."""
         return 0 if self._stream is None else self._stream.held
 
-    def passes(self, text: str) -> bool:
-        """Whether a piece is harmless, and nothing waits. If not, it is as if it had not been said."""
-        if self._stream is not None:
-            return False
-        near = self._tail + text.encode("utf-8", "surrogatepass")
-        if self._is_odd(near):
-            return False
-        self._tail = near[-TAIL:]
-        return True
+    @property
+    def follows(self) -> Follows | None:
+        """What takes in further pieces that are harmless, as `say` would. None while something waits."""
+        return self._follower.passes if self._stream is None else None
 
     def say(self, text: str) -> str:
         """Take in a piece, and give what surely is no part of a secret: itself, if nothing was done."""
-        if self.passes(text):
-            return text
-        before, data = self._tail, text.encode("utf-8", "surrogatepass")
-        self._tail = (before + data)[-TAIL:]
+        data, before = text.encode("utf-8", "surrogatepass"), self._follower.tail
+        is_harmless = self._follower.passes(data)
+        if not is_harmless:
+            self._follower.take(data)
         if self._stream is None:
+            if is_harmless:
+                return text
             self._stream = self._redactor.stream()
             self._stream.recall(before)
-            is_odd = True
-        else:
-            is_odd = self._is_odd(before + data)
         out = self._passed(self._stream.feed(data))
         if out != data:
             return _text(out)
-        if not is_odd and not self._stream.held:
+        if is_harmless and not self._stream.held:
             self._stream = None
         return text
 
@@ -67,7 +63,7 @@ class Speech:
     def end(self) -> str:
         """Give what waits: something else comes now."""
         rest = b"" if self._stream is None else self._passed(self._stream.finish())
-        self._stream, self._tail = None, b""
+        self._stream, self._follower = None, self._redactor.follow()
         return _text(rest)
 
     def _passed(self, data: bytes) -> bytes:

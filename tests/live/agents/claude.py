@@ -16,6 +16,7 @@ def _prepare(home: Path, url: str) -> Mapping[str, str]:
         "ANTHROPIC_API_KEY": "fake",
         "ANTHROPIC_BASE_URL": url,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION": "false",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
     }

@@ -16,12 +16,14 @@ class Dialect(NamedTuple):
     """The names of the tools that a request offers."""
     answer: Callable[[Step, dict[str, Any]], Iterator[bytes]]
     """The events of an answer."""
+    talk: str
+    """Where in a request the conversation is."""
 
 
 DIALECTS: dict[str, Dialect] = {
-    "/chat/completions": Dialect(chat.tools, chat.answer),
-    "/responses": Dialect(responses.tools, responses.answer),
-    "/messages": Dialect(messages.tools, messages.answer),
-    ":streamGenerateContent": Dialect(gemini.tools, gemini.answer),
+    "/chat/completions": Dialect(chat.tools, chat.answer, "messages"),
+    "/responses": Dialect(responses.tools, responses.answer, "input"),
+    "/messages": Dialect(messages.tools, messages.answer, "messages"),
+    ":streamGenerateContent": Dialect(gemini.tools, gemini.answer, "contents"),
 }
 """By how the path of a request ends."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import Step, event, pieces
+from .steps import Step, event, new_id, pieces
 
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
@@ -17,6 +17,7 @@ def tools(body: dict[str, Any]) -> list[str]:
 
 def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
     """Give the events of an answer."""
+    body = body | {"id": new_id("chatcmpl")}
     yield _delta(body, role="assistant", content="")
     for piece in pieces(step.text):
         yield _delta(body, content=piece)
@@ -40,5 +41,5 @@ def _choice(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 
 
 def _chunk(body: dict[str, Any], choices: list[Any], **more: Any) -> bytes:
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000}
-    return event(head | {"model": str(body.get("model")), "choices": choices} | more)
+    head = {"id": body["id"], "model": str(body.get("model")), "created": 1_700_000_000}
+    return event(head | {"object": "chat.completion.chunk", "choices": choices} | more)

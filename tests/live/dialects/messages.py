@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import Step, event, pieces
+from .steps import Step, event, new_id, pieces
 
 
 def tools(body: dict[str, Any]) -> list[str]:
@@ -17,7 +17,7 @@ def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
     """Give the events of an answer."""
     usage = {"input_tokens": 100, "output_tokens": 10}
     message = {
-        "id": "msg_1",
+        "id": new_id("msg"),
         "type": "message",
         "role": "assistant",
         "model": str(body.get("model")),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from .steps import Step, Use, event, pieces
+from .steps import Step, Use, event, new_id, pieces
 
 _USAGE = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
@@ -23,7 +23,7 @@ def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
     def said(kind: str, **more: Any) -> bytes:
         return event({"type": kind, "sequence_number": next(numbers)} | more, kind)
 
-    response = {"id": "resp_1", "object": "response", "model": str(body.get("model"))}
+    response = {"id": new_id("resp"), "object": "response", "model": str(body.get("model"))}
     yield said("response.created", response=response | {"status": "in_progress", "output": []})
     items = [*([_message(step.text)] if step.text else []), *map(_call, step.uses)]
     for index, item in enumerate(items):
@@ -39,7 +39,7 @@ def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
 
 def _message(text: str) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
+    return {"type": "message", "id": new_id("msg"), "role": "assistant", "content": content}
 
 
 def _call(use: Use) -> dict[str, Any]:

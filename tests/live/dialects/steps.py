@@ -11,7 +11,14 @@ from typing import Any
 PIECE = 12
 """Characters of a text, or of the arguments of a call, that go in one event."""
 
+PROMPT = "Play what comes next in the script."
+"""What the user says. By this a turn of the user's is told from errands of the agent's own."""
+
+RESULTS = ('"tool_call_id"', '"tool_result"', '_call_output"', '"functionResponse"')
+"""What stands in a result of a tool, in some dialect."""
+
 _ids = count(1)
+_answers = count(1)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,29 @@ def pieces(text: str) -> Iterator[str]:
     return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
 
 
+def new_id(kind: str) -> str:
+    """Give an id of an answer. Agents take answers with the same id for one."""
+    return f"{kind}_{next(_answers)}"
+
+
 def event(data: Any, name: str = "") -> bytes:
     """Write a server-sent event."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
+
+
+def goes_on(entries: Any) -> bool:
+    """Whether a conversation has come to where the script goes on: the user has asked, or a tool has answered.
+
+    An agent may have errands of its own, also with tools: a title, or what the user could say next.
+    """
+    since: list[Any] = []
+    for entry in entries or ():
+        is_answer = isinstance(entry, dict) and _is_answer(entry)
+        since = [] if is_answer else [*since, entry]
+    said = json.dumps(since)
+    return PROMPT in said or any(word in said for word in RESULTS)
+
+
+def _is_answer(entry: dict[str, Any]) -> bool:
+    return entry.get("role") in ("assistant", "model") or str(entry.get("type")).endswith("_call")

@@ -187,9 +187,9 @@ class Call(Struct, eq=False, weakref=True):
 
     @property
     def denied(self) -> Question | None:
-        """The question about it that was answered last, if the answer was no."""
+        """The question about it that was answered last, if the answer was no. One taken back is none."""
         for question in reversed(self.questions):
-            if question.outcome is not None:
+            if question.outcome is not None and question.withdrawn is None:
                 return question if question.outcome in ("rejected", "cancelled") else None
         return None
 

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from callsheet.tools.processes.starting import started
+
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes that one message may have."""
 
@@ -70,9 +72,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Start a child. Raises OSError if that can't be done."""
         if not Path(cwd).is_dir():
             raise NotADirectoryError(f"its directory {cwd} does not exist")
+        return await started(
+            cls._spawn(command, *args, env={**_environment(), **env}, cwd=cwd), ServerProcess._drop
+        )
+
+    @classmethod
+    async def _spawn(cls, *command: str, env: Mapping[str, str], cwd: str) -> ServerProcess:
         loop = asyncio.get_running_loop()
         spawned = await loop.subprocess_exec(
-            cls, command, *args, env={**_environment(), **env}, cwd=cwd, start_new_session=True
+            cls, *command, env=env, cwd=cwd, start_new_session=True
         )
         transport, process = cast("tuple[asyncio.SubprocessTransport, ServerProcess]", spawned)
         process._pid = transport.get_pid()
@@ -221,6 +229,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 await self._is_gone()
         finally:
             self._kill()
+        await self._is_gone()
+
+    async def _drop(self) -> None:
+        """End it at once: it has not been used yet."""
+        self._kill()
         await self._is_gone()
 
     async def _is_gone(self) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import BinaryIO, NamedTuple
 
+from callsheet.tools.processes.starting import started
+
 _MOST_COMPLAINTS = 1 << 20
 _UNUSABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
 
@@ -41,7 +43,7 @@ async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGene
         _filled(given) as asked,
     ):
         try:
-            process = await asyncio.create_subprocess_exec(
+            starting = asyncio.create_subprocess_exec(
                 *command,
                 stdin=asked or subprocess.DEVNULL,
                 stdout=output,
@@ -49,6 +51,7 @@ async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGene
                 cwd=cwd,
                 start_new_session=True,
             )
+            process = await started(starting, _end)
         except OSError as exc:
             if exc.errno in _UNUSABLE and exc.filename != cwd:
                 raise CannotStart(str(exc)) from exc
@@ -57,8 +60,7 @@ async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGene
             code = await process.wait()
         finally:
             if process.returncode is None:
-                _kill(process)
-                await process.wait()
+                await _end(process)
         output.seek(0)
         complaints.seek(0)
         said = complaints.read(_MOST_COMPLAINTS).decode(errors="replace")
@@ -74,9 +76,10 @@ def _filled(given: bytes) -> AbstractContextManager[BinaryIO | None]:
     return file
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
