@@ -7,6 +7,7 @@ piece, where the pieces end.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, deque
 from typing import Any
 
@@ -25,6 +26,8 @@ LONGEST_ID = 1024
 
 RECENT = 400
 """Lines of the agent that are known again."""
+
+_NUMBER = re.compile(r"#\d+\]")
 
 
 class Judge:
@@ -125,10 +128,10 @@ class Judge:
             if known.get("method") == message.get("method"):
                 what = "params" if "params" in known else "error"
                 clean, count = self._redactor.value(known.get(what))
-                heard = self._redactor.value(message.get(what))[
-                    0
-                ]  # ids by which it is answered stay
-                if count and {**known, what: clean} == {**message, what: heard}:
+                heard, _ = self._redactor.value(message.get(what))  # ids of answers stay
+                if count and _unmarked({**known, what: clean}) == _unmarked(
+                    {**message, what: heard}
+                ):
                     return True
         return False
 
@@ -198,3 +201,8 @@ def _piece(message: Message) -> Message | None:
         return None
     content = {**content, "text": ""}
     return {**message, "params": {**params, "update": {**update, "content": content}}}
+
+
+def _unmarked(message: Message) -> str:
+    """Give a message without the numbers of its marks: another process counts otherwise."""
+    return _NUMBER.sub("]", json.dumps(message, sort_keys=True))

@@ -226,8 +226,16 @@ class Comparison:
             self.classes["title made better without secrets"] += 1
         elif all(is_said(part, made, same.fields.get("rawInput")) for part in details(given)):
             self.classes["title made better"] += 1
+        elif is_cut_json(given, same.fields.get("rawInput")):
+            self.classes["title of cut JSON made better"] += 1
         else:
             self.losses.append(f"{where}: the title {given!r} became {made!r}")
+
+
+def is_cut_json(title: str, raw: Any) -> bool:
+    """Whether a title is the beginning of an input as JSON, behind the tool's name."""
+    begin = title.partition(": ")[2].removesuffix("...")
+    return begin[:1] == "{" and json.dumps(raw, separators=(",", ":")).startswith(begin)
 
 
 def items(fields: Message) -> Iterator[tuple[str, Any]]:

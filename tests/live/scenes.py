@@ -100,7 +100,7 @@ async def together(stage: Stage) -> Outcome:
 
 async def works_with_abilities(stage: Stage) -> Outcome:
     """Do all of that again with a client that offers its files and terminals."""
-    abilities = Abilities()
+    abilities = Abilities(stage.project)
     try:
         return await _working(stage, capabilities=CAPABILITIES, serve=abilities.serve)
     finally:
