@@ -34,6 +34,10 @@ def output(text: str, **more: Any) -> Message:
     return updated(_meta={"terminal_output": {"terminal_id": "t1", "data": text}, **more})
 
 
+DEEP: list[Any] = []
+for _ in range(300):
+    DEEP = [DEEP]
+
 ODD = [
     announced(rawInput={}, title="bash"),
     announced(title="twice"),
@@ -41,6 +45,8 @@ ODD = [
     completed(content=[{"type": "odd"}]),
     updated(title="late"),
     updated("nobody", status="done"),
+    updated(rawOutput=DEEP),
+    output("plain output\n"),
     asked(),
 ]
 
