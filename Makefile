@@ -6,7 +6,7 @@ CLIENTS := tests/clients/node_modules
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test slow check format bench fuzz storm schemas locales diagrams clean
+.PHONY: help run test slow live check format bench fuzz storm schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,10 @@ test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in two processes; in more:
 
 slow: $(VENV)/.dev ## the slow suites in full size
 	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -lE '^from \.sizes import' tests/test_*.py)
+
+live: $(VENV)/.dev ## install real agents, and try the tap in front of them
+	-$(BIN)/python -m tests.live.install
+	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/test_live_*.py
 
 check: $(VENV)/.dev ## lint, types, layers
 	$(BIN)/ruff check .
@@ -34,8 +38,9 @@ format: $(VENV)/.dev ## format the code
 bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 	$(BIN)/python -m bench
 
-fuzz: $(VENV)/.dev ## send an agent 100,000 mutated messages; the same again: make fuzz SEED=…
+fuzz: $(VENV)/.dev ## send an agent and a tap 100,000 mutated messages; the same again: make fuzz SEED=…
 	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.tap_fuzz $(if $(SEED),--seed $(SEED))
 
 storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
 	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/test_history_kills.py
@@ -46,12 +51,14 @@ schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm pack
 locales: $(VENV)/.dev ## extract the messages of titles, and compile the catalogues
 	$(BIN)/python scripts/make_locales.py
 
-diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, and the table of rules
+diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, and those of the bridge
 	$(BIN)/python scripts/draw_lifecycle.py
 	$(BIN)/python scripts/list_rules.py
+	$(BIN)/python scripts/list_bridge.py
+	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 
 clean: ## remove what these made
-	rm -rf $(VENV) $(CLIENTS) bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(CLIENTS) tests/live/.agents bench/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \

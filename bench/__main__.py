@@ -25,6 +25,8 @@ from . import (
     searching,
     slow_peers,
     streaming,
+    tap_latency,
+    tapping,
 )
 from .table import Subject, show, show_claims
 
@@ -44,6 +46,8 @@ SUBJECTS: dict[str, Callable[[argparse.Namespace], Subject]] = {
     "history_lookup": lambda _: history_lookup.measure(),
     "history_life": lambda _: history_life.measure(),
     "checking": lambda options: checking.measure(options.megabytes),
+    "tapping": lambda _: tapping.measure(),
+    "tap_latency": lambda _: tap_latency.measure(),
     "imports": lambda _: imports.measure(),
     "million": lambda options: million.measure(options.calls),
 }

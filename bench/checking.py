@@ -121,15 +121,15 @@ def make(path: Path, megabytes: int) -> None:
 
 def _endless() -> Iterator[dict[str, Any]]:
     """Give the lines of connections without end: one agent after the other, some sessions each."""
-    sources = _sources()
+    recordings = sources()
     clock, numbers = 0.0, count(1)
     while True:
-        for place, lines in enumerate(sources):
+        for place, lines in enumerate(recordings):
             yield from _again(lines, f"-{next(numbers)}", clock, says_hello=place % SESSIONS == 0)
             clock += lines[-1]["t"] + 1
 
 
-def _sources() -> list[list[dict[str, Any]]]:
+def sources() -> list[list[dict[str, Any]]]:
     """Give the recordings. Each begins with `initialize`."""
     data = zstandard.ZstdDecompressor().decompress(RECORDINGS.read_bytes())
     found: list[list[dict[str, Any]]] = []
@@ -150,10 +150,10 @@ def _again(
         answers = line["dir"] == "agent->client" and message.get("id") == hello["id"]
         if not says_hello and (message is hello or (answers and "method" not in message)):
             continue
-        yield {**line, "t": clock + line["t"], "msg": _marked(message, mark)}
+        yield {**line, "t": clock + line["t"], "msg": marked(message, mark)}
 
 
-def _marked(message: dict[str, Any], mark: str) -> dict[str, Any]:
+def marked(message: dict[str, Any], mark: str) -> dict[str, Any]:
     """Give a message with new ids: of the request, the session and the call."""
     found = dict(message)
     if "id" in message:

@@ -53,3 +53,9 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def rss_mb(pid: int | str = "self") -> float:
+    """Give how much memory a process has now."""
+    text = Path(f"/proc/{pid}/statm").read_text(encoding="ascii")
+    return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from .processes import new_token, wait_until_gone
+from .processes import new_token, rss_mb, wait_until_gone
 
 PATIENCE = 30.0
 COMMAND = (sys.executable, "-m", "callsheet", "agent")
@@ -191,8 +191,7 @@ class RawAgent:
 
     def rss_mb(self) -> float:
         """Give how much memory it has now."""
-        text = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii")
-        return int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+        return rss_mb(self.process.pid)
 
 
 @contextmanager

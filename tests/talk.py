@@ -107,7 +107,7 @@ class Talk:
 
     # What agents do
 
-    def update(self, kind: str, session: str = "", **update: Any) -> Self:
+    def update(self, kind: str, /, session: str = "", **update: Any) -> Self:
         """Send an update."""
         told = {"sessionUpdate": kind, **update}
         params = {"sessionId": session or self.session, "update": told}
@@ -124,7 +124,7 @@ class Talk:
         return self.tell(kind, key, status, session=session, **more)
 
     def tell(
-        self, kind: str, key: str, status: str | None = None, *, session: str = "", **more: Any
+        self, kind: str, /, key: str, status: str | None = None, *, session: str = "", **more: Any
     ) -> Self:
         """Send an update of a call, of this kind."""
         fields = {"toolCallId": key, **more}

@@ -101,6 +101,8 @@ def test_a_call_that_has_nothing_to_show_passes(call: Message, end: Message) -> 
         {"output": "x", "metadata": {"exit": 3}},
         {"code": 1, "stderr": "x"},
         {"result": {"returncode": -9}},
+        {"stdout": "x", "exit_status": "3"},
+        {"observation": {"exit_code": 1}},
     ],
 )
 def test_an_exit_code_in_the_raw_output_is_believed(raw: object) -> None:
@@ -118,6 +120,11 @@ def test_an_exit_code_in_the_raw_output_is_believed(raw: object) -> None:
         "oops\nCommand exited with code 3",
         "oops\n(exit code 3)",
         "<returncode>1</returncode>\noops",
+        "Here are the results.\n<return-code>\n3\n</return-code>\n<output>\noops\n</output>",
+        "oops\n<exited with exit code 1>",
+        "oops\n<command with shellId: 7 completed with exit code 1>",
+        "oops\n[Command failed with exit code 3]",
+        "oops\nError: Command failed (exit code: 3)",
     ],
 )
 def test_an_exit_code_that_an_agent_writes_is_believed(said: str) -> None:
@@ -130,6 +137,10 @@ def test_an_exit_code_that_an_agent_writes_is_believed(said: str) -> None:
     [
         {"rawOutput": {"exit_code": 0}},
         {"rawOutput": {"exit_code": None}},
+        {"rawOutput": {"exit_code": -1, "stdout": "it goes on"}},
+        {"rawOutput": {"exit_code": "three"}},
+        {"content": words("fine\n<exited with exit code 0>")},
+        {"content": words("fine\n[Command succeeded with exit code 0]")},
         {"rawOutput": {"exit_code": 0}, "content": words("oops\n[exit 3]")},
         {"rawOutput": {"status": 200}},
         {"rawOutput": {"status": "completed"}},

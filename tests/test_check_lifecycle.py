@@ -276,6 +276,13 @@ def test_an_end_may_cross_the_cancel_on_the_wire() -> None:
     assert rules(talk.call("a", "completed").stop("cancelled")) == []
 
 
+def test_a_cancelled_command_that_says_that_it_was_through_was_not_cancelled() -> None:
+    for code, found in ((0, 0), (3, 1)):
+        talk = turn().call("a", "in_progress").cancel()
+        talk.call("a", "completed", rawOutput={"exit_code": code}).stop("cancelled")
+        assert rules(talk) == ["lifecycle/cancelled-but-completed"] * found
+
+
 def test_a_history_with_a_call_that_never_ended() -> None:
     talk, key = loaded()
     talk.call("a", "pending").call("b", "completed").answer("agent", key, {})

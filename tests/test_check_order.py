@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,15 @@ def test_an_update_before_the_session_is_answered_is_found_once() -> None:
     key = talk.ask("client", "session/new", {"cwd": "/code"})
     talk.update("available_commands_update").update("current_mode_update")
     (finding,) = findings(talk.answer("agent", key, {"sessionId": "s"}).prompt().stop())
-    assert (finding.rule, finding.line, finding.session) == ("order/before-session", 4, "s")
+    found = (finding.rule, finding.severity, finding.line, finding.session)
+    assert found == ("order/news-before-session", "warning", 4, "s")
+
+
+def test_a_call_before_the_session_is_answered_is_an_error() -> None:
+    talk = Talk().hello()
+    key = talk.ask("client", "session/new", {"cwd": "/code"})
+    talk.call("a", "completed").answer("agent", key, {"sessionId": "s"})
+    assert rules(talk.prompt().stop(), "order") == ["order/before-session"]
 
 
 def test_what_comes_before_the_answer_to_load_is_in_time() -> None:
@@ -183,6 +192,34 @@ def test_permission_under_another_id_than_the_calls() -> None:
     (finding,) = findings(talk.call("a", "failed").stop())
     assert finding.rule == "order/asked-under-another-id"
     assert "under the id a" in finding.message
+
+
+def test_a_question_in_other_words_is_known_by_its_title() -> None:
+    title = "Edit `/code/a.py`"
+    talk = turn().call("a", "pending", title=title, kind="edit", rawInput={"path": "/code/a.py"})
+    talk.question("b", title=title, rawInput={"file_path": "/code/a.py", "new": "x"}).decide()
+    assert rules(talk.call("a", "completed").stop(), "order") == ["order/asked-under-another-id"]
+
+
+def test_a_title_that_says_only_what_a_call_is_does_not_make_it_the_same() -> None:
+    talk = turn().call("a", "pending", title="Edit a file", kind="edit", rawInput={"path": "/b"})
+    talk.question("b", title="Edit a file", rawInput={"path": "/a"}).decide()
+    talk.call("a", "completed").call("b", "completed")
+    assert rules(talk.stop(), "order") == ["order/asked-unannounced"]
+
+
+def test_a_question_is_known_by_the_file_that_it_would_change() -> None:
+    place, given = {"path": "/code/a.py"}, {"tool": "patch", "arguments": {"path": "/code/a.py"}}
+    diff = {"type": "diff", **place, "oldText": "a", "newText": "b"}
+
+    def asking(**call: Any) -> list[str]:
+        talk = turn().call("a", "pending", title="patch: a.py", **call)
+        talk.question("approval-1", kind="edit", rawInput=given, content=[diff]).decide()
+        return rules(talk.call("a", "completed").stop(), "order")
+
+    assert asking(kind="edit", locations=[place]) == ["order/asked-under-another-id"]
+    assert asking(kind="edit", locations=[{"path": "/b"}]) == ["order/asked-unannounced"]
+    assert asking(kind="read", locations=[place]) == ["order/asked-unannounced"]
 
 
 def test_a_question_about_another_input_is_about_another_call() -> None:

@@ -162,3 +162,11 @@ def _changed(messages: list[Any]) -> list[Any]:
         for key in message.get("update", {})
         for value in (None, 5, -1, "x", [], {})
     ]
+
+
+def test_what_is_nested_too_deeply_for_any_reader_is_found() -> None:
+    deep: Any = "x"
+    for _ in range(400):
+        deep = [deep]
+    talk = turn().note("agent", "session/update", {"sessionId": "s", "update": deep})
+    assert any("nested too deeply" in message for _, message in breaches(talk))

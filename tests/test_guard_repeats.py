@@ -29,6 +29,8 @@ PNG = b64encode(b"\x89PNG" + bytes(100_000)).decode()
         ),
         ({"result": {"message": TEXT, "n": [1]}}, {"result": {"message": IN_CONTENT, "n": [1]}}),
         ({"lines": TEXT.splitlines()[:3]}, {"lines": TEXT.splitlines()[:3]}),
+        ({"output": list(TEXT.encode())}, {"output": IN_CONTENT}),
+        ({"output": list(range(100))}, {"output": list(range(100))}),
         ({"output": "line 1"}, {"output": "line 1"}),
         ({"output": "x" * 500}, {"output": "x" * 500}),
         (7, 7),

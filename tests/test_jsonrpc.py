@@ -161,6 +161,32 @@ def test_frames_of_a_session_are_lines_within_the_budget() -> None:
         UpdateFrames('s"1', budget=len(line) - 1).line(update)
 
 
+def test_a_line_goes_without_what_does_not_fit_its_budget_and_says_so() -> None:
+    head = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}
+    known = {**head, "title": "t" * 400, "_meta": {"k": 1}}
+    shown = {**known, "content": ["c" * 900]}
+
+    def fitted(budget: int) -> tuple[dict[str, Any], str | None]:
+        frames = UpdateFrames("s", budget=budget)
+        line, wrong = frames.fitting({**shown, "rawOutput": "o" * 900})
+        assert len(line) <= budget
+        return msgspec.json.decode(line)["params"]["update"], wrong
+
+    assert fitted(4000) == ({**shown, "rawOutput": "o" * 900}, None)
+    for budget, left in ((2000, shown), (1000, known), (400, head)):
+        found, wrong = fitted(budget)
+        assert found == left
+        assert f"the budget is {budget}" in str(wrong)
+
+
+def test_an_update_that_is_no_json_still_tells_where_its_call_is() -> None:
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "rawInput": {1j}}
+    line, wrong = UpdateFrames("s").fitting(update)
+    least = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "…"}
+    assert msgspec.json.decode(line)["params"]["update"] == least
+    assert wrong
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [(ParseError, -32700), (InvalidRequest, -32600), (UnknownMethod, -32601), (InvalidParams, -32602)],

@@ -414,3 +414,22 @@ def test_no_command_vanishes_behind_a_secret(command: str, rest: str) -> None:
     clean, _ = redactor.text(command)
     assert clean.endswith(rest)
     assert redactor.text(clean)[0] == clean
+
+
+def test_a_text_that_is_told_byte_by_byte_is_looked_at() -> None:
+    secret = "ghp_" + "Zk3v9QwLr7TnXb2YcH5dMf8sJg4pAe6uRi1o"
+    redactor = Redactor()
+    value, count = redactor.value({"output": list(f"token={secret} é".encode()), "n": [1, 2]})
+    assert count == 1
+    assert isinstance(value, dict)
+    assert secret not in value["output"]
+    assert value["output"].endswith(" é")
+    assert redactor.found({"data": list(secret.encode())})
+
+
+@pytest.mark.parametrize(
+    "numbers", [list(b"nothing to hide"), [300, 1, 2, 3, 4, 5, 6, 7], [255] * 9, [1, "a"] * 5]
+)
+def test_numbers_stay_numbers(numbers: list[Any]) -> None:
+    assert Redactor().value(numbers) == (numbers, 0)
+    assert Redactor().value({"scores": numbers})[0]["scores"] is numbers

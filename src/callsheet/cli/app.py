@@ -19,6 +19,8 @@ COMMANDS = {
     "show": "Show all that is known of one call.",
     "replay": "Tell a session again, as an editor is told it.",
     "demo": "Watch a real agent at work: a client and an agent over stdio, as cards.",
+    "tap": "Stand in front of any agent: complete, slim and safe reports.",
+    "repair": "Write a recording as the tap would have shown it.",
     "record": "Run any agent and record its traffic, every byte untouched.",
     "check": "Find what is wrong with a recording of tool calls.",
     "lint": "Find tools that break the result standard.",

@@ -51,6 +51,10 @@ class Gate(Protocol):
         """Give the same one by one, for those who may not need all."""
         ...
 
+    def finds(self, data: bytes) -> bool:
+        """Say whether there is any."""
+        ...
+
 
 @lru_cache(maxsize=16)
 def make_gate(triggers: tuple[Trigger, ...], engine: str | None = None) -> Gate:
@@ -105,6 +109,10 @@ class Re2Gate:
             yield place
             match = self._search(data, place + 1)
 
+    def finds(self, data: bytes) -> bool:
+        """Ask the set alone."""
+        return self._match(data) is not None
+
     @cached_property
     def _search(self) -> Any:
         """Made when there is something to find; most processes never need it."""
@@ -132,6 +140,15 @@ class ReGate:
     def each(self, data: bytes) -> Iterator[int]:
         """Give them all; one after the other they would not be in order."""
         return iter(self.hits(data))
+
+    def finds(self, data: bytes) -> bool:
+        """Stop at the first pattern that matches."""
+        lower = data.lower()
+        return any(
+            self._compile(trigger.pattern).search(data)
+            for trigger in self._triggers
+            if not trigger.literals or any(literal in lower for literal in trigger.literals)
+        )
 
     def _add(self, pattern: bytes, data: bytes, found: set[int]) -> None:
         search = self._compile(pattern).search
@@ -181,6 +198,14 @@ class HyperscanGate:
         """Leave it to the other gate."""
         return self._where.each(data)
 
+    def finds(self, data: bytes) -> bool:
+        """Stop at the first match."""
+        try:
+            self._database.scan(data, match_event_handler=_stop)
+        except self._stopped:
+            return self._where.finds(data)
+        return False
+
 
 class PatientGate:
     """`re2`, and hyperscan as soon as it is worth its set-up. Most processes end before."""
@@ -204,6 +229,12 @@ class PatientGate:
     def each(self, data: bytes) -> Iterator[int]:
         """Ask whichever there is: both leave this to `re2`."""
         return self._gate.each(data)
+
+    def finds(self, data: bytes) -> bool:
+        """Count what is searched."""
+        if self._rest > 0:
+            self._count(len(data))
+        return self._gate.finds(data)
 
     def _count(self, size: int) -> None:
         self._rest -= size

@@ -20,11 +20,11 @@ IDENTITY = 4096
 
 MARK = re.compile(rb"\[redacted:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?:#(?:\d{1,9}|more))?\]")
 
-_OPENING = b"[redacted:"
+OPENING = b"[redacted:"
 
 MARK_BEGUN = re.compile(
-    b"(?:" + b"|".join(re.escape(_OPENING[:size]) for size in range(1, len(_OPENING))) + b"|"
-    + re.escape(_OPENING) + rb"[A-Za-z0-9_.-]{0,64}(?:#\w{0,9})?)"
+    b"(?:" + b"|".join(re.escape(OPENING[:size]) for size in range(1, len(OPENING))) + b"|"
+    + re.escape(OPENING) + rb"[A-Za-z0-9_.-]{0,64}(?:#\w{0,9})?)"
 )  # fmt: skip
 """A mark that is not finished."""
 
@@ -60,21 +60,21 @@ MARKS = Marks()
 
 def has_marks(data: bytes) -> bool:
     """Whether marks may stand in this text."""
-    return _OPENING in data
+    return OPENING in data
 
 
 def mark_around(data: bytes, place: int) -> int:
     """Give where the mark around this place begins, or the place itself, so that no mark is cut."""
-    start = data.rfind(_OPENING, max(0, place - 84), place + len(_OPENING))
+    start = data.rfind(OPENING, max(0, place - 84), place + len(OPENING))
     mark = MARK.match(data, start) if start >= 0 else None
     return start if mark and mark.end() > place > start else place
 
 
 def alike(data: bytes) -> bytes:
     """Give the data with all marks alike, so that no judgement depends on the number in one."""
-    return MARK.sub(b"[redacted:x]", data) if _OPENING in data else data
+    return MARK.sub(b"[redacted:x]", data) if OPENING in data else data
 
 
 def only_marks(secret: bytes) -> bool:
     """Whether nothing secret is left: there are marks, and around them at most what joins words."""
-    return _OPENING in secret and not MARK.sub(b"", secret).strip(b" \t,;:=&/.\"'")
+    return OPENING in secret and not MARK.sub(b"", secret).strip(b" \t,;:=&/.\"'")

@@ -6,7 +6,7 @@ something was found; it makes a copy of what changes and keeps what doesn't.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
@@ -19,6 +19,7 @@ Redacted: TypeAlias = tuple[JsonValue, int]
 
 _SHORTEST = 4
 _LONG_NAME = 12
+_FEW_BYTES = 8
 _NAMING = ("name", "key", "header")
 _NAMING_SET = frozenset(_NAMING)
 _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
@@ -36,6 +37,9 @@ def leaves(value: JsonValue) -> str | None:
             if _betrays(item, found, waiting):
                 return None
         elif kind is list or kind is tuple:
+            if (said := spelled(item)) is not None:
+                found.append(said)
+                continue
             for inner in item:
                 if type(inner) is not str:
                     waiting.append(inner)
@@ -81,8 +85,19 @@ def texts(value: JsonValue) -> list[str]:
             found += [key for key in item if len(key) > _LONG_NAME]
             waiting += item.values()
         elif is_list(item):
-            waiting += item
+            said = spelled(item)
+            waiting += item if said is None else [said]
     return found
+
+
+def spelled(value: Sequence[JsonValue]) -> str | None:
+    """Give the text whose bytes a list tells one by one, as some agents tell output; None if it is none."""
+    if len(value) < _FEW_BYTES or type(value[0]) is not int:
+        return None
+    try:
+        return bytes(value).decode()  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return None
 
 
 def rewrite(value: JsonValue, on_text: OnText, on_secret: OnSecret) -> Redacted:
@@ -118,6 +133,10 @@ class _Rewriter:
         return (value, 0) if same else (found, total)
 
     def _list(self, value: list[JsonValue]) -> Redacted:
+        said = spelled(value)
+        if said is not None:
+            text, count = self._text(said)
+            return (text, count) if count else (value, 0)
         found: list[JsonValue] = []
         total, same, family = 0, True, ""
         for item in value:

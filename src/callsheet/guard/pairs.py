@@ -70,6 +70,11 @@ ASSIGNED = (
 FLAGGED = rb"-[A-Za-z0-9-]{0,40}" + _WORD + rb"""[A-Za-z0-9-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
+FLAG_BEGUN = rb"-[A-Za-z0-9-]{0,40}" + _either(
+    (*WORDS, *(word for words in BEFORE.values() for word in words))
+)
+"""What such a flag begins with, up to the first space in it."""
+
 HEADERS = (b"authorization", b"cookie")
 HEADED = b"(?:" + b"|".join(_any_case(word.decode()) for word in HEADERS) + rb""")[^\n:]{0,80}:"""
 """Where a header may be."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from callsheet.report.values import JsonValue
 
+from .follow import Follower
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARKS, Marks
@@ -21,8 +22,8 @@ from .spans import Span
 from .stream import StreamRedactor
 
 __all__ = [
-    "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules", "family_of",
-    "read_settings", "secrets_of", "secrets_of_mcp",
+    "Follower", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
 
@@ -105,12 +106,12 @@ class Redactor:
     def is_clean(self, value: JsonValue) -> bool:
         """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
         joined = leaves(value)
-        return joined is not None and self._passes(joined)
+        return joined is not None and self.passes(joined)
 
     def found(self, value: JsonValue) -> dict[str, int]:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
         counts: dict[str, int] = {}
-        is_plain = self._passes("\0".join(texts(value)))
+        is_plain = self.passes("\0".join(texts(value)))
 
         def on_text(text: str) -> tuple[str, int]:
             for rule in () if is_plain else self._rules_in(text):
@@ -125,10 +126,16 @@ class Redactor:
         rewrite(value, on_text, on_secret)
         return counts
 
-    def _passes(self, text: str) -> bool:
-        """Whether the gate lets a text pass."""
-        data = text.encode("utf-8", "surrogatepass")
-        return next(iter(self._scanner.gate.each(data)), None) is None
+    def passes(self, text: str) -> bool:
+        """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it exactly."""
+        return not self._scanner.gate.finds(text.encode("utf-8", "surrogatepass"))
+
+    def follow(self) -> Follower:
+        """Begin to follow a text that comes in pieces. Quick; what does not pass is for a `stream` to judge.
+
+        As in an open stream, values that are registered later are not known.
+        """
+        return Follower(self._scanner.words)
 
     def _rules_in(self, text: str) -> tuple[str, ...]:
         """Give the rules of the secrets in a text. It is remembered: contents come more than once."""

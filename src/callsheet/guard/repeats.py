@@ -20,6 +20,8 @@ from callsheet.report.content import (
 )
 from callsheet.report.values import JsonValue
 
+from .nested import spelled
+
 IN_CONTENT = "[see content]"
 """Stands for a text that the call's content has. For machines, so in no language."""
 
@@ -79,6 +81,8 @@ def _without(
     kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
+    if kind is list and len(raw) >= SHORTEST and (said := spelled(raw)) is not None:
+        return IN_CONTENT if _is_shown(said, printed, others, known) else raw
     if depth == 0 or (kind is not dict and (kind is not list or len(raw) > _LONGEST_LIST)):
         return raw
     out = None

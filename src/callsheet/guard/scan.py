@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from . import pairs
 from .engines import Gate, Trigger, make_gate, simpler
+from .follow import Words, distant
+from .glance import beginnings
 from .marks import MARK_BEGUN, has_marks, mark_around
 from .pairs_open import windows
 from .rules import OPEN, InvalidRule, Rule, check
@@ -164,6 +166,16 @@ class Scanner:
     @cached_property
     def _token_openers(self) -> Gate:
         return self._gate(self._opening_triggers(tokens=True))
+
+    @cached_property
+    def words(self) -> Words:
+        """What is needed to follow texts that go on."""
+        far = distant(self._rules, self._known)
+        return Words(
+            near=self._gate([*self._triggers(), *beginnings(self._rules, self._known)]),
+            far=None if far is None else self._gate(far),
+            known={},
+        )
 
     @cached_property
     def _known_openers(self) -> Gate:

@@ -24,7 +24,8 @@ _BACK = 256
 _CROWD = 64
 _FEW = 3
 
-_REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]))*")
+_REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]|\Z))*")
+"""Where a piece ends with a dot, nobody knows whether the secret goes on after it."""
 _BLOCK_REST = re.compile(rb"[A-Za-z0-9+/=\r\n]*")
 
 
@@ -45,6 +46,10 @@ class StreamRedactor:
     def held(self) -> int:
         """How many bytes wait for what follows them."""
         return len(self._data) - self._done
+
+    def recall(self, before: bytes) -> None:
+        """Remember what was passed on before this stream began. It is context only."""
+        self._data, self._done = before[-CONTEXT:], min(len(before), CONTEXT)
 
     def feed(self, chunk: bytes) -> bytes:
         """Take the next bytes; give those that can be passed on."""
@@ -89,7 +94,7 @@ class StreamRedactor:
         data = self._data
         spans = list(self._scanner.spans(data))
         if not spans or spans[-1].end < len(data):
-            half = self._scanner.half_token(data, max(self._done, spans[-1].end if spans else 0))
+            half = self._scanner.half_token(data, spans[-1].end if spans else 0)
             spans += [half] if half else []
         out = self._pass_on(spans, len(data), crowded=False)
         if spans and spans[-1].end == len(data):

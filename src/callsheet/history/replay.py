@@ -9,7 +9,6 @@ abandoned here: nobody would end it for this client.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -20,8 +19,7 @@ from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.jsonrpc import FrameTooLarge
-from callsheet.wire.messages import Update, as_dict, stub
+from callsheet.wire.messages import Update
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import view_for
 from callsheet.wire.words import ENGLISH, Words
@@ -34,9 +32,6 @@ LINE = 60 * 1024
 
 PIECE = 16 * 1024
 """Characters of a message that are sent at once."""
-
-_LEAVE_OUT = ("rawOutput", "content", "rawInput", "locations", "_meta")
-"""What a line goes without that would be too large, in this order."""
 
 _CHUNKS = {
     "user": "user_message_chunk",
@@ -71,15 +66,7 @@ class Replay:
 
     def _line(self, update: Update) -> bytes:
         """Give the line of an update, with as much of it as fits."""
-        try:
-            return self._frames.line(update)
-        except FrameTooLarge:
-            rest = dict(as_dict(update))
-        for key in _LEAVE_OUT:
-            rest.pop(key, None)
-            with suppress(FrameTooLarge):
-                return self._frames.line(rest)
-        return self._frames.line(stub(update))
+        return self._frames.fitting(update)[0]
 
     # Calls
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
-from callsheet.report.errors import CallsheetError
 from callsheet.report.report import ToolCallReport
 from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update, as_dict, stub
+from callsheet.wire.messages import Update
 from callsheet.wire.peer import Peer
 from callsheet.wire.view import V1TextView, View, view_for
 
@@ -32,8 +31,6 @@ NEAR = 64
 
 MAX_WEIGHT = 64 * 1024 * 1024
 """Bytes of changes that may wait for a consumer; one that is farther behind is given up."""
-
-_LEAVE_OUT = ("", "rawOutput", "content", "rawInput", "locations", "_meta")
 
 
 class Backlog:
@@ -201,16 +198,10 @@ class Backlog:
 
     def _small_line(self, update: Update) -> bytes:
         """Give the line of an update, with as much of it as fits."""
-        raw: dict[str, Any] = {}
-        for key in _LEAVE_OUT:
-            raw.pop(key, None)
-            try:
-                return self._frames.line(raw or update)
-            except Exception as exc:  # noqa: BLE001
-                if not raw:
-                    self._desk.faults.count(f"an update could not be sent whole: {exc}", cut=1)
-                    raw = dict(as_dict(update)) if isinstance(exc, CallsheetError) else stub(update)
-        return self._frames.line(stub(update))
+        made, wrong = self._frames.fitting(update)
+        if wrong is not None:
+            self._desk.faults.count(f"an update could not be sent whole: {wrong}", cut=1)
+        return made
 
     def _say_left_out(self) -> None:
         view = self.view

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -59,7 +60,11 @@ class _File(NamedTuple):
 
 
 class SpillStore:
-    """A directory of spill files. Methods may be called from any thread."""
+    """A directory of spill files. Methods may be called from any thread.
+
+    Each spill is a file of its own, with a name that nobody can guess; with `by_content`, the same data
+    is kept once, under a name that is always the same.
+    """
 
     def __init__(
         self,
@@ -68,12 +73,14 @@ class SpillStore:
         max_bytes: int = MAX_BYTES,
         max_files: int = MAX_FILES,
         max_age: float = MAX_AGE,
+        by_content: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.directory: Path = Path(directory).absolute()
         self.max_bytes: int = max_bytes
         self.max_files: int = max_files
         self.max_age: float = max_age
+        self.by_content: bool = by_content
         self.failures: int = 0
         self.last_error: str | None = None
         self._now: Callable[[], float] = now
@@ -149,8 +156,11 @@ class SpillStore:
             self.directory.chmod(0o700)
 
     def _write(self, data: bytes, suffix: str) -> str | None:
-        name = f"spill-{token_hex(16)}"
-        half, whole = self.directory / f".{name}", self.directory / f"{name}{suffix}"
+        own = sha256(data).hexdigest()[:32] if self.by_content else token_hex(16)
+        half, whole = (
+            self.directory / f".spill-{token_hex(16)}",
+            self.directory / f"spill-{own}{suffix}",
+        )
         try:
             _write_new(half, data)
             with self._locked():

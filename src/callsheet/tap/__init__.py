@@ -1,4 +1,4 @@
-"""Stands between a client and any agent, which need not know of us: every byte is passed on.
+"""Stands between a client and any agent, which need not know of us: passes on, records, puts right.
 
 `between.py` starts the agent and passes bytes on, both ways, through a `relay.py` for each. A relay
 shows what it passes on to a *hook*, which may keep it (`record.py`), or pass on something else. `child.py` is

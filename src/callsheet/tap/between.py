@@ -20,13 +20,14 @@ class Between:
     """Stands between a client and an agent: `start`, then `serve`."""
 
     def __init__(self) -> None:
-        self._child: Child = Child()
+        self.child: Child = Child()
         self._stdin: int = -1
         self._stdout: int = -1
+        self._answers: Relay | None = None
 
     def start(self, command: Sequence[str]) -> None:
         """Start the agent. There must be no other thread yet. Raises `CannotStart`."""
-        self._stdin, self._stdout = self._child.start(command)
+        self._stdin, self._stdout = self.child.start(command)
 
     def serve(self, to_agent: Hook, to_client: Hook) -> int:
         """Pass everything on until the agent has ended. Gives its exit code, or 128 and its signal.
@@ -34,19 +35,23 @@ class Between:
         `to_agent` sees what the client says, `to_client` what the agent says.
         """
         sys.setswitchinterval(SWITCH)
-        answers = Relay(self._stdout, _take_over(1, os.O_WRONLY), to_client)
+        answers = self._answers = Relay(self._stdout, _take_over(1, os.O_WRONLY), to_client)
         answers.start()
         Relay(_take_over(0, os.O_RDONLY), self._stdin, to_agent).start()
-        code = self._child.wait()
+        code = self.child.wait()
         self._let_finish(answers)
         return code
+
+    def client_listens(self) -> bool:
+        """Whether somebody may still read what the agent says."""
+        return self._answers is None or (self._answers.is_alive() and self._answers.is_heard)
 
     def _let_finish(self, answers: Relay) -> None:
         """Let the client read what the agent said last, however long it takes for it.
 
         One that left the agent's group may hold its stdout open. It is not waited for if it is silent.
         """
-        while answers.is_alive() and not self._child.told_to_leave:
+        while answers.is_alive() and not self.child.told_to_leave:
             pieces = answers.pieces
             answers.join(PATIENCE)
             if answers.pieces == pieces and not answers.is_writing:

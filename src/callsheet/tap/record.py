@@ -23,6 +23,9 @@ class Kept:
         self._way: Way = way
         self._keep: Callable[[Way, bytes], None] = keep
 
+    def begin(self, send: Send) -> None:
+        """Nothing is said that was not heard."""
+
     def take(self, data: bytes, send: Send) -> None:
         """Keep it first: what answers it must come later in the recording."""
         self._keep(self._way, data)

@@ -12,6 +12,8 @@ from typing import Protocol, TypeAlias
 PIECE = 1 << 16
 """Bytes that are passed on in one go, at most: as much as a pipe holds."""
 
+_NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
 Send: TypeAlias = Callable[[bytes], None]
 
 
@@ -21,6 +23,10 @@ class Hook(Protocol):
     Pieces end anywhere. One that only looks on sends each on as it is; one that changes lines holds back what
     has no end yet (`lines.py`).
     """
+
+    def begin(self, send: Send) -> None:
+        """Get the way to the other side, before anything comes. It may be used by any thread in turn."""
+        ...
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
@@ -47,14 +53,27 @@ class Relay(Thread):
         self._source: int = source
         self._target: int = target
         self._hook: Hook = hook
+        hook.begin(self._send)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the other side may still read."""
+        poll = select.poll()
+        try:
+            poll.register(self._target, 0)
+            found = poll.poll(0)
+        except (OSError, ValueError):
+            return False
+        return not any(what & _NOBODY for _, what in found)
 
     def run(self) -> None:
         """Pass on bytes until there are no more, or nobody wants them."""
+        source, take, send = self._source, self._hook.take, self._send
         try:
-            while data := _read(self._source):
+            while data := _read(source):
                 self.pieces += 1
-                self._hook.take(data, self._send)
-            self._hook.end(self._send)
+                take(data, send)
+            self._hook.end(send)
         except OSError:
             pass  # nobody reads any more; who writes is told so by what follows
         finally:
@@ -65,7 +84,10 @@ class Relay(Thread):
     def _send(self, data: bytes) -> None:
         self.is_writing = True
         try:
-            written = _write(self._target, data)
+            try:
+                written = os.write(self._target, data)  # nearly always all of it
+            except BlockingIOError:
+                written = 0
             if written < len(data):
                 rest = memoryview(data)[written:]
                 while rest:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
-from callsheet.report.errors import InvalidValue
+from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.values import check_text
 
 from .jsonrpc import FRAME_BUDGET, FrameTooLarge
-from .messages import Update
+from .messages import Update, as_dict, stub
+
+LEAVE_OUT = ("rawOutput", "content", "rawInput", "locations", "_meta")
+"""What a line goes without that would be too large, in this order."""
 
 _encode = msgspec.json.Encoder().encode
 _join = b"".join
@@ -39,3 +44,16 @@ class UpdateFrames:
         if len(line) > self.budget:
             raise FrameTooLarge(len(line), self.budget)
         return line
+
+    def fitting(self, update: Update) -> tuple[bytes, str | None]:
+        """Give the line of an update with as much of it as fits, and what was wrong with the whole of it."""
+        try:
+            return self.line(update), None
+        except Exception as exc:  # noqa: BLE001 - whatever it is, where the call is in its life must be told
+            wrong = str(exc)
+            raw = dict(as_dict(update)) if isinstance(exc, CallsheetError) else stub(update)
+        for key in LEAVE_OUT:
+            raw.pop(key, None)
+            with suppress(Exception):
+                return self.line(raw), wrong
+        return self.line(stub(update)), wrong

@@ -1,9 +1,12 @@
 """What one peer has seen: calls, terminals, and how much it may be sent again.
 
-v1 replaces content as a whole, so showing something grow means sending again what was sent before.
-So that N bytes don't cost N² on the wire, that is paid for: each new byte earns `EARN` bytes of
-credit, each content that is sent costs its size, and what can't be paid for waits. A call's end is
-never made to wait.
+Content is replaced as a whole, so showing it grow means sending again what was sent before (in v2, but
+for whole items that are appended). So that N bytes don't cost N² on the wire, that is paid for: each new
+byte earns `EARN` bytes of credit, each content that is sent costs its size, and what can't be paid for
+waits, or is shown in part (see `paying`). A call's end is never made to wait.
+
+So N bytes of content, as JSON, cost at most `(EARN + 1) * N + START_CREDIT + OVERDRAFT`, in however small
+steps they come.
 """
 
 from __future__ import annotations
@@ -11,14 +14,17 @@ from __future__ import annotations
 import codecs
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import is_
 
 from msgspec import json
 
-from callsheet.report.content import TextContent, ToolCallContent
+from callsheet.report.content import DiffContent, TextContent, ToolCallContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import EMPTY, JsonObject
+
+from .news import changed, count_moved
 
 KEEP_ENDED = 256
 """Calls that have ended and are still remembered."""
@@ -35,11 +41,17 @@ START_CREDIT = 128 * 1024
 OVERDRAFT = 128 * 1024
 """Bytes that may be sent again besides, of what was held back when nothing new comes."""
 
+RESERVE = 32 * 1024
+"""Bytes of the first that are kept for long content, which is shown in part."""
+
 SHARE = 16
-"""A text of a terminal may use this part of the credit, so that there is always some left for the next."""
+"""A text in part may use this part of the credit, so that there is always some left for the next."""
 
 ENVELOPE = 256
 """About what an update costs besides its content."""
+
+ITEM = 64
+"""About what an item of content costs besides its texts."""
 
 
 class SeenCalls:
@@ -75,42 +87,68 @@ class SeenCalls:
 
 
 class Credit:
-    """How many bytes of one call's content may be sent again."""
+    """How many bytes of one call's content may be sent again.
 
-    __slots__ = ("_items", "_sizes", "left", "size")
+    `size` is that of all its content, `sent` that of what was last sent as a whole, and `told` the
+    content of which a part was shown. `fresh` says that something new has come since it was asked for.
+    """
+
+    __slots__ = ("_items", "fresh", "left", "sent", "size", "told")
 
     def __init__(self) -> None:
         self.left: int = START_CREDIT
         self.size: int = 0
+        self.sent: int = 0
+        self.told: Sequence[ToolCallContent] = ()
+        self.fresh: bool = False
         self._items: Sequence[ToolCallContent] = ()
-        self._sizes: list[int] = []
 
     def earn(self, items: Sequence[ToolCallContent]) -> None:
-        """Earn by what is new in a call's content. `size` is then that of it all."""
-        kept = len(self._items)
-        if not (len(items) >= kept and all(map(is_, items, self._items))):
-            kept = _common(items, self._items)
-            self.size -= sum(self._sizes[kept:])
-            del self._sizes[kept:]
-        if len(items) > kept:
-            sizes = [size_of(item) for item in items[kept:]]
-            self._sizes += sizes
-            self.size += sum(sizes)
-            self.left += EARN * sum(sizes)
+        """Earn by what is new in a call's content."""
+        before, kept = self._items, len(self._items)
+        if items is before:
+            return
+        if len(items) >= kept and all(map(is_, items, before)):
+            old, new = "", _text_of(items[kept:])
+        else:
+            kept = _common(items, before)
+            old, new = changed(_text_of(before[kept:]), _text_of(items[kept:]))
+        size, added = _size(new), len(items) - len(before)
+        self.size += size - _size(old) + ITEM * added
+        moved = size * count_moved(old, new) // len(new) if old and new else 0
+        self.left += EARN * (size - moved + ITEM * max(0, added))
+        self.fresh = self.fresh or bool(old or new or added)
         self._items = items
 
 
-def size_of(item: ToolCallContent) -> int:
-    """Give about how many bytes an item has on the wire."""
+def size_of(items: Sequence[ToolCallContent]) -> int:
+    """Give about how many bytes items have on the wire."""
+    return _size(_text_of(items)) + ITEM * len(items)
+
+
+def _size(text: str) -> int:
+    """Give the bytes of a text as JSON, without its quotes."""
+    return len(json.encode(text)) - 2 if text else 0
+
+
+def _text_of(items: Sequence[ToolCallContent]) -> str:
+    """Give all that items say, as one text."""
+    return "".join([_said(item) for item in items])
+
+
+def _said(item: ToolCallContent) -> str:
     if type(item) is TextContent:
-        return len(json.encode(item.text)) + 64
-    return len(json.encode(item)) + 64
+        return item.text
+    if type(item) is DiffContent:
+        texts = [(c.path, c.old_text or "", c.new_text or "") for c in item.changes]
+        return "".join([*chain.from_iterable(texts), item.patch or ""])
+    return json.encode(item).decode()
 
 
 def _common(new: Sequence[ToolCallContent], old: Sequence[ToolCallContent]) -> int:
     """Count the items at the beginning that are still the same."""
     for index, (one, other) in enumerate(zip(new, old, strict=False)):
-        if one is not other:
+        if one is not other and one != other:
             return index
     return min(len(new), len(old))
 

@@ -1,8 +1,7 @@
 """The views of peers that speak ACP v1.
 
-v1 replaces content as a whole, and knows no agents' terminals. So a view may hold back content that
-it would have to send again too often (see `seen`): ask it later, or at the call's end, and it comes.
-Terminals are text, or, where the client says that it understands them, keys in `_meta`.
+v1 knows no agents' terminals. They are text, or, where the client says that it understands them, keys
+in `_meta`.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 
 from . import terminals, v1
+from .excerpt import LIVE_TEXT
 from .messages import ToolCall, ToolCallUpdate, Update, with_meta
 from .plaintext import TEXT_LIMIT, render_text
-from .seen import ENVELOPE, OVERDRAFT, SHARE, SeenTerminal, size_of
+from .seen import ENVELOPE, SHARE, SeenTerminal, size_of
 from .view_base import CHUNK, View
-
-LIVE_TEXT = 4 * 1024
-"""Bytes of a terminal's text that are shown while it runs; the end shows more."""
 
 MOST_TEXT = 24 * 1024
 """Bytes on the wire of a terminal's text, and of what stands beside it."""
@@ -38,10 +35,6 @@ SHORTEST_TEXT = 128
 
 class V1TextView(View):
     """The view of a v1 client that knows no live terminals: their output is shown as text."""
-
-    def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
-        """Give the updates for a call's new state, its terminals shown as text."""
-        return self._call(report, overdraft=0, output=output)
 
     def terminal(self, state: TerminalState) -> list[Update]:
         """Give the updates for a terminal's new state."""
@@ -57,17 +50,6 @@ class V1TextView(View):
         if report.status is ToolCallStatus.PENDING:
             return ToolCall(report.tool_call_id, "…", "other", status)
         return ToolCallUpdate(report.tool_call_id, status)
-
-    def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Give what was held back, as far as it can be paid for by what is kept for this."""
-        overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
-        held, given = list(self._calls.held), self._calls.given
-        self._calls.held.clear()
-        updates: list[Update] = []
-        for key in held:
-            if key in given:
-                updates += self._call(given[key], overdraft)
-        return updates
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call with its terminals as text, as far as they were rendered."""
@@ -100,11 +82,7 @@ class V1TextView(View):
     def _changes(
         self, shown: ToolCallReport, given: ToolCallReport, texts: int, overdraft: int
     ) -> list[Update]:
-        """Give v1's updates for a call's new state; what can't be paid for waits.
-
-        `given` is the call before it was put into this peer's terms: what is new there is new,
-        while the texts of terminals, of size `texts`, are mostly the same output again.
-        """
+        """Give v1's updates for a call's new state; what can't be paid for waits."""
         calls = self._calls
         seen = calls.get(shown.tool_call_id)
         final = shown.status.is_final
@@ -116,30 +94,10 @@ class V1TextView(View):
         if not final:
             calls.given[shown.tool_call_id] = given
             if shown.content is not seen.content:
-                shown = self._affordable(shown, seen, given, texts, overdraft)
+                shown = self._affordable(shown, seen, given, overdraft, texts)
         calls.put(shown)
         change = v1.update(shown, seen)
         return [] if change is None else [change]
-
-    def _affordable(
-        self,
-        shown: ToolCallReport,
-        seen: ToolCallReport,
-        given: ToolCallReport,
-        texts: int,
-        overdraft: int,
-    ) -> ToolCallReport:
-        """Give a call with its content, or with what was seen of it if that can't be paid for."""
-        credit = self._calls.credit(shown.tool_call_id)
-        credit.earn(given.content)
-        if shown.content == seen.content:
-            return shown
-        cost = ENVELOPE + credit.size + texts
-        if cost > credit.left + overdraft:
-            self._calls.held[shown.tool_call_id] = None
-            return replace(shown, content=seen.content)
-        credit.left -= cost
-        return shown
 
     def _render(self, report: ToolCallReport, overdraft: int) -> int:
         """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
@@ -162,7 +120,7 @@ class V1TextView(View):
                     seen.take(state, terminals.encode_facts(state))
                 else:
                     self._calls.held[report.tool_call_id] = None
-            size += size_of(seen.text)
+            size += size_of([seen.text])
         return size
 
     def _text(self, state: TerminalState, limit: int, room: int) -> TextContent:

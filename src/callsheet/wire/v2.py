@@ -57,9 +57,15 @@ def encode(report: ToolCallReport, seen: ToolCallReport | None = None) -> list[U
     """Give what to send to a peer that has seen `seen`, in order; nothing if nothing changed."""
     if seen is None:
         return [announce(report)]
-    grown = _grown(seen.content, report.content)
-    chunks: list[Update] = [encode_chunk(report.tool_call_id, item) for item in grown]
-    change = update(report, seen, content=not grown)
+    return changes(report, seen, grown(seen.content, report.content))
+
+
+def changes(
+    report: ToolCallReport, seen: ToolCallReport, added: Sequence[ToolCallContent]
+) -> list[Update]:
+    """Give what to send where some items were added to the content: chunks, and the rest."""
+    chunks: list[Update] = [encode_chunk(report.tool_call_id, item) for item in added]
+    change = update(report, seen, content=not added)
     return chunks if change is None else [*chunks, change]
 
 
@@ -133,7 +139,7 @@ def encode_items(items: Sequence[ToolCallContent]) -> list[JsonObject]:
     return [_encode_item(item) for item in items]
 
 
-def _grown(seen: tuple[ToolCallContent, ...], now: tuple[ToolCallContent, ...]) -> tuple[Any, ...]:
+def grown(seen: tuple[ToolCallContent, ...], now: tuple[ToolCallContent, ...]) -> tuple[Any, ...]:
     """Give the items that were appended, if nothing else happened to the content."""
     if now is seen or not seen or len(now) <= len(seen):
         return ()

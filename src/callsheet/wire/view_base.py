@@ -1,7 +1,9 @@
-"""What all views of a peer share: what it has seen, and how its own terminals stand for ours.
+"""What all views of a peer share: what it has seen, what it may be sent again, its own terminals.
 
 A view is told of new states of calls and terminals, and gives the updates that bring its peer up to
-date. It has no clock: how often to ask it is for others to say.
+date. It may hold back content that it would have to send again too often (see `seen`), or show a long
+text in part: ask it later, or at the call's end, and it comes. It has no clock: how often to ask it is
+for others to say.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
 
 from .messages import Update
+from .paying import pay
 from .peer import Peer
-from .seen import SeenCalls, SeenTerminal, SeenTerminals
+from .seen import OVERDRAFT, SeenCalls, SeenTerminal, SeenTerminals
 from .shown import shown_to
 from .words import ENGLISH, Words
 
@@ -43,12 +46,16 @@ class View(ABC):
         self._calls: SeenCalls = SeenCalls()
         self._terminals: SeenTerminals = SeenTerminals()
 
-    @abstractmethod
     def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
         """Give the updates for a call's new state, and for the terminals that it shows.
 
         Without `output`, what these have put out waits: the call's later states come first.
         """
+        return self._call(report, 0, output=output)
+
+    @abstractmethod
+    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
+        """Give these updates. What is sent again may cost so much more than there is credit for."""
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -60,13 +67,47 @@ class View(ABC):
 
     @property
     def held(self) -> bool:
-        """Whether something was held back that would have to be sent again too often."""
+        """Whether something was held back, or shown in part, that would have to be sent again too often."""
         return bool(self._calls.held)
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Give what was held back, as far as it can be paid for: nothing, where nothing ever is."""
-        del whatever_it_costs
-        return []
+        """Give what was held back, as far as it can be paid for by what is kept for this.
+
+        To be asked again from time to time while something is `held`: some of it comes only when
+        nothing new has come since it was asked for last. A text that was shown in part comes whole at
+        the call's end, or `whatever_it_costs`.
+        """
+        overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
+        held, given = list(self._calls.held), self._calls.given
+        self._calls.held.clear()
+        updates: list[Update] = []
+        for key in held:
+            if key in given:
+                updates += self._call(given[key], overdraft)
+                self._calls.credit(key).fresh = False
+        return updates
+
+    def _affordable(
+        self,
+        shown: ToolCallReport,
+        seen: ToolCallReport,
+        given: ToolCallReport,
+        overdraft: int,
+        texts: int = 0,
+    ) -> ToolCallReport:
+        """Give a call with as much of its new content as can be paid for, or with what was seen of it.
+
+        `given` is the call before it was put into this peer's terms, with terminals as texts of
+        size `texts`.
+        """
+        if shown.content == seen.content:
+            return shown
+        credit = self._calls.credit(shown.tool_call_id)
+        content = pay(credit, shown.content, given.content, texts, overdraft, self._words)
+        if content is shown.content:
+            return shown
+        self._calls.held[shown.tool_call_id] = None
+        return replace(shown, content=seen.content if content is None else content)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call as this peer can see it."""

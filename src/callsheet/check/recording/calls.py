@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from . import again
+from . import again, streaming
 from .ids import UsedIds
 from .lines import Line
 from .moments import FINAL, Call, CallOver, Connection, Json, LeftOpen, Session, Turn
@@ -109,6 +109,8 @@ class Calls:
         for name in _FIELDS:
             if name in update:
                 _set(call, name, update[name], clears=connection.is_v2)
+        if "content" in update:
+            streaming.note(call, update)
         if "status" not in update:
             return
         status = text(update["status"])
@@ -271,9 +273,13 @@ def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
     if value is None:
         if clears:
             call.fields.pop(name, None)
+            if name == "rawInput":
+                call.given = None
     elif name == "_meta":
         if name not in call.fields:
             call.fields[name] = {}  # its own, which may be added to
         call.fields[name].update(obj(value))
     else:
         call.fields[name] = value
+        if name == "rawInput" and value:
+            call.given = value

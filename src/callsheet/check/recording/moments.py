@@ -132,6 +132,10 @@ class Call(Struct, eq=False, weakref=True):
     """The update that announced it."""
     fields: Json = field(default_factory=dict[str, Any])
     """What a client knows of it, by ACP's names: title, kind, status, content, rawInput, …"""
+    given: Any = None
+    """The last input that was told and is not empty, even if an empty one came later."""
+    streamed: str = ""
+    """What looked like arguments in its content before there was an input. See `streaming.py`."""
     status: str | None = None
     statuses: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     ended: int | None = None
@@ -183,9 +187,9 @@ class Call(Struct, eq=False, weakref=True):
 
     @property
     def denied(self) -> Question | None:
-        """The question about it that was answered last, if the answer was no."""
+        """The question about it that was answered last, if the answer was no. One taken back is none."""
         for question in reversed(self.questions):
-            if question.outcome is not None:
+            if question.outcome is not None and question.withdrawn is None:
                 return question if question.outcome in ("rejected", "cancelled") else None
         return None
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -38,12 +38,23 @@ def definition(version: int, what: tuple[str, bool]) -> Definition | None:
     if name is None:
         return None
     needs = _definitions(version)[name].get("required")
-    return Definition(name, validator(version, name).is_valid, not needs)
+    return Definition(name, partial(is_valid, version, name), not needs)
+
+
+def is_valid(version: int, name: str, value: Any) -> bool:
+    """Whether a value is what its definition says. One that is nested too deeply for its reader is not."""
+    try:
+        return validator(version, name).is_valid(value)
+    except ValueError:
+        return False
 
 
 def breaches(version: int, name: str, value: Any) -> list[Breach]:
     """Say what is wrong with a value, by its definition."""
-    found = _told(validator(version, name).iter_errors(_shortened(value)))
+    try:
+        found = list(_told(validator(version, name).iter_errors(_shortened(value))))
+    except ValueError:
+        return [Breach((), "it is nested too deeply")]
     return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .lines import Line
 from .moments import Call, Json, Outcome, Question, Session
 from .values import many, obj, text
+
+_SAYS_MORE = re.compile(r"\S+\s.*[/\\.\"'`].*", re.DOTALL).fullmatch
+"""Whether a title says what a call works on, not only what it is."""
 
 
 def question_of(line: Line, request: Any, params: Json, session: Session | None) -> Question:
@@ -41,19 +45,35 @@ def _by_kind(kind: str) -> Outcome:
 def twin_of(question: Question) -> Call | None:
     """Give the open call of the turn that is surely the one that a question under another id is about."""
     told, turn = question.tool_call, question.turn
-    given = told.get("rawInput")
+    given, title = told.get("rawInput"), text(told.get("title")) or ""
     if turn is None or not given:
         return None
-    found = [
+    open_ones = [
         call
         for call in turn.calls.values()
         if call.announced is not None
         and call.ended is None
         and not call.questions
-        and call.fields.get("rawInput") == given
         and _agree(told.get("kind"), call.fields.get("kind"))
     ]
+    found = [call for call in open_ones if call.fields.get("rawInput") == given]
+    if not found and _SAYS_MORE(title):
+        # Some tell their input in other words when they ask.
+        found = [call for call in open_ones if call.fields.get("title") == title]
+    if not found:
+        found = [call for call in open_ones if _is_about_it(told, call)]
     return found[0] if len(found) == 1 else None
+
+
+def _is_about_it(told: Json, call: Call) -> bool:
+    """Whether a question shows a diff of the one file that a call is there to change."""
+    changed = [
+        text(item.get("path"))
+        for item in map(obj, many(told.get("content")))
+        if item.get("type") == "diff"
+    ]
+    places = [text(obj(place).get("path")) for place in many(call.fields.get("locations"))]
+    return "edit" == told.get("kind") == call.fields.get("kind") and changed == places != []
 
 
 def _agree(one: object, other: object) -> bool:

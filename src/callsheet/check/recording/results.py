@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,9 +22,25 @@ _TOLD_WITH = frozenset(
     (*OUTPUT_KEYS, "error", "errors", "reason", "detail", "exit_code", "exitCode", "title")
 )
 """What stands beside a status that is the tool's own."""
+_WRAPPERS = (
+    "metadata",
+    "result",
+    "Ok",
+    "response",
+    "structuredContent",
+    "exitStatus",
+    "observation",
+)
+"""Where agents put what a tool has given, in an object of their own."""
 _FEW = 6
 """Fields of a raw output that only tells of an error, at most."""
 _LONGEST = 64 * 1024
+_ON_FILES = ("read", "edit", "delete", "move")
+_LINE = 600
+_FAILED = re.compile(
+    r"(?i)(?:error|failed|cannot|could not|file not found|no such file)\b[^\n]*"
+).fullmatch
+_NOT_THERE = re.compile(r"(?i)not found|no such file|does not exist|doesn't exist|ENOENT").search
 
 _decode = msgspec.json.Decoder().decode
 
@@ -74,10 +91,32 @@ def has_output(call: Call) -> bool:
     return call.output_bytes > 0 or shows_something(call.fields.get("content"))
 
 
+def parts(raw: Any) -> list[Json]:
+    """Give the objects that a raw output is made of: itself, or what each part of a call's work came to."""
+    if type(raw) is not list:
+        return [obj(raw)]
+    found = [obj(item) for item in many(raw)]
+    return found if all(found) else []
+
+
+def results_in(raw: Any) -> list[Any]:
+    """Give the results in a raw output: one for each part of a call's work, or the one that it is."""
+    found: list[Any] = [*parts(raw)] if type(raw) is list else []
+    return found or [raw]
+
+
+def raw_texts(raw: Any) -> list[str]:
+    """Give the texts in a raw output that people should see: of each of its parts, the first."""
+    try:
+        return [said for part in results_in(raw) if (said := raw_text(part))]
+    except RecursionError:
+        return []
+
+
 def inner(raw: Json) -> Iterator[Json]:
     """Give a raw output, and what is wrapped in it."""
     yield raw
-    for key in ("metadata", "result", "Ok", "response", "structuredContent", "exitStatus"):
+    for key in _WRAPPERS:
         if key in raw:
             yield obj(raw[key])
 
@@ -87,20 +126,54 @@ def error_in(call: Call) -> str | None:
     raw: Any = call.fields.get("rawOutput")
     if type(raw) is str:
         return _error_in_text(raw, call.fields.get("kind"))
+    if type(raw) is list:
+        where = _error_in_parts(raw, call.fields.get("kind"))
+        return where and f"rawOutput: {where}"
     for told in inner(obj(raw)):
         where = _error_in(told)
         if where is not None:
             return f"rawOutput: {where}"
-    return None
+    return "content: it says that there is no such file" if _says_missing(call) else None
 
 
-def _error_in(told: Json) -> str | None:
+def _says_missing(call: Call) -> bool:
+    """Whether all that a call shows is a line that says that its own file is not there."""
+    if call.fields.get("kind") not in _ON_FILES:
+        return False
+    shown = list(texts(call.fields.get("content")))
+    if len(shown) != 1 or len(shown[0]) > _LINE or not _is_missing(shown[0].strip("` \n")):
+        return False
+    given = obj(call.fields.get("rawInput")).values()
+    return any(type(value) is str and len(value) > 2 and value in shown[0] for value in given)
+
+
+def _is_missing(line: str) -> bool:
+    return _FAILED(line) is not None and _NOT_THERE(line) is not None
+
+
+def _error_in_parts(raw: Any, kind: Any) -> str | None:
+    """Find that all parts of a call's work have failed; of several commands, that any has."""
+    said = [_says_failed(told) for told in parts(raw)]
+    failed = [where for where in said if where is not None]
+    if not failed or (len(failed) < len(said) and kind != "execute"):
+        return None
+    return f"in a part, {failed[0]}"
+
+
+def _says_failed(told: Json) -> str | None:
     for key in ("isError", "is_error"):
         if told.get(key) is True:
             return f"{key} is true"
     for key in ("success", "ok"):
         if told.get(key) is False:
             return f"{key} is false"
+    return None
+
+
+def _error_in(told: Json) -> str | None:
+    said = _says_failed(told)
+    if said is not None:
+        return said
     if told.get("status") in ("error", "failed", "failure") and _is_its_own(told):
         return f"status is {told['status']}"
     error = told.get("error")

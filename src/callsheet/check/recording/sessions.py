@@ -42,10 +42,15 @@ class Sessions:
         return session
 
     def elsewhere(self, session: Session, call_id: str) -> str | None:
-        """Give the other session in which a call of this id is open."""
+        """Give the other session in which a call of this id is open.
+
+        Where both are at work, each may have a call of this id: then it is the one that it is said to be of.
+        """
         for other in self:
             call = other.calls.get(call_id)
-            if call is not None and call.ended is None and other is not session:
+            if call is None or call.ended is not None or other is session:
+                continue
+            if session.turn is None or other.turn is None:
                 return other.id
         return None
 

@@ -27,7 +27,7 @@ IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
 
 LONGEST_NAME = 80
 
-_PROGRAMS = frozenset(
+PROGRAMS = frozenset(
     [
         "cat",
         "cmd",
@@ -115,7 +115,7 @@ def is_name_of_tool(title: str) -> bool:
         return False
     name = squash(title)
     entry = TABLE.get(name)
-    if entry is None or name in _PROGRAMS:
+    if entry is None or name in PROGRAMS:
         return False
     # "Think" and "Plan" say all that there is to say.
     return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
@@ -139,8 +139,13 @@ def needs_input(call: Call) -> bool:
     """Whether the call is of a tool that can't do anything without arguments."""
     if call.fields.get("kind") in ("edit", "delete", "move"):
         return True
-    entry = _entry(call)
-    return entry is not None and entry.shape in _EVIDENCE
+    return bool(needs_of(tool_name(call)))
+
+
+def needs_of(name: str) -> tuple[str, ...]:
+    """Give the arguments of which a well-known tool needs one at least. None: nobody knows."""
+    entry = entry_of(name)
+    return _EVIDENCE.get(entry.shape, ()) if entry is not None else ()
 
 
 def works_on_a_file(call: Call) -> bool:
@@ -153,7 +158,9 @@ def works_on_a_file(call: Call) -> bool:
         return False
     told = obj(call.fields.get("rawInput"))
     if not told:
-        return (is_known and _is_plain(call)) or any(diff_paths(call.fields))
+        # One that failed may have done so because it was given nothing.
+        is_sure = is_known and call.status != "failed" and _is_plain(call)
+        return is_sure or any(diff_paths(call.fields))
     is_meant = is_known and (kind in FILE_KINDS or _is_plain(call))
     return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_meant)
 
@@ -180,15 +187,23 @@ def command_of(call: Call) -> str:
     return text(call.fields.get("title")) or "" if call.fields.get("kind") == "execute" else ""
 
 
-def _entry(call: Call) -> Entry | None:
-    name = tool_name(call)
+def entry_of(name: str) -> Entry | None:
+    """Give what is known of a tool by its name, be it below a server's."""
     return TABLE.get(squash(name.rpartition("/")[2])) if len(name) <= LONGEST_NAME else None
 
 
-def _is_plain(call: Call) -> bool:
-    """Whether the name says it all by itself."""
-    name = tool_name(call).rpartition("/")[2]
+def is_plain_name(name: str) -> bool:
+    """Whether the name of a tool says it all by itself."""
+    name = name.rpartition("/")[2]
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
+
+
+def _entry(call: Call) -> Entry | None:
+    return entry_of(tool_name(call))
+
+
+def _is_plain(call: Call) -> bool:
+    return is_plain_name(tool_name(call))
 
 
 def _is_meant(call: Call, entry: Entry) -> bool:

@@ -83,6 +83,8 @@ def facts_known(
     places = [path_text(p.path, cwd) + (f":{p.line}" if p.line else "") for p in report.locations]
     if places:
         yield "places", "\n".join(places)
+    if is_list(repaired := notes.get("repaired")) and repaired:
+        yield "repaired", ", ".join(map(str, repaired))
     if redactions := notes.get("redactions"):
         yield "redactions", f"{redactions}"
     yield from _cuts(report)

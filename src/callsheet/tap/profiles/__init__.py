@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from . import claude, codex, fast_agent, gemini, goose, hermes, kimi, opencode
 from .profile import Profile
 
 __all__ = ["PROFILES", "UNKNOWN", "Profile", "profile_of"]
 
 UNKNOWN = Profile()
 
-PROFILES: tuple[Profile, ...] = ()
+PROFILES: tuple[Profile, ...] = (
+    claude.PROFILE,
+    codex.PROFILE,
+    fast_agent.PROFILE,
+    gemini.PROFILE,
+    goose.PROFILE,
+    hermes.PROFILE,
+    kimi.PROFILE,
+    opencode.PROFILE,
+)
 
 
 def profile_of(agent: str) -> Profile:

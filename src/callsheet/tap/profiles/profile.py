@@ -1,4 +1,4 @@
-"""What is peculiar to one agent, as data. All of it is optional; an agent that nobody knows has none of it."""
+"""What is peculiar to one agent, as data. All of it is optional: an agent that nobody knows has none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     - `agents`: what it calls itself in `agentInfo.name`, in lower case; a name that begins so fits, too.
     - `name_of` gives a call's tool name, where the agent hides it somewhere: in an id, in a title.
     - `input_of` gives a call's input, where it is told by other means than `rawInput`.
-    - `failure_of` says why a call failed that the agent tells as completed. It is asked of those only.
+    - `failure_of` says why a call failed, whichever way the agent tells its end. It is asked of calls that
+      have ended. None if nothing says that it failed, or why.
     """
 
     agents: tuple[str, ...] = ()

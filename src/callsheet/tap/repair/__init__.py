@@ -1,7 +1,7 @@
 """What another agent has told of a call, put right: a list of small stages, each with one job.
 
-All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update, and
-gives the same in front of an agent as over a recording.
+All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update,
+and gives the same in front of an agent as over a recording.
 """
 
 from __future__ import annotations
@@ -10,13 +10,28 @@ from collections.abc import Callable
 
 from callsheet.check.recording.values import many, text
 
+from .contents import contents
+from .inputs import restore_input
+from .kinds import know_kind
 from .known import Draft, Known
+from .names import name_tool
+from .outcome import outcome
+from .places import find_places
+from .titles import say_title
 
 __all__ = ["STAGES", "Draft", "Known", "repaired"]
 
 Stage = Callable[[Known, Draft], None]
 
-STAGES: tuple[Stage, ...] = ()
+STAGES: tuple[Stage, ...] = (
+    name_tool,
+    restore_input,
+    know_kind,
+    outcome,
+    contents,
+    find_places,
+    say_title,
+)
 """In order. A stage may rely on what those before it have found."""
 
 

@@ -26,6 +26,8 @@ class Known(Struct, eq=False):
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])
     """What requests for permission have told of the call."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""
     """The session's directory; empty if nobody knows it."""
     now: float | None = None
@@ -49,5 +51,7 @@ class Draft(Struct, eq=False):
     raw_output: Any = None
     repaired: set[str] = field(default_factory=set[str])
     """What was put right: name, title, kind, input, locations, paths, content, status."""
+    is_streaming: bool = False
+    """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
     """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""

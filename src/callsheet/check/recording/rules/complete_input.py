@@ -9,10 +9,9 @@ import msgspec
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, Call, CallOver, Question, Told
 from callsheet.check.recording.results import is_blank, texts
+from callsheet.check.recording.titles import is_bare_title
 from callsheet.check.recording.tools import diff_paths, needs_input
 from callsheet.check.recording.values import text
-
-from .complete_titles import is_bare_title
 
 _decode = msgspec.json.Decoder().decode
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Call, CallOver
 from callsheet.check.recording.quoting import quoted
-from callsheet.check.recording.tools import (
-    IDENTIFIER,
-    LONGEST_NAME,
-    certain_kind,
-    is_name_of_tool,
-    tool_name,
-)
-from callsheet.check.recording.values import many, obj, text
-
-_WORDS = frozenset(
-    ("tool", "tool call", "tool use", "call", "function", "unknown", "unknown tool", "untitled")
-)
-"""Titles that would fit any call. Others are names of tools."""
-
-_NO_KIND = (None, "other")
+from callsheet.check.recording.titles import NO_KIND, is_bare_title
+from callsheet.check.recording.tools import certain_kind, tool_name
+from callsheet.check.recording.values import text
 
 
 def bare_at_first(over: CallOver) -> Said | None:
@@ -49,9 +36,9 @@ def kind_missing(over: CallOver) -> Said | None:
     """Find a call without a kind, or with `other`, although its tool is well known."""
     call = over.call
     kind = call.fields.get("kind")
-    if kind not in _NO_KIND or not over.is_known or not over.is_settled:
+    if kind not in NO_KIND or not over.is_known or not over.is_settled:
         return None
-    if call.opening.get("kind") not in _NO_KIND:
+    if call.opening.get("kind") not in NO_KIND:
         return None  # it was told, and taken back
     known = certain_kind(call)
     if known is None:
@@ -67,16 +54,6 @@ def name_missing(over: CallOver) -> Said | None:
     return Said("its tool's name is nowhere", "update.name", over.call.announced)
 
 
-def is_bare_title(title: str, call: Call | None) -> bool:
-    """Whether a title says no more than the name of a tool. `call` is what is known besides, if anything."""
-    title = title.strip()
-    if not title or title.lower() in _WORDS:
-        return True
-    if len(title) > LONGEST_NAME:
-        return False
-    return is_name_of_tool(title) if call is None else _is_name(call, title)
-
-
 def _bare(call: Call, told: Any) -> str | None:
     """Say what a title lacks, or None if it tells something."""
     title = text(told) or ""
@@ -85,29 +62,6 @@ def _bare(call: Call, told: Any) -> str | None:
     return (
         f"as {quoted(title)}, which is no more than a name" if title.strip() else "without a title"
     )
-
-
-def _is_name(call: Call, title: str) -> bool:
-    if not IDENTIFIER(title) or title in _arguments(call.fields.get("rawInput")):
-        return False
-    if is_name_of_tool(title):
-        return True
-    if title == call.name:
-        return call.fields.get("kind") not in ("think", "switch_mode")
-    name = tool_name(call)
-    if name and title.rpartition("/")[2] == name.rpartition("/")[2]:
-        return True
-    # A name that only a program would write, of a tool that nobody knows.
-    return "_" in title and call.fields.get("kind") in _NO_KIND
-
-
-def _arguments(raw: Any) -> Iterator[Any]:
-    """Give what a call was given: a title that is just that says something."""
-    if type(raw) is str:
-        yield raw
-    for value in obj(raw).values():
-        yield value
-        yield from many(value)
 
 
 RULES = (

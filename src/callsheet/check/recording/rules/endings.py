@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from callsheet.check.recording.cancels import did_its_work, ran_when_cancelled
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Call, CallOver, LeftOpen, Told
-
-CROSSED = 0.005
-"""Seconds in which a cancel and the call's own end may cross on the wire."""
 
 
 def never_ended(left: LeftOpen) -> Said | None:
@@ -64,11 +62,9 @@ def denied_but_completed(told: Told) -> Said | None:
 def cancelled_but_completed(over: CallOver) -> Said | None:
     """Find a call that ran when people cancelled, and is shown as done."""
     call, turn = over.call, over.call.turn
-    if turn is None or turn.cancelled is None or turn.stop_reason != "cancelled":
+    if turn is None or turn.stop_reason != "cancelled" or not ran_when_cancelled(call, call.ended):
         return None
-    if call.ended is None or not call.first < turn.cancelled < call.ended:
-        return None
-    if _first_end(call) != "completed" or call.denied is not None or _has_crossed(call):
+    if _first_end(call) != "completed" or call.denied is not None or did_its_work(call):
         return None
     return Said(
         f"it ran when the turn was cancelled on line {turn.cancelled}, and is shown as completed",
@@ -79,11 +75,6 @@ def cancelled_but_completed(over: CallOver) -> Said | None:
 
 def _first_end(call: Call) -> str | None:
     return next((status for status, line in call.statuses if line == call.ended), None)
-
-
-def _has_crossed(call: Call) -> bool:
-    begun = call.turn.cancelled_at if call.turn is not None else None
-    return begun is not None and call.ended_at is not None and call.ended_at - begun < CROSSED
 
 
 def _was_cancelled(left: LeftOpen) -> bool:

@@ -6,17 +6,42 @@ from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Call, Session, Strayed, Told, Turn, TurnOver, Updated
 from callsheet.check.recording.values import obj, text
 
+_OF_A_SESSION = frozenset(
+    (
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "config_options_update",
+        "session_info_update",
+        "usage_update",
+    )
+)
+"""Updates that tell how a session is, and nothing that is done in it."""
 _OF_A_TURN = ("agent_message_chunk", "agent_thought_chunk")
 
 
 def before_session(strayed: Strayed) -> Said | None:
     """Find an update of a session that is not answered yet."""
+    return None if _is_news(strayed) else _too_early(strayed)
+
+
+def news_before_session(strayed: Strayed) -> Said | None:
+    """Find news of a session that is not answered yet: its commands, its mode, its use of tokens."""
+    return _too_early(strayed) if _is_news(strayed) else None
+
+
+def _too_early(strayed: Strayed) -> Said | None:
     if strayed.opening is None or not _is_all_recorded(strayed):
         return None
     return Said(
         f"the request of line {strayed.opening} is not answered yet, so nobody knows of the session",
         "params.sessionId",
     )
+
+
+def _is_news(strayed: Strayed) -> bool:
+    update = obj(obj(obj(strayed.line.message).get("params")).get("update"))
+    return update.get("sessionUpdate") in _OF_A_SESSION
 
 
 def unknown_session(strayed: Strayed) -> Said | None:
@@ -135,8 +160,22 @@ RULES = (
         title="An update comes before the session is there",
         protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
         harm="Clients drop the update, or show a spinner that never ends.",
-        fix="Answer `session/new` first, then send commands, modes and everything else.",
+        fix="Answer `session/new` first, then say and do things.",
         check=before_session,
+        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
+        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
+        ' "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}}}\n'
+        '{"id": 3, "result": {"sessionId": "s2"}}',
+    ),
+    Rule(
+        id="order/news-before-session",
+        severity="warning",
+        moment=Strayed,
+        title="News of a session come before the session is there",
+        protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
+        harm="Clients drop them: commands and modes are missing until they are told again.",
+        fix="Answer `session/new` first, then send commands, modes and everything else.",
+        check=news_before_session,
         example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
         '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
         ' "current_mode_update", "currentModeId": "ask"}}}\n'

@@ -49,7 +49,7 @@ _ONLY = {version: (version,) for version in official.VERSIONS}
 
 
 def _broken(versions: Sequence[int], name: str, begin: str, value: Any) -> Sequence[Said] | None:
-    if not versions or any(official.validator(one, name).is_valid(value) for one in versions):
+    if not versions or any(official.is_valid(one, name, value) for one in versions):
         return None
     found = official.breaches(versions[0], name, value)[:_MOST]
     return [Said(_sentence(one), _field(begin, one.path)) for one in found]

@@ -1,0 +1,157 @@
+"""One call of another agent, and what became of it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+
+from callsheet.check.recording.ids import UsedIds
+from callsheet.check.recording.moments import Call, Json
+from callsheet.check.recording.values import many, obj, text
+from callsheet.report.content import ToolCallContent
+from callsheet.report.errors import InvalidId
+from callsheet.report.fields import WIRE_NOTES
+from callsheet.report.ids import MAX_ID_CHARS, check_id
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject, JsonValue
+
+
+class Tapped(Struct, eq=False):
+    """A call: what the agent tells of it, and what we report."""
+
+    id: str
+    """Ours: the agent's own, unless another call had that before."""
+    call: Call
+    began: float
+    report: ToolCallReport | None = None
+    asked: Json = field(default_factory=dict[str, Any])
+    """What questions about it have told."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Those that were told last, which may be missing in the end."""
+    repaired: set[str] = field(default_factory=set[str])
+    has_own_title: bool = False
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What each field was last made of, to see that it is still the same."""
+    items: tuple[ToolCallContent, ...] = ()
+    """Its content as it was told, and …"""
+    safe: tuple[ToolCallContent, ...] = ()
+    """… the same without secrets, whole."""
+    secrets: dict[str, int] = field(default_factory=dict[str, int])
+    """How many were taken out of each field."""
+    whole_input: JsonValue = None
+    """The input without secrets, for those who are asked."""
+    is_cut: bool = False
+    """Whether its content is shown with less than there is."""
+    counted: int = 0
+    """How many items it had when its content was last looked at."""
+
+    @property
+    def is_worth_showing(self) -> bool:
+        """Whether enough was added to its content: what is cut is not cut anew for each item that comes."""
+        return not self.is_cut or len(self.safe) * 10 >= self.counted * 11
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, as far as the client was told."""
+        return self.report is not None and self.report.is_final
+
+
+class Ids:
+    """The ids of one session's calls, as the client knows them: none stands for two calls.
+
+    `used` are those of all sessions: one that was let go may be heard of again.
+    """
+
+    def __init__(self, session: str, used: UsedIds) -> None:
+        self._session: str = session
+        self._used: UsedIds = used
+        self._renamed: dict[str, str] = {}
+        # How often an id came: one that every call has must not be counted from the beginning each time.
+        self._numbers: dict[str, int] = {}
+
+    def new(self, key: str) -> str:
+        """Give an id for a call that the agent knows by `key`."""
+        chosen = base = _fit(key)
+        number = self._numbers.pop(base, 1)
+        while self._used.has(self._session, chosen):
+            number += 1
+            chosen = f"{base}~{number}"
+        self._used.add(self._session, chosen)
+        if number > 1:
+            _note(self._numbers, base, number)
+        if chosen != key:
+            _note(self._renamed, chosen, key)
+        return chosen
+
+    def has(self, chosen: str) -> bool:
+        """Whether a call is or was known by an id."""
+        return self._used.has(self._session, chosen)
+
+    def theirs(self, chosen: str) -> str:
+        """Give the agent's id of a call that the client knows by another."""
+        return self._renamed.get(chosen, chosen)
+
+
+MOST = 4096
+"""Ids of which more is known than that they are used."""
+
+_REASONS = tuple(reason.value for reason in Reason if reason is not Reason.CANCELLED)
+
+_LONGEST = MAX_ID_CHARS - 16
+"""Characters of an id that is left as it is: a number may have to be added."""
+
+_Value = TypeVar("_Value")
+
+
+def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None) -> JsonObject:
+    """Give the notes that an agent has on its call, as Callsheet's own has them: those to rely on."""
+    notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
+    if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
+        notes.pop("reason", None)
+    if not _is_cut(notes.get("truncated")):
+        notes.pop("truncated", None)
+    alias = notes.get("alias")
+    if alias is not None and (type(alias) is not str or ids.has(alias)):
+        del notes["alias"]  # it would lead to another call
+    return notes
+
+
+_PARENTS = (("parentToolCallId",), ("claudeCode", "parentToolUseId"), ("callsheet", "parentId"))
+"""Where in `_meta` agents name the call that a call is part of."""
+
+
+def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
+    """Give a `_meta` in which the call's parent has the id by which the client knows it."""
+    for path in _PARENTS:
+        holder = meta if len(path) == 1 else obj(meta.get(path[0]))
+        key = text(holder.get(path[-1]))
+        if key is not None and (chosen := ours(key)) != key:
+            holder = {**holder, path[-1]: chosen}
+            meta = holder if len(path) == 1 else {**meta, path[0]: holder}
+    return meta
+
+
+def _is_cut(told: JsonValue) -> bool:
+    records = [told, *many(obj(told).get("others"))]
+    return all(type(obj(record).get("field")) is str for record in records)
+
+
+def _fit(key: str) -> str:
+    """Give an id that any client can take: not empty, not endless, on one line."""
+    try:
+        if len(key) <= _LONGEST:
+            return check_id(key)
+    except InvalidId:
+        pass
+    told = "".join(sign for sign in key if sign.isprintable())[:64]
+    return f"{told or 'call'}-{sha256(key.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def _note(known: dict[str, _Value], key: str, value: _Value) -> None:
+    known[key] = value
+    if len(known) > MOST:
+        del known[next(iter(known))]

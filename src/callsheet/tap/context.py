@@ -1,0 +1,97 @@
+"""What the sessions of one tap share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from callsheet.check.recording.ids import UsedIds
+from callsheet.describe import Describer, pick_locale
+from callsheet.describe.text import Redact
+from callsheet.guard.bound import SAFE
+from callsheet.report.errors import InvalidLocation
+from callsheet.report.locations import check_path
+from callsheet.report.record import CallRecord
+from callsheet.runtime.clock import to_rfc3339
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.guard import Guard, GuardSettings
+from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.words import Spoken
+
+from .account import Account
+from .calls import Ids
+from .settings import TapSettings
+
+_MOST = 4096
+
+Keep = Callable[[str, str, CallRecord], None]
+"""Gets a session's id and directory, and a call as it is kept."""
+
+
+def _raise(exc: Exception) -> None:
+    raise exc
+
+
+class Context(Struct, eq=False):
+    """What all sessions of a tap work with. `send` gets lines for the client, `failed` what went wrong here;
+    who reads them sets both.
+
+    `epoch` is the time of day, in seconds, at time 0; None if nobody knows it, as in a recording.
+    """
+
+    settings: TapSettings
+    account: Account
+    send: Callable[[bytes], object] = bytes
+    failed: Callable[[Exception], None] = _raise
+    keep: Keep | None = None
+    epoch: float | None = None
+    spill: SpillStore | bool = True
+    used: UsedIds = field(default_factory=UsedIds)
+    """The ids of calls that the client knows, of all sessions."""
+    histories: dict[str, int] = field(default_factory=dict[str, int])
+    """How often sessions were told anew, of those that were. Their ids are those of before."""
+
+    def told_anew(self, session: str) -> None:
+        """Note that the client forgets what it knows of a session: its history will be told."""
+        self.histories[session] = self.histories.pop(session, 0) + 1
+        if len(self.histories) > _MOST:
+            del self.histories[next(iter(self.histories))]
+
+    def ids(self, session: str) -> Ids:
+        """Give the ids of a session's calls."""
+        return Ids(f"{session}\0{self.histories.get(session, 0)}", self.used)
+
+    def guard(self, words: Spoken, faults: Faults) -> Guard:
+        """Give what makes values safe."""
+        chosen = GuardSettings(
+            redact=self.settings.redact,
+            limits=SAFE if self.settings.bound else None,
+            spill=self.spill if self.settings.bound else False,
+        )
+        return Guard(chosen, words, faults)
+
+    def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
+        """Give what describes calls of a session in a directory.
+
+        `clean` takes secrets out of a text that is about to be cut: nobody would know half of one.
+        """
+        return Describer(
+            absolute(cwd) or "/",
+            redact=clean,
+            locale=pick_locale(self.settings.locale, os.environ),
+            home=os.path.expanduser("~") if self.epoch is not None else None,  # noqa: PTH111
+        )
+
+    def time(self, now: float) -> str | None:
+        """Give a time of day, if it is known."""
+        return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))
+
+
+def absolute(cwd: str | None) -> str | None:
+    """Give a session's directory, if it is one that can be relied on."""
+    try:
+        return None if cwd is None else check_path(cwd)
+    except InvalidLocation:
+        return None

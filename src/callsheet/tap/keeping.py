@@ -1,0 +1,200 @@
+"""What a tap keeps in the history: calls as the client saw them, and what was said around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from threading import RLock, Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.values import many, obj, text
+from callsheet.report.errors import CallsheetError
+from callsheet.report.record import CallRecord
+from callsheet.report.values import JsonObject
+from callsheet.runtime.guard import Guard
+
+from .alike import Say
+
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+    from callsheet.history.log import SessionLog
+
+PATIENCE = 1.0
+"""Seconds that the history has to tell where a session ended that goes on now."""
+
+LAST = 4.0
+"""Seconds that the history has at the end."""
+
+MOST_LOGS = 64
+"""Sessions that are written to at once; of more, the oldest begins anew."""
+
+MOST_WAITING = 4096
+"""What is written at most of a session of which is still looked up where it ended."""
+
+Write: TypeAlias = "Callable[[SessionLog], object]"
+
+_KINDS = {
+    "agent_message_chunk": "agent",
+    "agent_thought_chunk": "thought",
+    "user_message_chunk": "user",
+    "agent_message": "agent",
+    "agent_thought": "thought",
+    "user_message": "user",
+}
+
+
+class Keeping:
+    """The history of a tap. It is opened when there is something to keep.
+
+    Whatever goes wrong with it, nobody who keeps something here hears of it, or waits for it: `say` is told.
+    """
+
+    def __init__(
+        self, make: Callable[[], History], command: str, say: Callable[[str], None]
+    ) -> None:
+        self._make: Callable[[], History] = make
+        self._history: History | None = None
+        self._info: JsonObject = {"source": "tap", "command": command}
+        self._say_once: Callable[[str], None] | None = say
+        self._lock: RLock = RLock()
+        self._logs: dict[str, SessionLog] = {}
+        self._reopened: set[str] = set()
+        # What waits for sessions of which is looked up where they ended.
+        self._waiting: dict[str, list[Write]] = {}
+        self._lookups: list[Thread] = []
+        self._message: tuple[str, str, str] = ("", "", "")
+        self._count: int = 0
+
+    def reopened(self, session: str) -> None:
+        """Hear that a session of before goes on."""
+        with self._lock:
+            self._logs.pop(session, None)
+            self._reopened.add(session)
+
+    def call(self, session: str, cwd: str, record: CallRecord) -> None:
+        """Keep a call as it is now."""
+        self._message = ("", "", "")
+        self._write(session, cwd, lambda log: log.send(deque([record])))
+
+    def prompt(self, session: str, cwd: str, params: Json, guard: Guard) -> None:
+        """Keep what the user has typed, without secrets."""
+        blocks = _blocks(many(params.get("prompt")))
+        self._say(session, cwd, "user", None, [guard.value(block)[0] for block in blocks])
+        title = next((text(block.get("text")) for block in blocks if "text" in block), None)
+        if title:
+            name = guard.clean(title)
+            self._write(session, cwd, lambda log: log.name(name))
+
+    def update(self, session: str, cwd: str, update: Json) -> Say | None:
+        """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
+        kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
+        content = update.get("content")
+        blocks = _blocks(many(content) or [content])
+        if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
+            return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
+        if update.get("sessionUpdate") == "plan":
+            entries: list[Json] = [
+                obj(entry) for entry in many(update.get("entries")) if obj(entry)
+            ]
+            self._write(session, cwd, lambda log: log.plan("plan", entries))
+        return None
+
+    def close(self) -> None:
+        """Write what waits, and let go of the history."""
+        for lookup in self._lookups:
+            lookup.join(2 * PATIENCE)
+        if self._history is not None:
+            self._history.close_now(LAST)
+
+    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> Say:
+        now = (session, kind, given or "")
+        if now != self._message or kind == "user":
+            self._message, self._count = now, self._count + 1
+        key = given or f"message-{self._count}"
+        self._write(session, cwd, lambda log: log.say(kind, key, blocks))
+        last: JsonObject = blocks[-1] if blocks else {}
+
+        def say_more(text: str) -> None:
+            more = [{**last, "text": text}]
+            if kind == "user":
+                self._say(session, cwd, kind, given, more)
+            else:
+                self._write(session, cwd, lambda log: log.say(kind, key, more))
+
+        return say_more
+
+    # Writing, which fails by itself
+
+    def _write(self, session: str, cwd: str, write: Write) -> None:
+        with self._lock:
+            try:
+                self._now_or_later(session, cwd, write)
+            except Exception as exc:  # noqa: BLE001 - the session goes on without a history
+                self._failed(exc)
+
+    def _now_or_later(self, session: str, cwd: str, write: Write) -> None:
+        waiting = self._waiting.get(session)
+        if waiting is not None:
+            if len(waiting) < MOST_WAITING:
+                waiting.append(write)
+        elif (log := self._logs.get(session)) is not None:
+            write(log)
+        elif session in self._reopened:
+            self._reopened.discard(session)
+            self._waiting[session] = [write]
+            self._lookups = [one for one in self._lookups if one.is_alive()]
+            self._lookups.append(Thread(target=self._look_up, args=(session, cwd), daemon=True))
+            self._lookups[-1].start()
+        else:
+            write(self._begun(session, cwd, 0))
+
+    def _look_up(self, session: str, cwd: str) -> None:
+        """Find where a session's timeline ends, and write what waits for that."""
+        position = 0
+        try:
+            position = 1 + asyncio.run(self._last_position(session))
+        except (CallsheetError, TimeoutError):
+            pass
+        except Exception as exc:  # noqa: BLE001
+            self._failed(exc)
+        with self._lock:
+            waiting = self._waiting.pop(session, [])
+            try:
+                log = self._begun(session, cwd, position)
+                for write in waiting:
+                    write(log)
+            except Exception as exc:  # noqa: BLE001
+                self._failed(exc)
+
+    async def _last_position(self, session: str) -> int:
+        history = self._opened()
+        return await asyncio.wait_for(
+            history.ask(lambda store: store.last_position(session)), PATIENCE
+        )
+
+    def _begun(self, session: str, cwd: str, position: int) -> SessionLog:
+        log = self._logs[session] = self._opened().session(
+            session, cwd=cwd, info=self._info, position=position
+        )
+        if len(self._logs) > MOST_LOGS:
+            del self._logs[next(iter(self._logs))]
+        return log
+
+    def _opened(self) -> History:
+        with self._lock:
+            if self._history is None:
+                self._history = self._make()
+            return self._history
+
+    def _failed(self, exc: Exception) -> None:
+        say, self._say_once = self._say_once, None
+        if say is not None:
+            say(f"the history fails, and something is not kept ({type(exc).__name__})")
+
+
+def _blocks(told: list[Any]) -> list[Json]:
+    """Give those of some blocks that are what they say."""
+    found = [obj(one) for one in told if type(obj(one).get("type")) is str]
+    return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]

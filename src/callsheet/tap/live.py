@@ -1,0 +1,396 @@
+"""The tap in front of an agent: two relays, a pipeline between them, and a thread for what is due.
+
+Whoever speaks to the client holds `_speaking`, so that its lines come in the order in which they were made;
+a client that does not read holds up the agent by that, as a bare pipe would, and nobody else. Likewise for
+`_telling` and the agent; what the tap itself has to tell it is told by the clock's thread, so that nobody who
+hears the agent ever waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Condition, Lock, Thread
+from typing import TYPE_CHECKING
+
+from .between import Between
+from .child import CannotStart
+from .relay import Send
+
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+
+    from .account import Account
+    from .pipeline import Pipeline
+    from .recording import RecordingWriter
+    from .settings import TapSettings
+
+GONE = 2.0
+"""Seconds that the agent has to leave by itself when its client is gone."""
+
+LOOK = 0.25
+"""Seconds between two looks whether the client is still there, once it says nothing more."""
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
+
+
+class Driver:
+    """Drives a pipeline by what the relays hear, and by the clock."""
+
+    def __init__(
+        self, pipeline: Pipeline, recorder: RecordingWriter | None, between: Between
+    ) -> None:
+        self.pipeline: Pipeline = pipeline
+        self._recorder: RecordingWriter | None = recorder
+        self._between: Between = between
+        self._speaking: Lock = Lock()
+        self._telling: Lock = Lock()
+        self._tell: Send | None = None
+        # What the agent is to be told besides what the client says.
+        self._besides: list[bytes] = []
+        self._lock: Lock = Lock()
+        self._thinking: Condition = Condition(self._lock)
+        self._began: float = time.monotonic()
+        self._send: Send | None = None
+        self._until: float | None = None
+        self._is_over: bool = False
+        self._is_gone: bool = False
+        # Whether the client was told half a line: then nothing else may come before the rest of it.
+        self._is_within: bool = False
+        # When to look next whether the client is there, once it is silent; and since when it is not.
+        self._look_at: float | None = None
+        self._gone_since: float | None = None
+        self._timer: Thread = Thread(target=self._watch_the_clock, daemon=True)
+        self._timer.start()
+
+    def now(self) -> float:
+        """Give the time of the pipeline."""
+        return time.monotonic() - self._began
+
+    def speak_by(self, send: Send) -> None:
+        """Get the way to the client."""
+        self._send = send
+
+    def tell_by(self, send: Send) -> None:
+        """Get the way to the agent."""
+        self._tell = send
+
+    def from_client(self, lines: Sequence[bytes], send: Send) -> None:
+        """Take in lines of the client, and tell the agent."""
+        pipeline = self.pipeline
+        with self._thinking:
+            if self._recorder is not None:
+                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
+            for line in lines:
+                pipeline.from_client(line, self.now())
+            data = b"".join(pipeline.to_agent)
+            pipeline.to_agent.clear()
+            self._plan(at_once=bool(pipeline.to_client))
+        if data:
+            with self._telling:
+                send(data)
+
+    def from_agent(self, lines: bytes, send: Send) -> None:
+        """Take in whole lines of the agent, and tell the client."""
+        with self._speaking:
+            with self._lock:
+                if not self.pipeline.passes(lines):
+                    lines = self._changed(lines)
+                elif self._recorder is not None:
+                    self._recorder.keep("agent->client", lines)
+            if lines:
+                send(lines)
+
+    def _changed(self, lines: bytes) -> bytes:
+        """Give what the client is told instead of some lines of the agent."""
+        pipeline, now = self.pipeline, self.now()
+        for line in cut(lines):
+            pipeline.from_agent(line, now)
+        data = self._for_client()
+        if pipeline.to_agent:
+            self._besides += pipeline.to_agent
+            pipeline.to_agent.clear()
+        self._plan(at_once=bool(self._besides))
+        return data
+
+    def pass_on(self, data: bytes, send: Send) -> None:
+        """Pass on a part of a line that is too long to be looked into."""
+        with self._speaking:
+            with self._thinking:
+                self._is_within = not data.endswith(b"\n")
+                self._plan(at_once=not self._is_within)
+            if self._recorder is not None:
+                self._recorder.keep("agent->client", data)
+            send(data)
+
+    def last_words(self, data: bytes, send: Send) -> None:
+        """Take in a line that has no end: it may be a message all the same."""
+        with self._speaking:
+            with self._lock:
+                told = data if self._is_within else self._changed(data + b"\n")
+                told = data if told == data + b"\n" else told
+                self._is_within = bool(told) and not told.endswith(b"\n")
+            if told:
+                send(told)
+
+    def agent_gone(self, send: Send) -> None:
+        """Tell the client what became of what was open: the agent will say nothing more."""
+        with self._speaking:
+            with self._thinking:
+                if self._is_gone:
+                    return
+                self._is_gone = True
+                self.pipeline.agent_gone(self.now())
+                data = self._for_client()
+            if data:
+                send(b"\n" + data if self._is_within else data)
+
+    def agent_left(self) -> None:
+        """Tell the same if the relay could not: somebody else holds the agent's stdout open."""
+        if self._send is None or self._is_gone or not self._speaking.acquire(timeout=LOOK):
+            return
+        self._speaking.release()
+        with suppress(OSError):
+            self.agent_gone(self._send)
+
+    def close(self) -> None:
+        """Let the clock be."""
+        with self._thinking:
+            self._is_over = True
+            self._thinking.notify()
+
+    def _for_client(self) -> bytes:
+        pipeline = self.pipeline
+        data = b"".join(pipeline.to_client)
+        if self._recorder is not None and data:
+            kept = b"".join(map(pipeline.for_recording, pipeline.to_client))
+            self._recorder.keep("agent->client", kept)
+        pipeline.to_client.clear()
+        return data
+
+    def _plan(self, *, at_once: bool = False) -> None:
+        """See to it that the clock is watched until the next that is due."""
+        due = self.pipeline.due
+        if at_once or (due is not None and (self._until is None or due < self._until)):
+            self._until = self.now() if at_once else due
+            self._thinking.notify()
+
+    def _watch_the_clock(self) -> None:
+        while not self._is_over:
+            with self._thinking:
+                wait = self._wait()
+                if wait is None or wait > 0:
+                    self._thinking.wait(wait)
+                    continue
+            self._tick()
+            if self._look_at is not None and self._look_at <= self.now():
+                self._look_for_the_client()
+
+    def _wait(self) -> float | None:
+        times = [time for time in (self._until, self._look_at) if time is not None]
+        return min(times) - self.now() if times else None
+
+    def _tick(self) -> None:
+        with self._speaking:
+            with self._thinking:
+                now = self.now()
+                if (due := self.pipeline.due) is not None and due <= now:
+                    self.pipeline.tick(now)
+                self._until = None if self._is_within else self.pipeline.due
+                data = b"" if self._is_within else self._for_client()
+                besides, self._besides = b"".join(self._besides), []
+            if data and self._send is not None:
+                with suppress(OSError):  # who relays hears of it, too
+                    self._send(data)
+        if besides and self._tell is not None:
+            with self._telling, suppress(OSError):
+                self._tell(besides)
+
+    # Whether anybody is there
+
+    def client_is_silent(self) -> None:
+        """Hear that the client will say nothing more. It may still listen."""
+        with self._thinking:
+            self._look_at = self.now()
+            self._thinking.notify()
+
+    def _look_for_the_client(self) -> None:
+        """End the agent if nobody listens to it any more, and it does not leave by itself."""
+        now = self.now()
+        self._look_at = now + LOOK
+        if self._between.client_listens():
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
+        elif now - self._gone_since >= GONE:
+            self._look_at = None
+            self._between.child.end()
+
+
+class FromClient:
+    """The hook on what the client says."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Driver = driver
+        self._lines: Cut = Cut()
+
+    def begin(self, send: Send) -> None:
+        """Let the tap speak to the agent, too."""
+        self._driver.tell_by(send)
+
+    def take(self, data: bytes, send: Send) -> None:
+        """Take the next piece."""
+        ended, lines, part = self._lines.take(data)
+        try:
+            if ended:
+                send(ended)
+            if lines:
+                self._driver.from_client(cut(lines), send)
+            if part:
+                send(part)
+        except OSError:
+            self._driver.client_is_silent()  # nobody reads any more whether the client goes
+            raise
+
+    def end(self, send: Send) -> None:
+        """Pass on what had no end."""
+        rest = self._lines.end()
+        if rest:
+            send(rest)
+        self._driver.client_is_silent()
+
+
+class FromAgent:
+    """The hook on what the agent says."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver: Driver = driver
+        self._lines: Cut = Cut()
+
+    def begin(self, send: Send) -> None:
+        """Let the clock speak to the client, too."""
+        self._driver.speak_by(send)
+
+    def take(self, data: bytes, send: Send) -> None:
+        """Take the next piece."""
+        ended, lines, part = self._lines.take(data)
+        if ended:
+            self._driver.pass_on(ended, send)
+        if lines:
+            self._driver.from_agent(lines, send)
+        if part:
+            self._driver.pass_on(part, send)
+
+    def end(self, send: Send) -> None:
+        """Pass on what had no end, and end what is open."""
+        rest = self._lines.end()
+        if rest:
+            self._driver.last_words(rest, send)
+        self._driver.agent_gone(send)
+
+
+class Cut:
+    """Cuts pieces where lines end. Of a line that is too long, parts come as they are."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest: int = longest
+        self._rest: list[bytes] = []
+        self._size: int = 0
+        self._is_long: bool = False
+
+    def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
+        """Take a piece. Gives the end of a long line, whole lines, and the beginning of a long one."""
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return b"", data, b""
+        ended = b""
+        if self._is_long:
+            end = data.find(b"\n") + 1
+            if not end:
+                return data, b"", b""
+            self._is_long = False
+            ended, data = data[:end], data[end:]
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return ended, b"", self._hold(data)
+        whole = data[:end]
+        if self._rest:
+            whole = b"".join((*self._rest, whole))
+            self._rest, self._size = [], 0
+        return ended, whole, self._hold(data[end:])
+
+    def end(self) -> bytes:
+        """Give what had no end."""
+        rest, self._rest = b"".join(self._rest), []
+        return rest
+
+    def _hold(self, data: bytes) -> bytes:
+        if not data:
+            return b""
+        self._rest.append(data)
+        self._size += len(data)
+        if self._size <= self._longest:
+            return b""
+        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
+        return part
+
+
+def cut(lines: bytes) -> list[bytes]:
+    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
+    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
+
+
+def tap(
+    command: Sequence[str],
+    settings: TapSettings,
+    *,
+    history: Callable[[], History] | None = None,
+    record: str | None = None,
+) -> tuple[int, Account | None]:
+    """Run an agent behind a tap. Gives the exit code that is the agent's, and what was done."""
+    between = Between()
+    try:
+        between.start(command)
+    except CannotStart as exc:
+        say(str(exc))
+        return exc.exit_code, None
+    from .account import Account  # the agent starts meanwhile
+    from .bridged import pipeline_for
+    from .context import Context
+    from .keeping import Keeping
+    from .record import path_in
+    from .recording import RecordingWriter
+
+    name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
+    keeping = Keeping(history, name, say) if history is not None else None
+    recorder = None
+    if record is not None:
+        recorder = RecordingWriter(path_in(record, command[0]), "wrapped", say=say)
+    account = Account()
+    context = Context(
+        settings,
+        account,
+        keep=None if keeping is None else keeping.call,
+        epoch=time.time(),
+    )
+    pipeline = pipeline_for(context, say, keeping)
+    driver = Driver(pipeline, recorder, between)
+    context.epoch = time.time() - driver.now()  # to make all this has taken its time
+    try:
+        code = between.serve(FromClient(driver), FromAgent(driver))
+        driver.agent_left()
+        return code, account
+    finally:
+        driver.close()
+        if recorder is not None:
+            recorder.close()
+        if keeping is not None:
+            keeping.close()
+
+
+def say(text: str) -> None:
+    """Say something to whoever started the tap."""
+    with suppress(OSError):
+        os.write(2, f"callsheet tap: {text}\n".encode(errors="replace"))

@@ -1,0 +1,231 @@
+"""Makes a report's fields of what is to be told of a call: decoded, without secrets, within limits.
+
+A call is told in many updates, and most of it stays the same in each: what was made before is not made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.values import obj
+from callsheet.report.content import (
+    DiffContent,
+    ToolCallContent,
+    UnknownContent,
+)
+from callsheet.report.errors import CallsheetError
+from callsheet.report.events import Event
+from callsheet.report.locations import ToolCallLocation
+from callsheet.report.values import JsonObject, JsonValue
+from callsheet.runtime.guard import Guard
+from callsheet.wire import v1, v2
+from callsheet.wire.terminals import INFO
+from callsheet.wire.toolcall import decode_fields, decode_location
+
+from .calls import Tapped
+from .repair import Draft
+from .repair.items import json_item
+
+_MISSING = object()
+_ALWAYS = ("sessionUpdate", "toolCallId")
+_UNREADABLE = (CallsheetError, ValueError, TypeError, RecursionError)
+_EMPTY: tuple[Any, ...] = (None, "", [])
+
+
+class Maker:
+    """Makes the fields of one session's calls. `version` is the agent's."""
+
+    def __init__(self, guard: Guard, version: int) -> None:
+        self.degraded: int = 0
+        self._guard: Guard = guard
+        self._decode = v2.decode if version == 2 else v1.decode
+        self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
+            v2.decode_items if version == 2 else v1.decode_items
+        )
+
+    def fields(self, mine: Tapped, draft: Draft) -> JsonObject:
+        """Give the fields that are new, but for the status, by a report's names. They are not bounded yet."""
+        told = {
+            "name": draft.name,
+            "title": draft.title,
+            "kind": draft.kind,
+            "locations": draft.locations,
+            "rawInput": draft.raw_input,
+            "rawOutput": draft.raw_output,
+            "content": draft.content,
+        }
+        news: Json = {}
+        for key, value in told.items():
+            before = mine.given.get(key, _MISSING)
+            if before is value or (before is _MISSING and value in _EMPTY):
+                continue
+            if before is not _MISSING and type(before) is type(value) and before == value:
+                continue
+            mine.given[key] = value
+            news[key] = value
+        return self._safe(mine, self.decoded(news)) if news else {}
+
+    def meta(self, meta: JsonObject | None) -> JsonObject | None:
+        """Give a patch of `_meta` without secrets, within limits."""
+        if not meta:
+            return None
+        safe = self._guard.value(meta)[0]
+        return self._guard.bounded({"meta": safe}, None, {})["meta"]
+
+    def item(self, mine: Tapped, item: ToolCallContent) -> tuple[ToolCallContent, ...]:
+        """Give a call's whole content with one more item."""
+        (safe,), found = self._guard.items((item,))
+        mine.items, mine.safe = (*mine.items, item), (*mine.safe, safe)
+        mine.secrets["content"] = mine.secrets.get("content", 0) + found
+        return mine.safe
+
+    def bounded(
+        self, mine: Tapped, fields: JsonObject, notes: JsonObject, *, is_final: bool
+    ) -> JsonObject:
+        """Give fields within their limits, and say in the notes what was cut and hidden.
+
+        What is cut of content that may still grow is kept in a file at the end only.
+        """
+        report = mine.report
+        if is_final and mine.is_cut and "content" not in fields:
+            fields = {**fields, "content": mine.safe}
+        hidden = sum(mine.secrets.values())
+        if hidden and (report is None or report.notes.get("redactions") != hidden):
+            notes["redactions"] = hidden
+        if not fields:
+            return fields
+        grows = fields.pop("content", None) if not is_final else None
+        made = self._guard.bounded(fields, report, notes) if fields else {}
+        if grows is not None:
+            made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
+        if "content" in made:
+            mine.counted = len(mine.safe)
+            mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
+        return made
+
+    def events(self, told: Json) -> list[Event]:
+        """Give what is told besides a call's own fields. What can't be read is left out, and counted."""
+        told = self._guard.json({**told, "sessionUpdate": "tool_call_update"})
+        try:
+            return list(self._decode(told))
+        except _UNREADABLE:
+            pass
+        found: list[Event] = []
+        meta, key = obj(told.get("_meta")), {name: told[name] for name in _ALWAYS}
+        for name, value in meta.items():
+            least = {"terminal_id": obj(value).get("terminal_id")} if name == INFO else None
+            for told_so in (value, least):
+                try:
+                    found += self._decode({**key, "_meta": {name: told_so}})
+                    break
+                except _UNREADABLE:
+                    self.degraded += 1
+        return found
+
+    def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+        """Give content that is told, without secrets."""
+        return self._guard.items(self.read(told))[0] if told else ()
+
+    def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+        """Give content that is told. An item that can't be read is shown as the JSON that it is."""
+        try:
+            items = self._decode_items(told)
+            if all(map(_is_whole, items)):
+                return items
+        except _UNREADABLE:
+            pass
+        return tuple([item for one in told for item in self._read_one(one)])
+
+    def _read_one(self, told: JsonValue) -> tuple[ToolCallContent, ...]:
+        try:
+            items = self._decode_items([told])
+            if all(map(_is_whole, items)):
+                return items
+        except _UNREADABLE:
+            pass
+        self.degraded += 1
+        shown = self._as_json(told)
+        return self._decode_items([shown] if shown else [])
+
+    def _as_json(self, item: JsonValue) -> Json | None:
+        return json_item(self._guard.json(item))
+
+    def decoded(self, news: Json) -> JsonObject:
+        """Give fields by a report's names. What can't be read is left out, and counted."""
+        try:
+            return decode_fields(news, self.read, null_clears=False)[0]
+        except _UNREADABLE:
+            pass
+        fields: JsonObject = {}
+        for key, value in news.items():
+            if key == "locations":
+                fields["locations"] = tuple(self._places(value))
+                continue
+            try:
+                fields |= decode_fields({key: value}, self.read, null_clears=False)[0]
+            except _UNREADABLE:
+                self.degraded += 1
+        return fields
+
+    def _places(self, told: list[JsonValue]) -> Iterator[ToolCallLocation]:
+        for place in told:
+            try:
+                yield decode_location(place)
+            except _UNREADABLE:
+                self.degraded += 1
+
+    def _safe(self, mine: Tapped, fields: JsonObject) -> JsonObject:
+        guard, out = self._guard, dict[str, Any]()
+        for name, value in fields.items():
+            found = 0
+            safe = value
+            if name in ("raw_input", "raw_output"):
+                safe, found = guard.value(value)
+            elif name == "content":
+                safe, found = self._content(mine, value)
+            elif name in ("title", "name"):
+                safe, found = guard.text(value)
+            elif name == "locations":
+                safe = guard.places(value)
+            if found or name in mine.secrets:
+                mine.secrets[name] = found
+            out[name] = safe
+        if "raw_input" in out:
+            mine.whole_input = out["raw_input"]
+        return out
+
+    def _content(
+        self, mine: Tapped, items: tuple[ToolCallContent, ...]
+    ) -> tuple[tuple[ToolCallContent, ...], int]:
+        """Give content without secrets. Items that are as they were stay the same objects."""
+        before, known = mine.items, mine.safe
+        same = len(before) == len(known)
+        found, raw, safe = 0, list[ToolCallContent](), list[ToolCallContent]()
+        for index, item in enumerate(items):
+            if same and index < len(before) and before[index] == item:
+                raw.append(before[index])
+                safe.append(known[index])
+                if known[index] is not before[index]:
+                    found += self._guard.items((item,))[1]
+                continue
+            (clean,), count = self._guard.items((item,))
+            raw.append(item)
+            safe.append(clean)
+            found += count
+        mine.items, mine.safe = tuple(raw), tuple(safe)
+        return mine.safe, found
+
+
+def _is_whole(item: ToolCallContent) -> bool:
+    """Whether an item is all that it says: of a diff of v2, its patch may be anything, and then is none."""
+    told: JsonObject | None = None
+    if isinstance(item, UnknownContent):
+        told = item.raw if item.raw.get("type") == "diff" else None
+    elif isinstance(item, DiffContent):
+        told = item.extra
+    if told is None or "patch" not in told:
+        return True
+    patch = obj(told["patch"])
+    return type(patch.get("format")) is str and type(patch.get("text")) is str

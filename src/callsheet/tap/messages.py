@@ -1,0 +1,257 @@
+"""What passes the tap that is not about calls: as it is, but for secrets in what people are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.values import many, obj, text
+from callsheet.guard.redact import Redactor
+
+from .account import Account
+from .alike import Alike, Say
+from .bare import Bare, is_about_calls
+from .speech import QUIET, Follows, Speech
+
+CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
+"""Updates that are pieces of a longer text."""
+
+_INVISIBLE = frozenset(
+    (
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "usage_update",
+    )
+)
+"""Updates that stand nowhere among the cards: they may overtake one that waits."""
+
+_PARTS = ("params", "result", "error")
+"""What of a message may hold a secret."""
+
+_PLAIN = {"sessionUpdate", "content", "messageId"}
+_PLAIN_TEXT = {"type", "text"}
+"""What a piece of text has, and its content."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+MOST_RUNS = 256
+"""Sessions that may speak at once. Of more, what the one says that began first is taken as ended."""
+
+
+class _Run(Struct, eq=False):
+    """A run of text under way: what its last piece looked like, and until when it waits."""
+
+    kind: str
+    speech: Speech
+    message: Json
+    until: float
+
+
+Keep: TypeAlias = Callable[[Json], Say | None]
+"""Keeps a message. Gives what keeps further pieces of a text, if it was a piece of one."""
+
+
+class Messages:
+    """Passes on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
+
+    def __init__(
+        self,
+        bare: Bare,
+        redactor: Redactor | None,
+        account: Account,
+        keep: Keep | None = None,
+    ) -> None:
+        self._bare: Bare = bare
+        self._redactor: Redactor | None = redactor
+        self._account: Account = account
+        self._keep: Keep | None = keep
+        self._runs: dict[str, _Run] = {}
+        self.alike: Alike | None = None
+        """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
+        else here, or sends anything to the client, sets it to None."""
+
+    def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
+        """Give the lines for an update of a session. `line` is it, as it came."""
+        self.alike = None
+        if is_about_calls(message):
+            rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
+            return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
+        params = obj(message.get("params"))
+        session = text(params.get("sessionId")) or ""
+        update = obj(params.get("update"))
+        kind, piece = update.get("sessionUpdate"), _piece(update)
+        if self._redactor is None:
+            if kind in CHUNKS and piece:
+                return [self._shown_alike(message, line, piece)]
+            return [self._shown(message, line)]
+        if kind not in CHUNKS or not piece:
+            # What nobody sees does not part the words around it, nor a secret that is split over them.
+            rest = self.pause(session) if is_invisible(message) else self.end(session)
+            clean = self._clean(message)
+            if clean is not None:
+                line, message = _encode(clean) + b"\n", clean
+            return [*rest, self._shown(message, line)]
+        if _says_more(update) and (clean := self._clean(_with(message, ""))) is not None:
+            message = _with(clean, piece)
+            line = _encode(message) + b"\n"
+        run = self._runs.get(session)
+        lines: list[bytes] = []
+        if run is None or run.kind != kind:
+            lines = self.end(session)
+            if len(self._runs) >= MOST_RUNS:
+                lines += self.end(next(iter(self._runs)))
+            run = self._runs[session] = _Run(kind, Speech(self._redactor), message, now)
+        elif _id_of(run.message) != _id_of(message):
+            lines = self._paused(run)  # what waits belongs to the message before
+        said = run.speech.say(piece)
+        run.message, run.until = message, now + QUIET
+        self._count(run.speech)
+        if said is piece:
+            if (follows := run.speech.follows) is not None:
+                return [*lines, self._shown_alike(message, line, piece, follows)]
+            return [*lines, self._shown(message, line)]
+        return [*lines, self._shown(_with(message, said))] if said else lines
+
+    def end(self, session: str) -> list[bytes]:
+        """Give what waits in a session: something else comes now."""
+        run = self._runs.pop(session, None)
+        if run is None:
+            return []
+        rest = run.speech.end()
+        self._count(run.speech)
+        return [self._shown(_with(run.message, rest))] if rest else []
+
+    def pause(self, session: str) -> list[bytes]:
+        """Give what waits in a session. What it says may go on after that."""
+        run = self._runs.get(session)
+        return [] if run is None else self._paused(run)
+
+    def _paused(self, run: _Run) -> list[bytes]:
+        rest = run.speech.pause()
+        self._count(run.speech)
+        return [self._shown(_with(run.message, rest))] if rest else []
+
+    def end_all(self) -> list[bytes]:
+        """Give what waits in all sessions."""
+        said = [line for session in list(self._runs) for line in self.end(session)]
+        return [*said, *self._counted(self._bare.end())]
+
+    @property
+    def due(self) -> float | None:
+        """When something has waited for long enough."""
+        times = [run.until for run in self._runs.values() if run.speech.held]
+        bare = self._bare.due
+        return min(times if bare is None else [*times, bare], default=None)
+
+    def tick(self, now: float) -> list[bytes]:
+        """Give what has waited for long enough."""
+        lines: list[bytes] = []
+        for run in self._runs.values():
+            if run.speech.held and run.until <= now:
+                lines += self._paused(run)
+        return [*lines, *self._counted(self._bare.tick(now))]
+
+    def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
+        made = list(lines)
+        self._account.hidden += self._bare.hidden
+        self._bare.hidden = 0
+        return made
+
+    def cleaned(self, line: bytes, message: Json) -> bytes:
+        """Give a message without secrets; the line as it came if it has none."""
+        clean = self._clean(message)
+        return line if clean is None else _encode(clean) + b"\n"
+
+    def recorded(self, line: bytes, message: Json | None) -> bytes:
+        """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
+
+        They are not counted: nobody would have been shown them.
+        """
+        redactor = self._redactor
+        if redactor is None:
+            return line
+        if message is None:
+            said, count = redactor.text(line.decode("utf-8", "surrogateescape"))
+            return said.encode("utf-8", "surrogateescape") if count else line
+        if redactor.is_clean(message):
+            return line
+        parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
+        if not any(count for _, count in parts.values()):
+            return line
+        return _encode({**message, **{key: part for key, (part, _) in parts.items()}}) + b"\n"
+
+    def _clean(self, message: Json) -> Json | None:
+        """Give a message without secrets; None if it has none."""
+        what = "params" if "params" in message else "error"
+        told = message.get(what)
+        if self._redactor is None or self._redactor.is_clean(told):
+            return None
+        clean, count = self._redactor.value(told)
+        self._account.hidden += count
+        return {**message, what: _with_ids(clean, told)} if count else None
+
+    def _shown(self, message: Json, line: bytes | None = None) -> bytes:
+        """Give the line of a message that the client is shown, and keep it."""
+        if self._keep is not None:
+            self._keep(message)
+        return _encode(message) + b"\n" if line is None else line
+
+    def _shown_alike(
+        self, message: Json, line: bytes, piece: str, follows: Follows | None = None
+    ) -> bytes:
+        """Give the line of a piece of text that passes as it came. Others like it may follow."""
+        further = None if self._keep is None else self._keep(message)
+        self.alike = Alike.to(line, piece, follows, further)
+        return line
+
+    def _count(self, speech: Speech) -> None:
+        self._account.hidden += speech.hidden
+        speech.hidden = 0
+
+
+def is_invisible(message: Json) -> bool:
+    """Whether an update changes nothing that stands among the cards of a session."""
+    update = obj(obj(message.get("params")).get("update"))
+    return text(update.get("sessionUpdate")) in _INVISIBLE or _piece(update) == ""
+
+
+def _piece(update: Json) -> str | None:
+    content = obj(update.get("content"))
+    return text(content.get("text")) if content.get("type") == "text" else None
+
+
+def _says_more(update: Json) -> bool:
+    """Whether a piece of text comes with anything that is no text, such as `_meta`."""
+    return not (update.keys() <= _PLAIN and obj(update["content"]).keys() <= _PLAIN_TEXT)
+
+
+def _id_of(message: Json) -> Any:
+    return obj(obj(message.get("params")).get("update")).get("messageId")
+
+
+def _with_ids(clean: Any, told: Any) -> Any:
+    """Give params with the ids by which they are answered as they were, whatever those look like."""
+    kept = {key: value for key, value in obj(told).items() if key in ("sessionId", "elicitationId")}
+    options = many(obj(told).get("options"))
+    if options:
+        shown = zip(many(obj(clean).get("options")), options, strict=True)
+        kept["options"] = [
+            {**obj(one), "optionId": obj(other)["optionId"]} if "optionId" in obj(other) else one
+            for one, other in shown
+        ]
+    return {**clean, **kept} if kept else clean
+
+
+def _with(message: Json, said: str) -> Json:
+    """Give a message with another text."""
+    params: dict[str, Any] = obj(message["params"])
+    update = obj(params["update"])
+    content = {**obj(update["content"]), "text": said}
+    return {**message, "params": {**params, "update": {**update, "content": content}}}

@@ -1,0 +1,146 @@
+"""The tap over a recording: writes down what a client would have been told, by the recording's times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from callsheet.check.recording.lines import Line, Way, read
+from callsheet.check.recording.requests import Requests
+from callsheet.check.recording.values import obj, rpc_id, text
+from callsheet.check.recording.writing import Way as Direction
+from callsheet.check.recording.writing import wrapped
+from callsheet.runtime.spill import SpillStore
+
+from .account import Account
+from .context import Context
+from .pipeline import Pipeline
+from .reading import read as read_patiently
+from .settings import TapSettings
+
+_encode = msgspec.json.Encoder().encode
+_DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
+_MENDED = ("encoding", "surrogate")
+"""What is wrong with lines that a tap reads all the same."""
+
+PRECISE = 1e-6
+"""Seconds to which recordings tell times. What they tell when something is due may be just that."""
+
+
+class Repairs:
+    """Repairs one recording: lines in, lines out. `account` says what was done.
+
+    `messages` counts what could be read; a file without any is no recording.
+    """
+
+    def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
+        self.account: Account = Account()
+        self.messages: int = 0
+        self.faults: list[str] = []
+        tap = Context(settings, self.account, spill=spill)
+        self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
+        self._requests: Requests = Requests()
+        self._now: float = 0.0
+        self._is_wrapped: bool = False
+        self._passed: int = 0
+
+    def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
+        """Give the lines of a recording, repaired."""
+        for line in read(stream):
+            yield from self._one(line)
+        yield from self._until(None)
+        self._pipeline.agent_gone(self._now)
+        yield from self._drained(b"", b"")
+
+    def _one(self, line: Line) -> Iterator[bytes]:
+        if line.number == self._passed:
+            return  # it is another message of a line that was passed as it is
+        message = _message_of(line)
+        if message is None:
+            yield from self._as_it_is(line)
+            return
+        self.messages += 1
+        if line.time is not None:
+            yield from self._until(line.time)
+            self._now = max(self._now, line.time)
+        sender = line.sender or self._sender(line, message)
+        if sender is None:
+            yield self._pipeline.for_recording(line.raw + b"\n")
+            return
+        self._is_wrapped = self._is_wrapped or line.sender is not None
+        data = _encode(message) + b"\n"
+        if sender == "client":
+            self._pipeline.from_client(data, self._now)
+        else:
+            self._pipeline.from_agent(data, self._now)
+        is_wrapped = line.fault is not None and line.sender is not None
+        yield from self._drained(
+            data, self._wrapped(sender, data) if is_wrapped else line.raw + b"\n"
+        )
+
+    def _as_it_is(self, line: Line) -> Iterator[bytes]:
+        """Give a line that is no message, which a tap passes as it came, but without secrets."""
+        if not line.raw:
+            return
+        self._passed = line.number
+        kept = self._pipeline.for_recording(line.raw + b"\n")
+        yield kept if line.sender is None else self._wrapped(line.sender, kept)
+
+    def _wrapped(self, way: Way, line: bytes) -> bytes:
+        return b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
+
+    def _sender(self, line: Line, message: dict[str, Any]) -> Way | None:
+        params = obj(message.get("params"))
+        sender = self._requests.sender(message, params)
+        method = text(message.get("method"))
+        if sender is not None and method is not None and "id" in message:
+            self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
+        elif sender is not None and "id" in message:
+            asker: Way = "client" if sender == "agent" else "agent"
+            self._requests.asked.pop((asker, rpc_id(message["id"])), None)
+        return sender
+
+    def _until(self, time: float | None) -> Iterator[bytes]:
+        """Let everything happen that is due before a time; without one, all that ever will be."""
+        pipeline = self._pipeline
+        while (due := pipeline.due) is not None and (time is None or due < time - PRECISE):
+            self._now = max(self._now, due)
+            pipeline.tick(self._now)
+            yield from self._drained(b"", b"")
+
+    def _drained(self, data: bytes, as_it_was: bytes) -> Iterator[bytes]:
+        """Give what came out. What passed as it came is written as it stood."""
+        pipeline = self._pipeline
+        yield from self._told("client", pipeline.to_agent, data, as_it_was)
+        yield from self._told("agent", pipeline.to_client, data, as_it_was)
+
+    def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
+        for line in lines:
+            kept = self._pipeline.for_recording(line)
+            if kept is data:
+                yield as_it_was
+            elif self._is_wrapped:
+                yield self._wrapped(way, kept)
+            else:
+                yield kept
+        lines.clear()
+
+
+def _message_of(line: Line) -> dict[str, Any] | None:
+    """Give the message of a line as a tap reads it: what is broken within it is mended, no more."""
+    if line.fault is None or line.fault in _MENDED:
+        return line.message
+    message = read_patiently(line.raw) if line.fault == "json" else None
+    return message if message is not None and "jsonrpc" in message else None
+
+
+def repair(
+    stream: BinaryIO, out: BinaryIO, settings: TapSettings, spill: SpillStore | bool = True
+) -> Account:
+    """Repair a recording, and write it."""
+    repairs = Repairs(settings, spill)
+    for line in repairs.repaired(stream):
+        out.write(line)
+    return repairs.account

@@ -1,0 +1,164 @@
+"""What a client is still to be told of one session's calls, and when.
+
+Status changes go out at once and in order. Of other changes the latest stands for all, and goes out at a
+pace. An announcement that may soon be better waits a little. There is no clock here: times are passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.messages import Update
+from callsheet.wire.view import View
+
+from .growing import Growing
+
+PACE = 0.08
+"""Seconds between two sends of changes that are no status changes."""
+
+QUIET = 0.16
+"""Seconds after which a view is asked again for what it held back."""
+
+INSIST = 2
+"""Times that it is asked so while nothing new comes."""
+
+HOLD = 0.15
+"""Seconds that an announcement waits for what it lacks, at most."""
+
+
+class Post:
+    """One session's way to the client. `send` gets lines; `shown` puts a report into the client's terms."""
+
+    def __init__(
+        self,
+        view: View,
+        frames: UpdateFrames,
+        send: Callable[[bytes], None],
+        shown: Callable[[ToolCallReport], ToolCallReport],
+    ) -> None:
+        self._view: View = view
+        self._frames: UpdateFrames = frames
+        self._send: Callable[[bytes], None] = send
+        self._shown: Callable[[ToolCallReport], ToolCallReport] = shown
+        # What waits, in order: moves under numbers, other changes under the ids of calls and terminals.
+        self._queue: dict[int | str, ToolCallReport | TerminalState] = {}
+        self._number: int = 0
+        # Announcements that wait: until when, and with which report.
+        self._held: dict[str, tuple[float, ToolCallReport]] = {}
+        self._next: float = float("-inf")
+        self._insist_at: float | None = None
+        self._insisted: int = 0
+        self._growing: Growing = Growing()
+        self.cut: int = 0
+
+    # Putting in
+
+    def hold(self, report: ToolCallReport, now: float) -> None:
+        """Let an announcement wait for what it lacks."""
+        self._held[report.tool_call_id] = (now + HOLD, report)
+
+    def held(self, tool_call_id: str) -> bool:
+        """Whether a call's announcement waits."""
+        return tool_call_id in self._held
+
+    def open(self, report: ToolCallReport, now: float) -> None:
+        """Send an announcement. Those that wait come before it: cards stand in the order of the calls."""
+        for other in list(self._held):
+            self._move(self._held.pop(other)[1])
+        self._move(report)
+        self._flush(now)
+
+    def announce(self, report: ToolCallReport, now: float) -> None:
+        """Send an announcement that waited, as it is by now; those that came before it, too."""
+        key = report.tool_call_id
+        for other in list(self._held):
+            _, held = self._held.pop(other)
+            self._move(report if other == key else held)
+            if other == key:
+                break
+        self._flush(now)
+
+    def put(self, report: ToolCallReport, *, moved: bool, now: float) -> None:
+        """Let the client see this state. `moved` says that the call's status has changed."""
+        if moved:
+            self._queue.pop(report.tool_call_id, None)
+            self._move(report)
+            self._flush(now)
+        else:
+            self._queue.pop(report.tool_call_id, None)
+            self._queue[report.tool_call_id] = report
+            self._soft(now)
+
+    def terminal(self, state: TerminalState, now: float) -> None:
+        """Let the client see a terminal's new state."""
+        key = f"\0{state.terminal_id}"
+        self._queue.pop(key, None)
+        self._queue[key] = state
+        self._soft(now)
+
+    def _move(self, report: ToolCallReport) -> None:
+        self._queue[self._number] = report
+        self._number += 1
+
+    def _soft(self, now: float) -> None:
+        if now >= self._next:
+            self._flush(now)
+
+    # Taking out
+
+    @property
+    def due(self) -> float | None:
+        """When there is something to do, if at all."""
+        times = [until for until, _ in self._held.values()]
+        if self._queue:
+            times.append(self._next)
+        if self._insist_at is not None:
+            times.append(self._insist_at)
+        if (until := self._growing.due) is not None:
+            times.append(until)
+        return min(times, default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        late = [report for until, report in self._held.values() if until <= now]
+        if late:
+            self.announce(late[-1], now)
+        if self._queue and now >= self._next:
+            self._flush(now)
+        if self._insist_at is not None and now >= self._insist_at:
+            self._insisted += 1
+            self._insist_at = None  # one that fails must not be asked for ever
+            self._lines(self._view.insist())
+            if self._view.held and self._insisted < INSIST:
+                self._insist_at = now + QUIET
+        for report in self._growing.late(now):
+            self._lines(self._view.call(self._shown(report)))
+
+    def release(self, now: float) -> None:
+        """Send all that waits: something else comes now, which must not overtake it."""
+        if self._held:
+            self.announce(next(reversed(self._held.values()))[1], now)
+        if self._queue:
+            self._flush(now)
+
+    def _flush(self, now: float) -> None:
+        while self._queue:  # one that fails must not take the others with it
+            key = next(iter(self._queue))
+            state = self._queue.pop(key)
+            if isinstance(state, TerminalState):
+                self._lines(self._view.terminal(state))
+                continue
+            moves = isinstance(key, int)
+            report = self._growing.whole(state) if moves else self._growing.without(state, now)
+            self._lines(self._view.call(self._shown(report)))
+        self._next = now + PACE
+        self._insist_at, self._insisted = (now + QUIET if self._view.held else None), 0
+
+    def _lines(self, updates: list[Update]) -> None:
+        for update in updates:
+            line, fault = self._frames.fitting(update)
+            self.cut += fault is not None
+            self._send(line)

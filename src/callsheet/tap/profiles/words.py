@@ -1,0 +1,21 @@
+"""What a call says, for profiles that know an agent's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from callsheet.check.recording.results import texts
+from callsheet.check.recording.values import text
+from callsheet.report.status import Reason
+
+if TYPE_CHECKING:
+    from callsheet.tap.repair.known import Known
+
+
+def said_at_first(known: Known, words: Iterable[tuple[str, Reason]]) -> Reason | None:
+    """Give the reason whose words a call's text begins with: what it shows, or its raw output."""
+    fields = known.call.fields
+    shown = next(texts(fields.get("content")), "") or text(fields.get("rawOutput")) or ""
+    begin = shown[:200].lstrip("` \n")
+    return next((reason for said, reason in words if begin.startswith(said)), None)

@@ -1,0 +1,50 @@
+"""Reads a line as a message, patiently: what most parsers refuse may still tell how a call goes.
+
+Agents in JavaScript cut texts in the middle of a surrogate pair, and agents in Python write NaN.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+from callsheet.check.recording import mending
+from callsheet.check.recording.moments import Json
+
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is looked into. A longer one is not."""
+
+_BOM = b"\xef\xbb\xbf"
+_NO_NUMBERS = (b"NaN", b"Infinity")
+_decode = msgspec.json.Decoder().decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+
+
+def read(line: bytes) -> Json | None:
+    """Give the message that a line is; None if it can't be made out."""
+    if len(line) > LONGEST:
+        return None
+    try:
+        value: Any = _decode(line)
+    except _UNREADABLE as exc:
+        value = _mended(line.removeprefix(_BOM), exc)
+    return cast("Json", value) if type(value) is dict else None
+
+
+def _mended(data: bytes, exc: Exception) -> Any:
+    fault, _ = mending.fault_of(data, exc)
+    for reading in [one for one, _, _ in mending.readings(data, fault)] or [data]:
+        for decode in (_decode, _patient):
+            try:
+                return decode(reading)
+            except _UNREADABLE:
+                continue
+    return None
+
+
+def _patient(data: bytes) -> Any:
+    if not any(word in data for word in _NO_NUMBERS):
+        raise ValueError
+    return json.loads(data)

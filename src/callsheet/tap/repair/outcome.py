@@ -1,0 +1,174 @@
+"""How a call goes and ends: in ACP's words, failures told as failures, and why.
+
+What an agent tells as failed stays failed. What it tells as completed is taken for that, unless something
+says that it was not: a no, a cancel, an exit code, the tool's own word. `check` has the same ideas of those.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from callsheet.check.recording.cancels import did_its_work, ran_when_cancelled
+from callsheet.check.recording.exits import exit_of
+from callsheet.check.recording.moments import Call, Json
+from callsheet.check.recording.results import error_in, inner, texts
+from callsheet.check.recording.values import many, obj, text
+from callsheet.report.status import Reason
+
+from .known import Draft, Known
+from .statuses import FINAL, in_acp
+
+_REASONS = {reason.value: reason for reason in Reason}
+_TIMED_OUT = ("timed_out", "timedOut")
+_STOPPED = 124
+"""Exit codes from here on may say that the command was stopped: by `timeout`, by a signal."""
+_EDGE = 300
+_SAYS_TIMEOUT = re.compile(
+    r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
+).fullmatch
+
+
+def outcome(known: Known, draft: Draft) -> None:
+    """Put a call's status right, and say why it failed, if that is known."""
+    if draft.status is None:
+        return
+    told = draft.status
+    draft.status, reason = in_acp(told, is_v2=known.connection.is_v2)
+    if draft.status in FINAL:
+        _end(known, draft, reason)
+    if draft.status != told:
+        draft.repaired.add("status")
+
+
+def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
+    is_v2 = known.connection.is_v2
+    call = as_drafted(known, draft)
+    ended = _ended(call, is_v2=is_v2)
+    if draft.status == "completed":
+        reason = _why_not_done(known, call, ended)
+    elif not (is_v2 and draft.status == "cancelled"):
+        reason = _why_failed(known, call, ended, reason)
+    if reason is None:
+        return
+    draft.reason = reason.value
+    draft.status = "cancelled" if reason is Reason.CANCELLED else "failed"
+
+
+def as_drafted(known: Known, draft: Draft) -> Call:
+    """Give the call with what was found out about it: which tool it is of, and its input."""
+    call = known.call
+    found: Json = {"kind": draft.kind, "name": draft.name, "rawInput": draft.raw_input}
+    changed = {
+        key: value for key, value in found.items() if value and value is not call.fields.get(key)
+    }
+    if changed:
+        call = copy.copy(call)
+        call.fields = {**call.fields, **changed}
+    return call
+
+
+def _ended(call: Call, *, is_v2: bool) -> int | None:
+    """Give the line on which the call was first told to have ended, in whatever words."""
+    if call.ended is not None:
+        return call.ended
+    ends = (line for status, line in call.statuses if in_acp(status, is_v2=is_v2)[0] in FINAL)
+    return next(ends, None)
+
+
+def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
+    """Give why a call failed that the agent tells as completed; None if it may well be."""
+    refused = _refused(call, ended)
+    if refused is not None:
+        return refused
+    if _was_stopped(call, ended) and not did_its_work(call):
+        return Reason.CANCELLED
+    failure_of = known.profile.failure_of
+    found = failure_of(known) if failure_of is not None else None
+    if found is not None:
+        return found
+    code = exit_of(call)
+    if code is not None and not code.is_fine:
+        return Reason.EXIT_CODE
+    is_error = error_in(call) is not None or any(map(_says_error, _beside(call)))
+    return Reason.TOOL_ERROR if is_error else None
+
+
+def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None) -> Reason | None:
+    """Give why a call failed that the agent tells as failed; None if nothing tells.
+
+    `word` is what its status says. People's own word counts more.
+    """
+    refused = _declared(call) or _refused(call, ended)
+    if refused is not None:
+        return refused
+    found = exit_of(call)
+    code = found.code if found is not None else 0
+    if not 0 < code < _STOPPED and (call.cancelled is not None or _was_stopped(call, ended)):
+        return Reason.CANCELLED
+    failure_of = known.profile.failure_of
+    why = word or (failure_of(known) if failure_of is not None else None)
+    if why is not None:
+        return why
+    if _says_timed_out(call) or (not 0 < code < _STOPPED and _reads_timed_out(call)):
+        return Reason.TIMEOUT
+    if code:
+        return Reason.EXIT_CODE
+    says_why = call.fields.get("rawOutput") or any(texts(call.fields.get("content")))
+    return Reason.TOOL_ERROR if says_why else None
+
+
+def _refused(call: Call, ended: int | None) -> Reason | None:
+    """Give what people answered before the call ended, if that was a no."""
+    denied = call.denied
+    if denied is None or (ended is not None and (denied.answered or 0) > ended):
+        return None
+    return Reason.DENIED if denied.outcome == "rejected" else Reason.CANCELLED
+
+
+def _was_stopped(call: Call, ended: int | None) -> bool:
+    """Whether the call ran when its turn was cancelled. A turn that went on has stopped nothing."""
+    turn = call.turn
+    if turn is None or ended is None or not ran_when_cancelled(call, ended):
+        return False
+    return turn.ended is None or ended < turn.ended or turn.stop_reason == "cancelled"
+
+
+def _declared(call: Call) -> Reason | None:
+    """Give the reason that the agent tells itself, as Callsheet does."""
+    told = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
+    return _REASONS.get(text(told) or "")
+
+
+def _beside(call: Call) -> Iterator[Json]:
+    """Give the objects beside the result in which agents may say how it went."""
+    for item in many(call.fields.get("content")):
+        told = obj(item)
+        yield told
+        yield obj(told.get("content"))
+    meta = obj(call.fields.get("_meta"))
+    yield meta
+    yield from map(obj, meta.values())
+
+
+def _says_error(told: Json) -> bool:
+    return told.get("isError") is True or told.get("is_error") is True
+
+
+def _says_timed_out(call: Call) -> bool:
+    raw = obj(call.fields.get("rawOutput"))
+    return any(told.get(key) is True for told in inner(raw) for key in _TIMED_OUT)
+
+
+def _reads_timed_out(call: Call) -> bool:
+    raw: Any = call.fields.get("rawOutput")
+    shown = (*texts(call.fields.get("content")), text(raw) or "")
+    return any(_SAYS_TIMEOUT(line) for said in shown for line in _edges(said))
+
+
+def _edges(said: str) -> Iterator[str]:
+    """Give the first lines of a text and the last, where agents write what they have to say."""
+    above, below = said[:_EDGE].strip("` \n").split("\n"), said[-_EDGE:].strip("` \n").split("\n")
+    return (line.strip() for line in (*above[:2], below[-1]))

@@ -1,0 +1,137 @@
+"""Where a call works: locations where there are none, and paths that an editor can open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.tools import diff_paths
+from callsheet.check.recording.values import many, obj, text
+from callsheet.describe.drafts import MAX_LOCATIONS
+from callsheet.describe.paths import Workspace
+from callsheet.report.locations import ToolCallLocation
+
+from .describing import description_of
+from .known import Draft, Known
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+_LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
+_STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
+
+
+def find_places(known: Known, draft: Draft) -> None:
+    """Give locations where there are none. Paths become absolute, if the session's directory is known."""
+    draft.locations = _openable(draft)
+    draft.content = _with_whole_paths(draft)
+    if not draft.locations:
+        _locate(known, draft)
+    draft.locations = _mended(draft, draft.locations, known)
+    draft.content = _mended(draft, draft.content, known)
+
+
+def _openable(draft: Draft) -> list[Any]:
+    """Leave out what no editor can open: links to the web, and paths that are empty."""
+    places = draft.locations
+    if not any(_is_nowhere(place) for place in places):
+        return places
+    draft.repaired.add("paths")
+    return [place for place in places if not _is_nowhere(place)]
+
+
+def _is_nowhere(place: Any) -> bool:
+    path = text(obj(place).get("path"))
+    return path is not None and (not path.strip() or _LINK(path) is not None)
+
+
+def _locate(known: Known, draft: Draft) -> None:
+    found = many(known.asked.get("locations")) or list(_shown(known, draft))
+    if found:
+        draft.locations = found[-MAX_LOCATIONS:]
+        draft.repaired.add("locations")
+
+
+def _shown(known: Known, draft: Draft) -> Iterator[Json]:
+    """Give the files of diffs, then those that the input names: the last is where the work is."""
+    described = description_of(known, draft).locations
+    named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
+    paths = {place.path for place in named}
+    seen: set[str] = set()
+    for path in diff_paths({"content": draft.content}):
+        if path not in seen and absolute(path, known) not in paths:
+            seen.add(path)
+            yield {"path": path}
+    yield from map(_as_told, named)
+
+
+def _as_told(place: ToolCallLocation) -> Json:
+    told: Json = {"path": place.path}
+    if place.line is not None:
+        told["line"] = place.line
+    if place.meta:
+        told["_meta"] = dict(place.meta)
+    return told
+
+
+def _is_named(path: str, raw: Any) -> bool:
+    """Whether an input has a path just so, and it was not made up from a directory that nobody knows."""
+    if type(raw) is str:
+        return path in raw
+    values = many(raw) or obj(raw).values()
+    return any(_is_named(path, value) for value in values if type(value) in (str, list))
+
+
+def _with_whole_paths(draft: Draft) -> list[Any]:
+    """Give content whose diffs say only the end of a path with all of it, if the call knows just one."""
+    told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
+    if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
+        return draft.content
+    places = [text(obj(place).get("path")) for place in draft.locations]
+    given = [value for value in obj(draft.raw_input).values() if type(value) is str]
+    whole = {path for path in (*places, *given) if path and _ABSOLUTE(path)}
+    made: list[Any] = []
+    for item in draft.content:
+        end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""
+        found = [path for path in whole if end and path.endswith(("/" + end, "\\" + end))]
+        made.append({**obj(item), "path": found[0]} if len(found) == 1 else item)
+        if len(found) == 1:
+            draft.repaired.add("paths")
+    return made
+
+
+def _mended(draft: Draft, items: list[Any], known: Known) -> list[Any]:
+    """Give items with paths that are put right. What is right already stays the same list."""
+    mended = [_mended_item(obj(item), known) if type(item) is dict else item for item in items]
+    if all(new is old for new, old in zip(mended, items, strict=True)):
+        return items
+    draft.repaired.add("paths")
+    return mended
+
+
+def _mended_item(item: Json, known: Known) -> Json:
+    """Give a location, or an item of content, that is put right."""
+    changed: Json = {}
+    for key in ("path", "oldPath") if item.get("type") in (None, "diff") else ():
+        path = text(item.get(key))
+        if path is not None and (better := absolute(path, known)) != path:
+            changed[key] = better
+    if item.get("line") == 0 and type(item["line"]) is int:
+        changed["line"] = 1
+    changes = many(item.get("changes")) if item.get("type") == "diff" else None
+    if changes:
+        found = [_mended_item(obj(one), known) if type(one) is dict else one for one in changes]
+        if any(new is not old for new, old in zip(found, changes, strict=True)):
+            changed["changes"] = found
+    return {**item, **changed} if changed else item
+
+
+def absolute(path: str, known: Known) -> str:
+    """Give a path as editors need it: absolute, and without steps that lead nowhere."""
+    if _ABSOLUTE(path):
+        if not _STEP(path):
+            return path
+    elif not known.cwd and path[:5].lower() != "file:":
+        return path
+    workspace: Workspace = known.describer.workspace
+    return workspace.resolve(path)[0] or path

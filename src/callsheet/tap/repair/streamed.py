@@ -1,0 +1,195 @@
+"""Arguments that an agent streams in a call's content: recognised, read, and no longer shown as output.
+
+They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and the tool,
+where it is well known, could use them; if the title is made of them; or if something else took their place,
+as nothing does that of output. See `callsheet.check.recording.streaming`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from callsheet.check.recording.moments import Json
+from callsheet.check.recording.streaming import sole_text
+from callsheet.check.recording.tools import needs_of
+from callsheet.check.recording.values import many, obj, text
+from callsheet.describe import arguments as roles
+
+from .known import Draft, Known
+from .wording import is_bare, mentions
+
+MOST_CHUNKS = 512
+"""Pieces of content that are looked at for arguments."""
+
+_SOME = 4096
+"""Characters in which members are looked for that are whole already."""
+
+_MEMBER = re.compile(
+    r'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null)\s*[,}]', re.S
+)
+_CUT = re.compile(r'\{\s*"(\w+)"\s*:\s*"([^"\\]+)').fullmatch
+_FIRST_KEY = re.compile(r'\{\s*(?:"([\w.:$-]*)|$|\})').match
+
+_ARGUMENTS = frozenset(
+    (
+        *(*roles.PATH, *roles.DIRECTORY, *roles.MANY_PATHS, *roles.SOURCE, *roles.DESTINATION),
+        *(*roles.PATTERN, *roles.QUERY, *roles.GLOB, *roles.URL, *roles.COMMAND),
+        *roles.WORKING_DIRECTORY,
+        *("content", "contents", "description", "explanation", "reason", "justification", "prompt"),
+        *("old_string", "oldString", "old_str", "old_text", "new_string", "newString", "new_str"),
+        *(
+            "new_text",
+            "edit",
+            "edits",
+            "patch",
+            "diff",
+            "input",
+            "timeout",
+            "offset",
+            "limit",
+            "env",
+        ),
+        *("args", "view_range", "replace_all", "replaceAll", "instruction", "name", "task", "code"),
+    )
+)
+"""Names that arguments of well-known tools have."""
+
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "execute": roles.COMMAND,
+    "read": roles.PATH,
+    "edit": roles.PATH,
+    "delete": roles.PATH,
+    "search": roles.PATTERN,
+    "fetch": roles.URL,
+}
+"""What tools of a kind work on."""
+
+_OUTCOME = frozenset(
+    ("success", "ok", "isError", "is_error", "error", "stdout", "stderr", "exit_code", "exitCode")
+)
+"""What a tool's answer has, and no arguments do."""
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Streamed(msgspec.Struct, frozen=True):
+    """Arguments as far as they were streamed. `whole` is None while the object is not closed."""
+
+    text: str
+    whole: Json | None
+    rest: list[Any]
+    """The content without them."""
+    is_shown: bool
+    """Whether the content still shows them."""
+
+    def parts(self) -> Json:
+        """Give the members that are whole already."""
+        return self.whole if self.whole is not None else members_of(self.text)
+
+
+def streamed_in(known: Known, draft: Draft) -> Streamed | None:
+    """Give the arguments that were streamed in a call's content, if there were any."""
+    call = known.call
+    if call.opening.get("rawInput") or not (call.streamed or call.chunks):
+        return None
+    found = _in_chunks(known) if call.chunks else _replaced(known)
+    return found if found is not None and _is_meant(found, known, draft) else None
+
+
+def object_in(said: str) -> Json | None:
+    """Give the object that a text is in JSON; None if it is none."""
+    if said[:1] != "{" or said.rstrip()[-1:] != "}":
+        return None
+    try:
+        whole: Any = _decode(said)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return obj(whole) if type(whole) is dict else None
+
+
+def members_of(said: str) -> Json:
+    """Give the first members of an object of which only the beginning is there. Cut ones don't count."""
+    found: Json = {}
+    said, at = said[:_SOME], 1
+    while match := _MEMBER.match(said, at):
+        try:
+            found[_decode(match[1])] = _decode(match[2])
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            break
+        at = match.end()
+    return found
+
+
+def _replaced(known: Known) -> Streamed | None:
+    """Give what was streamed by content that is replaced as a whole each time: ACP v1."""
+    said = known.call.streamed
+    if not said:
+        return None
+    content = many(known.call.fields.get("content"))
+    is_shown = sole_text(content) == said
+    return Streamed(said, object_in(said), [] if is_shown else content, is_shown)
+
+
+def _in_chunks(known: Known) -> Streamed | None:
+    """Give what was streamed by pieces that are appended: ACP v2. The output comes after them."""
+    content = many(known.call.fields.get("content"))
+    said, pieces = "", 0
+    for item in content[:MOST_CHUNKS]:
+        piece = text(obj(obj(item).get("content")).get("text"))
+        if piece is None or (not pieces and piece.lstrip()[:1] != "{"):
+            break
+        said, pieces = (said or "") + piece, pieces + 1
+        if piece.rstrip()[-1:] == "}" and (whole := object_in(said.lstrip())) is not None:
+            return Streamed(said.lstrip(), whole, content[pieces:], True)
+    return Streamed(said.lstrip(), None, content[pieces:], True) if pieces else None
+
+
+def _is_meant(found: Streamed, known: Known, draft: Draft) -> bool:
+    """Whether a text that looks like arguments is what the call was given."""
+    if _is_skeleton(known, draft):
+        return _fits(found, draft.name)
+    if _is_in_title(found, draft):
+        return True
+    return bool(found.whole) and not found.is_shown and _ARGUMENTS.issuperset(found.whole or ())
+
+
+def _is_skeleton(known: Known, draft: Draft) -> bool:
+    """Whether the call was announced by no more than its name."""
+    told = known.call.opening
+    title = text(told.get("title"))
+    return title is not None and is_bare(title, draft.name, told.get("kind"), None)
+
+
+def _is_in_title(found: Streamed, draft: Draft) -> bool:
+    """Whether the title is made of the argument that tools of this kind work on."""
+    wanted = needs_of(draft.name) or _NEEDS.get(draft.kind or "", ())
+    parts = found.parts() or _cut_member(found.text)
+    return any(
+        len(said) > 1 and mentions(draft.title, said)
+        for key in wanted
+        if key in parts and (said := text(parts[key])) is not None
+    )
+
+
+def _cut_member(said: str) -> Json:
+    """Give the first member of an object that ends within it, as far as it came."""
+    match = _CUT(said)
+    return {match[1]: match[2]} if match is not None else {}
+
+
+def _fits(found: Streamed, name: str) -> bool:
+    """Whether a tool could be given this."""
+    needs = needs_of(name)
+    if found.whole is not None:
+        if not needs:
+            return _OUTCOME.isdisjoint(found.whole)
+        return not found.whole or not found.whole.keys().isdisjoint(needs)
+    begin = _FIRST_KEY(found.text)
+    if begin is None:
+        return False
+    key = begin[1] or ""
+    is_cut = begin.end() == len(found.text)
+    return is_cut or not needs or key in _ARGUMENTS

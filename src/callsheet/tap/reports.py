@@ -1,0 +1,244 @@
+"""Our reports of one session's calls: opened, changed, ended, and told to the client.
+
+The ledger judges each move; a status that can't be reached from where a call is, is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Literal, cast
+
+from msgspec.structs import replace
+
+from callsheet.check.recording.moments import Session
+from callsheet.check.recording.values import obj
+from callsheet.report.events import CallChanged
+from callsheet.report.kinds import ToolKind
+from callsheet.report.ledger import Ledger
+from callsheet.report.record import (
+    KEEP_LIVE,
+    KEEP_WHOLE,
+    CallRecord,
+    TerminalRecord,
+    terminal_ids,
+)
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import MOVES, Reason, ToolCallStatus
+from callsheet.report.values import JsonObject, is_object
+from callsheet.runtime.guard import Guard
+from callsheet.runtime.words import Spoken
+from callsheet.wire.frames import UpdateFrames
+from callsheet.wire.peer import Peer
+from callsheet.wire.view import view_for
+
+from .calls import Ids, Tapped, own_notes
+from .context import Context
+from .making import Maker
+from .post import Post
+from .repair import Draft
+
+KEEP = 32
+"""Calls that have ended and are still known: nothing of them is told any more."""
+
+_SAID_FIRST = ("name", "title", "kind", "locations", "raw_input")
+_RUNNING = ToolCallStatus.IN_PROGRESS
+
+
+class Reports:
+    """The reports of one session's calls. `calls` are those that are open, by our ids."""
+
+    def __init__(
+        self, session: Session, peer: Peer, tap: Context, guard: Guard, words: Spoken, version: int
+    ) -> None:
+        self.calls: dict[str, Tapped] = {}
+        self.ids: Ids = tap.ids(session.id)
+        self.make: Maker = Maker(guard, version)
+        self.ledger: Ledger = Ledger(
+            session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
+        )
+        self.is_muted: Callable[[], bool] = bool
+        self._session: Session = session
+        self._tap: Context = tap
+        self._words: Spoken = words
+        self._is_same: bool = peer.version == version
+        self._titles: Literal["markdown", "plain", "either"] = peer.titles
+        frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)
+        view = view_for(replace(peer, titles="plain"), self.ledger.terminal, words)
+        self.post: Post = Post(view, frames, self._send, self.shown)
+
+    def _send(self, line: bytes) -> None:
+        if self.is_muted() or not self._tap.settings.repair:
+            return  # the agent's own words pass; ours are for the history
+        self._tap.account.sent += len(line)
+        self._tap.send(line)
+
+    def id_of(self, key: str) -> str:
+        """Give our id of the call that is open and that the agent knows by another, if there is one."""
+        ours = [mine.id for mine in self.calls.values() if mine.call.id == key]
+        return ours[-1] if ours else key
+
+    def become(
+        self,
+        mine: Tapped,
+        draft: Draft,
+        fields: JsonObject,
+        change: CallChanged | None,
+        now: float,
+    ) -> None:
+        """Let a call's report become what the draft says: the status, and these fields."""
+        status = _status(draft.status)
+        notes: JsonObject = {}
+        is_final = False
+        if status is not None and status.is_final:
+            is_final = True
+            notes |= self._ending(mine, status, draft, now)
+        meta = self.make.meta(change.meta) if change is not None else None
+        if meta is not None and obj(meta.get("callsheet")):
+            # What the agent says of itself is better.
+            notes |= own_notes(meta.pop("callsheet"), self.ids, status)
+        fields = self.make.bounded(mine, fields, notes, is_final=is_final)
+        extra = self.make.meta(change.extra) if change is not None and self._is_same else None
+        if mine.report is None:
+            self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, extra, now)
+        else:
+            self._change(mine, status, fields, meta, notes, extra, now)
+        self._settle(mine)
+
+    def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
+        """Give the notes on a call's end."""
+        notes: JsonObject = {}
+        if status is ToolCallStatus.FAILED:
+            notes["reason"] = draft.reason or Reason.TOOL_ERROR.value
+        if mine.repaired:
+            notes["repaired"] = sorted(mine.repaired)
+        if not mine.call.is_replayed:
+            notes["durationMs"] = max(0, round((now - mine.began) * 1000))
+            if (ended := self._tap.time(now)) is not None:
+                notes["endedAt"] = ended
+        return notes
+
+    def _open(
+        self,
+        mine: Tapped,
+        status: ToolCallStatus,
+        fields: JsonObject,
+        meta: JsonObject | None,
+        notes: JsonObject,
+        extra: JsonObject | None,
+        now: float,
+    ) -> None:
+        if mine.id != mine.call.id:
+            notes["alias"] = mine.call.id
+        if not mine.call.is_replayed and (began := self._tap.time(now)) is not None:
+            notes["startedAt"] = began
+        fields.setdefault("name", "")
+        report = self.ledger.open(
+            **fields, status=status, meta=meta or {}, notes=notes, tool_call_id=mine.id
+        )
+        if extra and not report.is_final:
+            report = self._with_extra(mine.id, extra)
+        mine.report = report
+        if self._may_wait(mine, report):
+            self.post.hold(report, now)
+        else:
+            self.post.open(report, now)
+        self._keep(report)
+
+    def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
+        """Whether an announcement may soon be better: its input is not known yet."""
+        if not self._tap.settings.repair or report.is_final or mine.call.is_replayed:
+            return False
+        return not report.raw_input and report.kind is not ToolKind.THINK
+
+    def _change(
+        self,
+        mine: Tapped,
+        status: ToolCallStatus | None,
+        fields: JsonObject,
+        meta: JsonObject | None,
+        notes: JsonObject,
+        extra: JsonObject | None,
+        now: float,
+    ) -> None:
+        report = mine.report
+        assert report is not None
+        steps = _steps(report.status, status)
+        if not (steps or fields or meta or notes or extra):
+            return  # it says nothing that was not known
+        if self.post.held(mine.id):
+            first = {name: fields.pop(name) for name in _SAID_FIRST if name in fields}
+            if first:
+                report = self.ledger.update(mine.id, None, **first)
+            self.post.announce(report, now)
+        before = report.status
+        for step in steps[:-1]:
+            report = self.ledger.update(mine.id, step)
+            self.post.put(report, moved=True, now=now)
+        if extra:
+            report = self._with_extra(mine.id, extra)
+        last = steps[-1] if steps else None
+        if last is not None or fields or meta or notes or extra:
+            report = self.ledger.update(mine.id, last, meta=meta, notes=notes or None, **fields)
+            self.post.put(report, moved=report.status is not before, now=now)
+        mine.report = report
+        if report.status is not before:
+            self._keep(report)
+
+    def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
+        """Keep fields that we don't know: who speaks the same version may."""
+        change = CallChanged(tool_call_id=key, extra=extra)
+        return cast("ToolCallReport", self.ledger.apply(change))
+
+    def _settle(self, mine: Tapped) -> None:
+        """Let go of a call that has ended."""
+        if not mine.is_over:
+            return
+        self.calls.pop(mine.id, None)
+        account = self._tap.account
+        account.hidden += sum(mine.secrets.values())
+        account.repaired.update(mine.repaired)
+        if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
+            account.cut += 1 + len(cut.get("others", ()))
+        if mine.report is not None:  # that it is over is all that is asked of it
+            mine.report = replace(mine.report, content=(), raw_input=None, raw_output=None)
+        mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
+        mine.whole_input, mine.diffs = None, []
+
+    def _keep(self, report: ToolCallReport) -> None:
+        keep = self._tap.keep
+        if keep is None or self._session.is_replaying:
+            return
+        size = KEEP_WHOLE if report.is_final else KEEP_LIVE
+        states = [self.ledger.terminal(key) for key in terminal_ids(report)]
+        records = tuple([TerminalRecord.of(state, size) for state in states if state is not None])
+        keep(self._session.id, self._session.cwd or "", CallRecord(report, records))
+
+    def shown(self, report: ToolCallReport) -> ToolCallReport:
+        """Give a report with a title that the client renders as we mean it, if the title is ours."""
+        mine = self.calls.get(report.tool_call_id)
+        if mine is None or not mine.has_own_title or self._titles == "plain":
+            return report
+        title = self._words.escaped(report.title, report.kind, self._titles)
+        return report if title == report.title else replace(report, title=title)
+
+
+def _status(told: str | None) -> ToolCallStatus | None:
+    """Give a status of ours. One that nobody knows means that the call goes on."""
+    if told is None:
+        return None
+    try:
+        return ToolCallStatus(told)
+    except ValueError:
+        return _RUNNING
+
+
+def _steps(before: ToolCallStatus, status: ToolCallStatus | None) -> list[ToolCallStatus]:
+    """Give the moves that lead to a status, by the table; none if there is no way."""
+    if status is None or status is before:
+        return []
+    if status in MOVES[before]:
+        return [status]
+    if _RUNNING in MOVES[before] and status in MOVES[_RUNNING]:
+        return [_RUNNING, status]
+    return []

@@ -1,0 +1,302 @@
+"""One session of another agent: its calls, put right, and told to the client as our own would be."""
+
+from __future__ import annotations
+
+from weakref import WeakSet
+
+from msgspec.structs import replace
+
+from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
+from callsheet.check.recording.values import many, obj
+from callsheet.describe import Describer
+from callsheet.report.content import TerminalContent, TextContent
+from callsheet.report.events import (
+    CallChanged,
+    TerminalChanged,
+    TerminalOutput,
+)
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import JsonObject
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.words import Spoken
+from callsheet.wire.peer import Peer
+from callsheet.wire.toolcall import KEYS
+
+from .asking import asked_of, is_same, request_of
+from .calls import Ids, Tapped, with_parent
+from .context import Context, absolute
+from .post import Post
+from .profiles import profile_of
+from .repair import Draft, Known, as_told, repaired
+from .reports import Reports
+from .screens import Screens
+
+DENIED, CANCELLED = 2.0, 5.0
+"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
+
+ENDS = {
+    Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
+    Reason.CANCELLED: (ToolCallStatus.CANCELLED, "cancelled"),
+    Reason.ABANDONED: (ToolCallStatus.FAILED, "abandoned"),
+}
+
+
+class TappedSession:
+    """A session. `session` is what is known of it; `peer` is the client."""
+
+    def __init__(self, session: Session, connection: Connection, peer: Peer, tap: Context) -> None:
+        self.session: Session = session
+        self.is_muted: bool = False
+        """Whether the client is not to be told anything for now."""
+        self._tap: Context = tap
+        self._connection: Connection = connection
+        self._version: int = peer.version
+        self._cwd: str | None = None
+        words = Spoken(tap.describer(None))
+        guard = self._guard = tap.guard(words, Faults(strict=False))
+        self._describer: Describer = tap.describer(None, guard.clean)
+        agents = 2 if connection.is_v2 else 1
+        self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
+        self._reports.is_muted = lambda: self.is_muted
+        self.post: Post = self._reports.post
+        self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
+        self._open: dict[Call, Tapped] = {}
+        # Those that have ended, for as long as anybody may say more of them.
+        self._over: WeakSet[Call] = WeakSet()
+        self._deadlines: dict[str, tuple[float, Reason]] = {}
+
+    @property
+    def ids(self) -> Ids:
+        """The ids of its calls."""
+        return self._reports.ids
+
+    # What the agent tells
+
+    def told(self, call: Call, kind: str, update: Json, now: float) -> None:
+        """Take in an update of a call, which is folded into `call` already."""
+        if call in self._over:
+            self._tap.account.dropped["late"] += 1
+            return
+        mine = self._mine(call, now)
+        if kind == "tool_call" and mine.report is not None:
+            self._put_right(mine, "repeated")
+        if kind == "tool_call_content_chunk":
+            self._appended(mine, update, now)
+            return
+        if mine.report is None and kind != "tool_call" and not self._connection.is_v2:
+            self._put_right(mine, "announcement")
+        self._sync(mine, update, now)
+
+    def asked(self, question: Question, message: Json, now: float) -> Json | None:
+        """Give the request for permission as the client is to get it. None if it is to stay as it is."""
+        call = question.twin or question.call
+        if call is None:
+            return None
+        self._over.discard(
+            call
+        )  # we ended it, and the agent did not: it is asked about on a card of its own
+        mine = self._mine(call, now)
+        self._spare(mine)
+        mine.asked = {**mine.asked, **question.tool_call}
+        if mine.report is None:
+            self._put_right(mine, "announcement")
+        self._sync(mine, question.tool_call, now)
+        self.post.release(now)
+        report = mine.report
+        assert report is not None
+        also = self._reports.make.items(many(question.tool_call.get("content")))
+        content = (*report.content, *[item for item in also if item not in report.content])
+        whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
+        shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
+        made = request_of(message, shown, self._version, self._connection.is_v2, self._clean)
+        if made is not None and not is_same(asked_of(made), question.tool_call):
+            self._put_right(mine, "question")
+        return made
+
+    def _clean(self, told: Json) -> Json:
+        return self._guard.value(told)[0]
+
+    def decided(self, question: Question, now: float) -> None:
+        """Hear what the client has decided."""
+        mine = self._open.get(question.call) if question.call is not None else None
+        if mine is None:
+            return
+        if mine.call.denied is not None:
+            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
+        else:
+            self._spare(mine)
+
+    def _spare(self, mine: Tapped) -> None:
+        """Let a call that was denied go on: it is asked about again, or was allowed after all."""
+        if self._deadlines.get(mine.id, (0, None))[1] is Reason.DENIED:
+            del self._deadlines[mine.id]
+
+    def cancelled(self, now: float) -> None:
+        """Hear that the client has cancelled what the session does."""
+        for key, mine in self._reports.calls.items():
+            if mine.call.turn is self.session.turn and not mine.call.is_background:
+                self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
+
+    def closed(self, now: float) -> None:
+        """Hear that the client has closed the session: nothing in it goes on."""
+        for key in self._reports.calls:
+            self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
+
+    def left_open(self, call: Call, now: float) -> None:
+        """End a call that should have ended: its turn is over, or its history was told."""
+        mine = self._open.get(call)
+        if mine is None:
+            return
+        turn = call.turn
+        if call.denied is not None:
+            self.end(mine, self._why_denied(mine), now)
+        elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
+            self.end(mine, Reason.CANCELLED, now)
+        else:
+            self.end(mine, Reason.ABANDONED, now)
+
+    def gone(self, now: float, why: str = "interrupted") -> None:
+        """End all that is open: the agent is gone, unless the words say otherwise."""
+        self.post.release(now)
+        for mine in reversed(list(self._reports.calls.values())):
+            try:
+                self.end(mine, Reason.ABANDONED, now, why)
+            except Exception as exc:  # noqa: BLE001 - the others end all the same
+                self._tap.failed(exc)
+
+    def end(self, mine: Tapped, reason: Reason, now: float, words: str | None = None) -> None:
+        """End a call that its agent does not end."""
+        if mine.report is None or mine.is_over:
+            return
+        self._put_right(mine, "end")
+        status, phrase = ENDS[reason]
+        said = self._describer.phrase(words or phrase)
+        draft = self._draft(mine, now)
+        draft.status, draft.reason = status.value, reason.value
+        fields = self._reports.make.fields(mine, draft)
+        if not any(isinstance(item, TextContent) and item.text == said for item in mine.safe):
+            mine.safe = fields["content"] = (*mine.safe, TextContent(said))
+        self._become(mine, draft, fields, None, now)
+
+    def _why_denied(self, mine: Tapped) -> Reason:
+        turn, denied = mine.call.turn, mine.call.denied
+        rejected = denied is not None and denied.outcome == "rejected"
+        if not rejected and turn is not None and turn.cancelled is not None:
+            return Reason.CANCELLED
+        return Reason.DENIED
+
+    # Time
+
+    @property
+    def due(self) -> float | None:
+        """When there is something to do, if at all."""
+        calls = self._reports.calls
+        times = [until for key, (until, _) in self._deadlines.items() if key in calls]
+        times += [due for due in (self.post.due, self.screens.due) if due is not None]
+        return min(times, default=None)
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        calls = self._reports.calls
+        for key, (until, reason) in list(self._deadlines.items()):
+            if key not in calls or until <= now:
+                del self._deadlines[key]  # whatever becomes of it, it is not due again
+            if key in calls and until <= now:
+                self.end(calls[key], reason, now)
+        self.screens.tick(now)
+        self.post.tick(now)
+
+    # Changing a call
+
+    def _mine(self, call: Call, now: float) -> Tapped:
+        mine = self._open.get(call)
+        if mine is None:
+            mine = self._open[call] = Tapped(self._reports.ids.new(call.id), call, now)
+            self._reports.calls[mine.id] = mine
+            self._tap.account.calls += 1
+            if mine.id != call.id:
+                self._put_right(mine, "id")
+        return mine
+
+    def _sync(self, mine: Tapped, update: Json, now: float) -> None:
+        """Let our report of a call become what is to be told of it now."""
+        change = self._besides(mine, update, now)
+        draft = self._draft(mine, now)
+        fields = self._reports.make.fields(mine, draft)
+        if change is not None:
+            declared = dict(change.fields)
+            status = declared.pop("status", None)
+            if status is not None and (draft.status in ("in_progress", "failed")):
+                # Paused, or cancelled, as in v1 only an agent of ours can say it.
+                draft.status = status.value
+            if "kind" in declared and "kind" in fields:
+                fields["kind"] = declared["kind"]
+        mine.diffs = [
+            item for item in draft.content if obj(item).get("type") == "diff"
+        ] or mine.diffs
+        mine.repaired |= draft.repaired
+        mine.has_own_title = draft.has_own_title
+        self._become(mine, draft, fields, change, now)
+
+    def _become(
+        self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
+    ) -> None:
+        if draft.status in FINAL:
+            shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
+            self.screens.settle(item.terminal_id for item in shown)
+        try:
+            self._reports.become(mine, draft, fields, change, now)
+        finally:
+            if mine.is_over:
+                self._open.pop(mine.call, None)
+                self._over.add(mine.call)
+
+    def _draft(self, mine: Tapped, now: float) -> Draft:
+        if self.session.cwd != self._cwd:
+            self._cwd = self.session.cwd
+            self._describer = self._tap.describer(self._cwd, self._guard.clean)
+        known = Known(
+            call=mine.call,
+            connection=self._connection,
+            profile=profile_of(self._connection.agent),
+            describer=self._describer,
+            asked=mine.asked,
+            diffs=mine.diffs,
+            cwd=absolute(self._cwd) or "",
+            now=now,
+            announced=mine.report is not None,
+        )
+        if self._tap.settings.repair:
+            try:
+                return repaired(known)
+            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+                self._tap.failed(exc)
+        return as_told(known)
+
+    def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
+        """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
+        meta = obj(update.get("_meta"))
+        extra = {key: value for key, value in update.items() if key not in KEYS}
+        if not meta and not extra:
+            return None
+        change: CallChanged | None = None
+        told = {"toolCallId": mine.id, **extra, "_meta": with_parent(meta, self._reports.id_of)}
+        for event in self._reports.make.events(told):
+            if isinstance(event, (TerminalChanged, TerminalOutput)):
+                self.screens.take(event, now)
+            elif isinstance(event, CallChanged):
+                change = event
+        return change
+
+    def _appended(self, mine: Tapped, update: Json, now: float) -> None:
+        if mine.report is None:
+            self._sync(mine, {}, now)
+            return
+        for item in self._reports.make.read([update.get("content")]):
+            content = self._reports.make.item(mine, item)
+            if mine.is_worth_showing:
+                self._reports.become(mine, Draft(), {"content": content}, None, now)
+
+    def _put_right(self, mine: Tapped, what: str) -> None:
+        if self._tap.settings.repair:
+            mine.repaired.add(what)

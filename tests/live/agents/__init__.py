@@ -1,0 +1,10 @@
+"""The real agents that live tests run: one file each, pinned to the versions that were recorded."""
+
+from __future__ import annotations
+
+from . import claude, codex, gemini, kimi, opencode
+from .agent import Agent
+
+AGENTS: dict[str, Agent] = {
+    one.name: one for one in (kimi.AGENT, opencode.AGENT, codex.AGENT, gemini.AGENT, claude.AGENT)
+}

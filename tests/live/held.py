@@ -1,0 +1,82 @@
+"""What live tests hold of every scene, and how they are set."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet.testing.traffic import Recording, Source
+from tests.processes import linux, new_token
+
+from . import stage as fronts
+from .agents import AGENTS
+from .scenes import SCENES, Outcome
+from .stage import Stage, staged
+
+live = pytest.mark.skipif(
+    not os.environ.get("CALLSHEET_LIVE"), reason="`make live` installs real agents and runs this"
+)
+marks = [linux, live]
+
+ENDED = ("completed", "failed")
+WORK = ("fs/", "terminal/")
+"""Methods by which an agent has the client do something: what is written in them is done as it is written."""
+
+
+def set_stage(name: str, front: fronts.Front, place: Path) -> Iterator[Stage]:
+    """Set the stage for an agent. Whatever happens on it, nothing runs on after it."""
+    agent = AGENTS[name]
+    if not agent.is_installed and os.environ.get("CI") != "true":
+        pytest.skip(f"{agent.package} {agent.version} could not be installed here")
+    with staged(agent, front, place, new_token()) as stage:
+        try:
+            yield stage
+        finally:
+            stage.end()
+
+
+async def play(stage: Stage, scene: str) -> Outcome:
+    """Play a scene. Whatever it was, no process is left, and the model was asked nothing odd."""
+    outcome = await SCENES[scene](stage)
+    assert outcome.left == [], f"left behind: {outcome.left}"
+    odd = [one for one in stage.model.strayed if "Error" in one]
+    assert odd == [], f"asked of the model: {odd}"
+    return outcome
+
+
+def errors(source: Source) -> list[str]:
+    """Give the errors that the checker finds."""
+    found = Recording.of(source).check()
+    return [f"{one.rule}: {one.message}" for one in found if one.severity == "error"]
+
+
+def hold(stage: Stage, outcome: Outcome) -> None:
+    """What the client saw, and what was recorded of it, is free of errors, and every call has ended."""
+    assert outcome.client is not None
+    for source in (outcome.client, stage.seen):
+        found = errors(source)
+        assert found == [], f"in {source}: {found}"
+    open_ = [call for call in outcome.calls.values() if call.get("status") not in ENDED]
+    assert open_ == [], f"never ended: {open_}"
+
+
+def reasons(outcome: Outcome) -> list[Any]:
+    """Give why the calls have ended as they have."""
+    metas = [call.get("_meta", {}).get("callsheet", {}) for call in outcome.calls.values()]
+    return [meta.get("reason") for meta in metas]
+
+
+def shown(outcome: Outcome) -> bytes:
+    """Give all that the client was shown. What it was given to do is not for showing."""
+    assert outcome.client is not None
+    lines = outcome.client.lines
+    return b"".join(line for line in lines if not _method(line).startswith(WORK))
+
+
+def _method(line: bytes) -> str:
+    return str(json.loads(line).get("method", ""))
