@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.guard.glance import WORDLIKE
+from callsheet.guard.marks import MARKS
 from callsheet.guard.redact import Follower, Redactor, Rule, default_rules
 from callsheet.tap.account import Account
 from callsheet.tap.alike import Alike
@@ -28,6 +30,14 @@ ALL, BY_RE2, BY_RE = Redactor(), Redactor(engine="re2"), Redactor(engine="re")
 LITERALS = [literal for rule in default_rules() for literal in rule.literals]
 SPLITS = sized(40, 0.2)
 """How often each secret is split anew."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def secrets_that_nobody_else_has_seen() -> Iterator[None]:
+    """Forget the marks that were given out here: they are numbered, and other tests know theirs by number."""
+    known, counts = MARKS._known.copy(), MARKS._counts.copy()
+    yield
+    MARKS._known, MARKS._counts = known, counts
 
 
 def split(text: str, pick: random.Random) -> list[str]:
