@@ -273,6 +273,14 @@ def test_a_history_is_told_with_the_same_ids_each_time() -> None:
     assert told(tap.agent(announced("a")).heard()) == [("a~3", "pending")]
 
 
+def test_a_history_is_told_with_the_places_of_the_session_that_is_loaded() -> None:
+    tap = Tapped()
+    tap.client(request(5, "session/load", sessionId="old", cwd="/other", mcpServers=[]))
+    read = announced("a", without=("locations",), status="completed", rawInput={"path": "b/a.py"})
+    (call,) = updates(tap.agent(of("old", read)).heard())
+    assert call["locations"] == [{"path": "/other/b/a.py"}]
+
+
 def test_what_is_open_in_a_session_that_is_loaded_again_is_ended_first() -> None:
     tap = Tapped().agent(announced("a"), announced("b", **BARE))
     tap.client(request(5, "session/load", sessionId="s1", cwd="/code", mcpServers=[]))
