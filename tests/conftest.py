@@ -27,6 +27,7 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
+SEED = "seed"
 TOLD = "told"
 """What a test tells with `record_property` under this name is shown at the end, also if a worker ran it."""
 
@@ -34,7 +35,15 @@ TOLD = "told"
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "hypothesis_seed", None) is None:
-        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+        given: dict[str, str] = getattr(config, "workerinput", {})
+        fresh = str(random.SystemRandom().randrange(2**32))
+        config.option.hypothesis_seed = given.get(SEED, fresh)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the workers have the seed that is printed at the end."""
+    node.workerinput[SEED] = node.config.option.hypothesis_seed
 
 
 def pytest_terminal_summary(

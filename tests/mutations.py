@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from typing import Any
 
 Message = dict[str, Any]
@@ -76,7 +75,7 @@ class Mutations:
         line = json.dumps(made, ensure_ascii=is_ascii).encode(errors="surrogatepass")
         pick = self.chance.random()
         if pick < 0.15:
-            line = self._spliced(line)
+            line = spliced(self.chance, line)
         elif pick < 0.17:
             line = line + line
         elif pick < 0.19:
@@ -84,10 +83,10 @@ class Mutations:
         return line.replace(b"\n", b"") + b"\n" if pick < 0.9 else line + b"\n"
 
     def _mutate(self, message: Message) -> None:
-        places = list(_places(message))
-        if not places:
+        found = list(places(message))
+        if not found:
             return
-        holder, key = self.chance.choice(places)
+        holder, key = self.chance.choice(found)
         change: Callable[[Any, Any], None] = self.chance.choice(
             (self._drop, self._null, self._retype, self._double, self._nest, self._swap)
         )
@@ -106,14 +105,14 @@ class Mutations:
         holder[key] = None
 
     def _retype(self, holder: Any, key: Any) -> None:
-        holder[key] = deepcopy(self.chance.choice(ODD))
+        holder[key] = _copied(self.chance.choice(ODD))
 
     def _special(self, holder: Any, key: Any) -> None:
-        holder[key] = deepcopy(self.chance.choice(_SPECIAL[key]))
+        holder[key] = _copied(self.chance.choice(_SPECIAL[key]))
 
     def _list(self, holder: Any, key: Any) -> None:
         told: list[Any] = holder[key] if isinstance(holder[key], list) else []
-        more = deepcopy(
+        more = _copied(
             [self.chance.choice(_LISTS[key]) for _ in range(self.chance.choice((1, 2, 5)))]
         )
         holder[key] = self.chance.choice(([*told, *more], more, [*more, *told]))
@@ -131,39 +130,44 @@ class Mutations:
 
     def _double(self, holder: Any, key: Any) -> None:
         if isinstance(holder, list):
-            holder.extend(deepcopy(holder[key]) for _ in range(self.chance.choice((1, 3, 200))))
+            holder.extend(_copied(holder[key]) for _ in range(self.chance.choice((1, 3, 200))))
         else:
-            holder[f"{key}{self.chance.choice(('', '2', 'X'))}"] = deepcopy(holder[key])
+            holder[f"{key}{self.chance.choice(('', '2', 'X'))}"] = _copied(holder[key])
 
     def _nest(self, holder: Any, key: Any) -> None:
-        for _ in range(self.chance.choice((1, 2, 5, 5, 110, 300))):
+        for _ in range(self.chance.choice((1, 2, 5, 5, 110, 150))):
             holder[key] = [holder[key]] if self.chance.random() < 0.5 else {"x": holder[key]}
 
     def _swap(self, holder: Any, key: Any) -> None:
         holder[key] = self._others()
 
-    def _spliced(self, line: bytes) -> bytes:
-        """Cut, double and dirty the bytes of a line."""
-        chance, made = self.chance, bytearray(line)
-        for _ in range(chance.choice((1, 1, 2, 8))):
-            start = chance.randrange(len(made) + 1)
-            end = min(len(made), start + chance.choice((0, 1, 5, 50)))
-            how = chance.randrange(4)
-            if how == 0:
-                del made[start:end]
-            elif how == 1:
-                made[start:start] = made[start:end]
-            elif how == 2:
-                made[start:end] = chance.choice(BYTES)
-            else:
-                del made[start:]
-        return bytes(made)
+
+def _copied(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+def spliced(chance: random.Random, line: bytes) -> bytes:
+    """Cut, double and dirty the bytes of a line."""
+    made = bytearray(line)
+    for _ in range(chance.choice((1, 1, 2, 8))):
+        start = chance.randrange(len(made) + 1)
+        end = min(len(made), start + chance.choice((0, 1, 5, 50)))
+        how = chance.randrange(4)
+        if how == 0:
+            del made[start:end]
+        elif how == 1:
+            made[start:start] = made[start:end]
+        elif how == 2:
+            made[start:end] = chance.choice(BYTES)
+        else:
+            del made[start:]
+    return bytes(made)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Give every place in a message, as what holds it and its key."""
     keys = list(value) if isinstance(value, dict) else range(len(value))
     for key in keys:
         yield value, key
         if isinstance(value[key], (dict, list)):
-            yield from _places(value[key])
+            yield from places(value[key])

@@ -28,7 +28,6 @@ class Told:
     def __init__(self, key: str) -> None:
         self.key: str = key
         self.fields: Message = {}
-        self.asked: Message = {}
         self.is_over: bool = False
 
     @property
@@ -42,6 +41,8 @@ class Fold:
     def __init__(self, data: bytes) -> None:
         self.calls: dict[tuple[str, str, int], Told] = {}
         self.said: dict[tuple[str, str], str] = {}
+        self.questions: list[Told] = []
+        """What requests for permission have told, in order."""
         self.other: list[Message] = []
         self._uses: Counter[tuple[str, str]] = Counter()
         for line in data.splitlines():
@@ -53,7 +54,8 @@ class Fold:
         params = message.get("params") or {}
         if message.get("method") == "session/request_permission":
             call = self._call(params["sessionId"], params["toolCall"]["toolCallId"], asks=True)
-            call.asked |= params["toolCall"]
+            self.questions.append(Told(call.key))
+            self.questions[-1].fields = params["toolCall"]
             return
         if message.get("method") != "session/update":
             self.other.append(message)
@@ -95,11 +97,16 @@ class Comparison:
         for (session, key, number), call in one.calls.items():
             name = key if number == 1 else f"{key}~{number}"
             same = other.calls.get((session, name, 1))
-            if same is None:
+            if same is None and not call.fields:
+                self.classes["only asked about, under another id"] += 1
+            elif same is None:
                 self.losses.append(f"{key}: the call is gone")
-                continue
-            self.classes["calls"] += 1
-            self._call(call, same)
+            else:
+                self.classes["calls"] += 1
+                self._call(call, same)
+        for question, same in zip(one.questions, other.questions, strict=True):
+            self.classes["questions"] += 1
+            self._call(question, same)
         for where, said in one.said.items():
             self._is_there(f"{where[1]}", said, [other.said.get(where, "")])
         self._others(one.other, other.other)
@@ -184,19 +191,24 @@ class Comparison:
         if given in (None, {}, "") or given == made:
             self.classes[name] += given is not None
             return
+        diffs = [value for kind, value in items(same.fields) if kind == "diff"]
         texts = [
             value for kind, value in [*items(same.fields), *self._kept(same)] if kind == "text"
         ]
         whole = "\0".join([*map(str, leaves(made)), *texts])
         for leaf in leaves(given):
-            self._leaf(f"{where} {name}", leaf, made, whole)
+            self._leaf(f"{where} {name}", leaf, made, whole, diffs)
 
-    def _leaf(self, where: str, leaf: Any, made: Any, whole: str) -> None:
+    def _leaf(
+        self, where: str, leaf: Any, made: Any, whole: str, diffs: list[tuple[str, ...]]
+    ) -> None:
         same = list(leaves(made))
         if leaf in same:
             self.classes["leaf of raw"] += 1
         elif isinstance(leaf, str) and any(is_without_secrets(leaf, one) for one in same):
             self.classes["leaf of raw without secrets"] += 1
+        elif isinstance(leaf, str) and is_patch_of(leaf, diffs):
+            self.classes["leaf of raw told in diffs"] += 1
         elif isinstance(leaf, str) and SEE in same and is_within(leaf, whole):
             self.classes["leaf of raw told in content"] += 1
         elif (isinstance(leaf, str) and is_within(leaf, whole)) or str(leaf) in whole.split("\0"):
@@ -212,12 +224,18 @@ class Comparison:
             self.classes["title without secrets"] += 1
         elif "[redacted:" in made:
             self.classes["title made better without secrets"] += 1
-        elif all(
-            part in f"{made}{json.dumps(same.fields.get('rawInput'))}" for part in details(given)
-        ):
+        elif all(is_said(part, made, same.fields.get("rawInput")) for part in details(given)):
             self.classes["title made better"] += 1
+        elif is_cut_json(given, same.fields.get("rawInput")):
+            self.classes["title of cut JSON made better"] += 1
         else:
             self.losses.append(f"{where}: the title {given!r} became {made!r}")
+
+
+def is_cut_json(title: str, raw: Any) -> bool:
+    """Whether a title is the beginning of an input as JSON, behind the tool's name."""
+    begin = title.partition(": ")[2].removesuffix("...")
+    return begin[:1] == "{" and json.dumps(raw, separators=(",", ":")).startswith(begin)
 
 
 def items(fields: Message) -> Iterator[tuple[str, Any]]:
@@ -252,7 +270,29 @@ def details(title: str) -> list[str]:
     _, colon, rest = title.partition(": ")
     words = title.split()
     said = rest if colon else "" if len(words) < 2 else title
-    return [json.dumps(part)[1:-1] for part in said.split("...")]
+    *cut, last = said.split(
+        "..."
+    )  # where it is cut, a path may have been made neutral only in part
+    return [*(part[:-10] for part in cut), last]
+
+
+def is_said(part: str, title: str, given: Any) -> bool:
+    """Whether something that a title says is said by another, or by the input."""
+    whole, compact = json.dumps(given), json.dumps(given, separators=(",", ":"))
+    return part in title or part in compact or json.dumps(part)[1:-1] in whole
+
+
+def is_patch_of(said: str, diffs: list[tuple[str, ...]]) -> bool:
+    """Whether a text is a patch, and all that it changes is in diffs."""
+    begin = said.find("\n@@ ")
+    if begin < 0:
+        return False
+    old = [line for _, text, _ in diffs for line in (text or "").splitlines()]
+    new = [line for _, _, text in diffs for line in (text or "").splitlines()]
+    lines = said[begin + 1 :].splitlines()
+    gone = [line[1:] for line in lines if line.startswith("-")]
+    come = [line[1:] for line in lines if line.startswith("+")]
+    return all(line in old for line in gone) and all(line in new for line in come)
 
 
 def is_input(said: str, given: Any) -> bool:

@@ -448,6 +448,7 @@ async def test_an_end_that_the_client_does_not_know_is_no_success(tmp_path: Path
         client.on["terminal/output"] = lambda _: {"output": "hi\n", "truncated": False}
         client.on["terminal/release"] = terminals.released.append
         result = await once(ran, client, tmp_path)
+        await asyncio.wait_for(terminals.done["term-1"], 5)
     assert not result.success
     assert result.exit_code is None
     assert "hi" in result.output

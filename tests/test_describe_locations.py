@@ -357,3 +357,10 @@ def test_declared_locations_that_are_none_are_skipped(bad: Any) -> None:
     assert all(place.path == "/w/x" for place in found)
     good = Describer("/w")("frobnicate", {}, locations=[42, "a.py"]).locations  # type: ignore[list-item]
     assert [place.path for place in good] == ["/w/a.py"]
+
+
+@pytest.mark.parametrize("path", ["", " ", "/dev/null", "a\nb", "\0", "x" * 5000])
+def test_changes_by_path_may_have_anything_for_a_path(path: str) -> None:
+    change = {"type": "update", "unified_diff": "@@ -1 +3 @@\n-a\n+b"}
+    found = describe("apply_patch", {"changes": {path: change, "b.py": change}})
+    assert found.locations[-1].path == "/home/me/app/b.py"

@@ -13,7 +13,7 @@ from callsheet.testing.recordings import updates_in
 from .live import stage as fronts
 from .live.agents import AGENTS
 from .live.held import ENDED, errors, hold, marks, play, reasons, set_stage, shown
-from .live.scenes import LINES, SECRETS
+from .live.scenes import LINES, SECRETS, fold
 from .live.stage import Stage
 
 pytestmark = marks
@@ -110,9 +110,9 @@ async def test_long_output_costs_a_constant_times_its_bytes(recorded_stage: Stag
     assert seen < 12 * LINES * 65
     assert seen < said + 5_000
     (call,) = outcome.calls.values()
-    # One of them forgets now and then to say that a command has ended. That is told, too.
-    if recorded_stage.agent.shows_output and call["status"] == "completed":
-        assert str(call["content"]).count("x" * 60) == LINES
+    # One of them loses lines now and then, or forgets to say that a command has ended.
+    if call["status"] == "completed":
+        assert lines_of(call) == lines_of(folded(recorded_stage.said)[call["toolCallId"]])
 
 
 async def test_edit_of_a_large_file_is_shown_and_done(recorded_stage: Stage) -> None:
@@ -127,9 +127,14 @@ async def test_edit_of_a_large_file_is_shown_and_done(recorded_stage: Stage) -> 
     assert size_of_calls(stage.seen) < size_of_calls(stage.said) + 5_000
 
 
-async def test_session_that_is_loaded_again_shows_its_calls(agent: str, stage: Stage) -> None:
-    if not AGENTS[agent].loads:
+async def test_session_that_is_loaded_again_shows_its_calls(
+    request: pytest.FixtureRequest, agent: str, stage: Stage
+) -> None:
+    if not stage.agent.loads:
         pytest.skip(f"{agent} does not find its sessions again")
+    if agent == "codex":
+        why = "it tells the results of a history after the calls' ends, where they are left out"
+        request.applymarker(pytest.mark.xfail(reason=why))
     outcome = await play(stage, "loaded")
 
     hold(stage, outcome)
@@ -139,7 +144,8 @@ async def test_session_that_is_loaded_again_shows_its_calls(agent: str, stage: S
     for live, again in zip(before.calls.values(), outcome.calls.values(), strict=True):
         assert again["rawInput"]
         assert again["kind"] == live["kind"]
-        assert again.get("locations", []) == [] or "numbers.txt" in str(again["locations"])
+        places = [one["path"] for one in again.get("locations", ())]
+        assert all(Path(place).is_relative_to(stage.project) for place in places)
         assert results(again), f"nothing is shown of {again['title']}"
 
 
@@ -226,12 +232,18 @@ async def test_nothing_is_left_of_a_row_of_programs(recorded_stage: Stage) -> No
     await play(recorded_stage, "client_killed")
 
 
+def folded(path: Path) -> dict[str, dict[str, Any]]:
+    """Give the calls of a recording, each as its updates make it."""
+    return fold(update for update in updates_in(path) if "toolCallId" in update)
+
+
 def recorded_statuses(path: Path) -> list[str]:
-    last: dict[str, str] = {}
-    for update in updates_in(path):
-        if "toolCallId" in update and update.get("status"):
-            last[str(update["toolCallId"])] = str(update["status"])
-    return list(last.values())
+    return [str(call.get("status")) for call in folded(path).values()]
+
+
+def lines_of(call: dict[str, Any]) -> int:
+    """Count the lines of the long command that are shown."""
+    return str(call.get("content")).count(" " + "x" * 60)
 
 
 def size_of_calls(path: Path) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import psutil
 import pytest
 
 from callsheet.check.recording.engine import check_stream
@@ -26,7 +27,7 @@ from callsheet.tap.lines import Lines
 from callsheet.tap.recording import RecordingWriter
 from callsheet.testing import AgentClient, assert_every_call_ended
 
-from .processes import linux, new_token, wait_until_gone
+from .processes import linux, new_token, wait_until_gone, with_token
 
 RECORD = [sys.executable, "-m", "callsheet", "record", "-o"]
 PATIENCE = 20
@@ -227,6 +228,42 @@ def test_nothing_is_left_behind(end: int | None, path: Path) -> None:
         process.stdin.close()
         process.wait(PATIENCE)
         assert wait_until_gone(token) == []
+
+
+DETACHED = """\
+import subprocess, sys, time
+nothing = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+subprocess.Popen(["sleep", sys.argv[1]], start_new_session=True, **nothing)
+print("ready", flush=True)
+"""
+
+
+@linux
+@pytest.mark.parametrize("killed", ["agent", "recorder"])
+def test_nothing_is_left_of_an_agent_that_was_killed(killed: str, path: Path) -> None:
+    token = new_token()
+    with start(path, *python(DETACHED + "time.sleep(60)"), token) as process:
+        read_until(process, b"ready\n")
+        (agent,) = [
+            child
+            for child in psutil.Process(process.pid).children()
+            if child.cmdline()[:2] == [sys.executable, "-c"]
+        ]
+        (agent if killed == "agent" else process).kill()
+        process.wait(PATIENCE)
+        assert wait_until_gone(token) == []
+
+
+@linux
+def test_what_an_agent_leaves_running_when_it_ends_by_itself_runs_on(path: Path) -> None:
+    token = new_token()
+    code, out, _ = run(path, *python(DETACHED), token)
+    try:
+        assert (code, out) == (0, b"ready\n")
+        assert with_token(token)
+    finally:
+        for line in with_token(token):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
 
 
 # What is recorded

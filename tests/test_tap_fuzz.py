@@ -12,7 +12,7 @@ from .processes import linux
 from .sizes import FULL, sized
 from .tap_fuzz import Outcome, fuzz, fuzz_process
 
-MESSAGES = sized(20_000, 700)
+MESSAGES = sized(20_000, 600)
 BY_PROCESS = sized(2000, 120)
 VERSIONS = [1, 2] if FULL else [1]
 """Of the process: in `make test`, what is the same in both is seen once."""

@@ -99,4 +99,6 @@ def test_what_they_tell_wrongly_is_known_by_count() -> None:
         "opencode-1.18.33.fail_cmd-none": ["exit_code", "exit_code"],
         "opencode-1.18.33.mixed-none": ["exit_code"],
         "opencode-1.18.33.cancel-none": ["cancelled"],
+        "cline-3.0.65.parts-none": ["exit_code", "tool_error"],
+        "mistral-vibe-3.0.2.fail_cmd-none": ["exit_code", "exit_code"],
     }

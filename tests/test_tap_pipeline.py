@@ -229,6 +229,32 @@ def test_an_agent_that_is_started_again_has_left_nothing_open() -> None:
     assert told(tap.heard()) == [("a", "pending")]
 
 
+def test_a_call_that_was_ended_and_is_asked_about_again_gets_a_card_of_its_own() -> None:
+    question = asked("a", **{**BARE, "rawInput": COMMAND})
+    tap = Tapped().agent(question).client(decided("no")).wait(3)
+    tap.heard()
+    *_, asks = tap.agent(question).heard()
+    assert asks["params"]["toolCall"]["toolCallId"] == "a~2"
+    tap.client(decided("yes")).agent(completed("a"))
+    assert told(tap.heard())[-1] == ("a~2", "completed")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"parentToolCallId": "task"},
+        {"claudeCode": {"parentToolUseId": "task", "toolName": "Read"}},
+        {"callsheet": {"parentId": "task"}},
+    ],
+    ids=lambda meta: next(iter(meta)),
+)
+def test_a_parent_is_named_by_the_id_that_the_client_knows(meta: Message) -> None:
+    tap = Tapped().agent(announced("task"), completed("task"), announced("task"))
+    tap.heard()
+    (child,) = updates(tap.agent(announced("b", _meta=meta)).heard())
+    assert "task~2" in json.dumps(child["_meta"])
+
+
 # Sessions
 
 
@@ -245,6 +271,14 @@ def test_a_history_is_told_with_the_same_ids_each_time() -> None:
     assert [key for key, status in first if status in ("completed", "failed")] == ["a", "a~2", "c"]
     tap.client(request(7, "session/prompt", sessionId="s1", prompt=[]))
     assert told(tap.agent(announced("a")).heard()) == [("a~3", "pending")]
+
+
+def test_a_history_is_told_with_the_places_of_the_session_that_is_loaded() -> None:
+    tap = Tapped()
+    tap.client(request(5, "session/load", sessionId="old", cwd="/other", mcpServers=[]))
+    read = announced("a", without=("locations",), status="completed", rawInput={"path": "b/a.py"})
+    (call,) = updates(tap.agent(of("old", read)).heard())
+    assert call["locations"] == [{"path": "/other/b/a.py"}]
 
 
 def test_what_is_open_in_a_session_that_is_loaded_again_is_ended_first() -> None:

@@ -25,6 +25,8 @@ LEFT = {
     },
     # Of calls of its own shell it tells no more than that they begin.
     "fast-agent": {"complete/input"},
+    # It tells how many tokens are used before there is a session: not ours to put elsewhere.
+    "mistral-vibe": {"order/news-before-session"},
 }
 """Warnings that stay, by agent: what was never told can't be shown. docs/tap.md lists them, too."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .drafts import Told, diff, text
+from .drafts import CWD, Told, diff, text
 
 
 def paths(told: Told) -> list[str]:
@@ -151,3 +151,12 @@ def test_a_kind_that_was_told_stays_unless_more_is_known(fields: dict[str, Any])
 def test_a_question_tells_the_kind() -> None:
     assert kind(Told().call(title="Working", kind="other").ask(kind="delete")) == "delete"
     assert kind(Told().call(title="Working", kind="edit").ask(kind="delete")) == "edit"
+
+
+def test_a_diff_that_says_only_the_end_of_a_path_is_of_the_file_that_the_input_names() -> None:
+    given = {"file_path": f"{CWD}/src/new.py", "content": "x"}
+    draft = Told().call(kind="edit", rawInput=given, content=[diff("new.py", "x")]).draft()
+    assert [item["path"] for item in draft.content] == [f"{CWD}/src/new.py"]
+    assert [place["path"] for place in draft.locations] == [f"{CWD}/src/new.py"]
+    other = Told().call(kind="edit", rawInput=given, content=[diff("w.py", "x")]).draft()
+    assert [item["path"] for item in other.content] == [f"{CWD}/w.py"]

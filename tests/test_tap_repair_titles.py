@@ -138,3 +138,15 @@ def test_a_title_of_ours_never_has_half_a_secret() -> None:
         data = b"".join(repairs.repaired(BytesIO(recording_of(json.dumps(call)))))
         assert b"Running `echo" in data
         assert secret[:12].encode() not in data
+
+
+@pytest.mark.parametrize(
+    ("good", "given"),
+    [
+        ("search_codebase: TODO", {"queries": ["TODO"]}),
+        ("bash: " + "echo one; " * 12 + "ls", {"command": "echo one; " * 12 + "ls"}),
+    ],
+)
+def test_a_title_of_ours_that_says_less_is_not_taken(good: str, given: dict[str, Any]) -> None:
+    kind = "search" if "queries" in given else "execute"
+    assert title(Told().call(title=good, kind=kind, rawInput=given)) == good

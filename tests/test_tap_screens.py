@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .made_recordings import Message, announced, completed, opening, updated
-from .tapped import Tapped, texts, updates
+from .tapped import Tapped, texts, unnumbered, updates
 
 SECRET = "ghp_" + "a1B2" * 9
 SHOWN = [{"type": "terminal", "terminalId": "t1"}]
@@ -54,7 +54,7 @@ def output_of(tap: Tapped) -> str:
     found = b""
     for one in updates(tap.heard()):
         found += b64decode(one.get("data") or (one.get("output") or {}).get("data") or "")
-    return found.decode()
+    return unnumbered(found.decode())
 
 
 def zed() -> Tapped:

@@ -49,9 +49,10 @@ class Terminal:
 
 
 class Abilities:
-    """Serves what `CAPABILITIES` promises."""
+    """Serves what `CAPABILITIES` promises. Commands run in the project unless the agent says where."""
 
-    def __init__(self) -> None:
+    def __init__(self, project: Path) -> None:
+        self._project: Path = project
         self.terminals: dict[str, Terminal] = {}
         self._numbers: count[int] = count(1)
 
@@ -89,7 +90,7 @@ class Abilities:
         env = os.environ | {one["name"]: one["value"] for one in params.get("env") or ()}
         process = await asyncio.create_subprocess_exec(
             *command,
-            cwd=params.get("cwd"),
+            cwd=params.get("cwd") or self._project,
             env=env,
             stdin=DEVNULL,
             stdout=PIPE,

@@ -43,8 +43,9 @@ def set_stage(name: str, front: fronts.Front, place: Path) -> Iterator[Stage]:
 async def play(stage: Stage, scene: str) -> Outcome:
     """Play a scene. Whatever it was, no process is left, and the model was asked nothing odd."""
     outcome = await SCENES[scene](stage)
-    assert outcome.left == []
-    assert [one for one in stage.model.strayed if "Error" in one] == []
+    assert outcome.left == [], f"left behind: {outcome.left}"
+    odd = [one for one in stage.model.strayed if "Error" in one]
+    assert odd == [], f"asked of the model: {odd}"
     return outcome
 
 
@@ -57,9 +58,11 @@ def errors(source: Source) -> list[str]:
 def hold(stage: Stage, outcome: Outcome) -> None:
     """What the client saw, and what was recorded of it, is free of errors, and every call has ended."""
     assert outcome.client is not None
-    assert errors(outcome.client) == []
-    assert errors(stage.seen) == []
-    assert [status for status in outcome.statuses if status not in ENDED] == []
+    for source in (outcome.client, stage.seen):
+        found = errors(source)
+        assert found == [], f"in {source}: {found}"
+    open_ = [call for call in outcome.calls.values() if call.get("status") not in ENDED]
+    assert open_ == [], f"never ended: {open_}"
 
 
 def reasons(outcome: Outcome) -> list[Any]:

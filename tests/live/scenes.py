@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,17 +60,22 @@ class Outcome:
     @property
     def calls(self) -> dict[str, dict[str, Any]]:
         """The calls as the client has seen them, each folded as the protocol says."""
-        calls: dict[str, dict[str, Any]] = {}
-        for update in self.client.updates if self.client is not None else ():
-            if str(update["sessionUpdate"]).startswith("tool_call"):
-                known = calls.setdefault(str(update["toolCallId"]), {})
-                known |= {key: value for key, value in update.items() if value is not None}
-        return calls
+        updates = self.client.updates if self.client is not None else []
+        return fold(update for update in updates if "toolCallId" in update)
 
     @property
     def statuses(self) -> list[str]:
         """How the calls have ended, or not."""
         return [str(call.get("status")) for call in self.calls.values()]
+
+
+def fold(updates: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Give calls by their ids, each as its updates make it."""
+    calls: dict[str, dict[str, Any]] = {}
+    for update in updates:
+        known = calls.setdefault(str(update["toolCallId"]), {})
+        known |= {key: value for key, value in update.items() if value is not None}
+    return calls
 
 
 Running: TypeAlias = tuple[Outcome, str, "asyncio.Task[str]", Callable[[], list[str]]]
@@ -100,7 +105,7 @@ async def together(stage: Stage) -> Outcome:
 
 async def works_with_abilities(stage: Stage) -> Outcome:
     """Do all of that again with a client that offers its files and terminals."""
-    abilities = Abilities()
+    abilities = Abilities(stage.project)
     try:
         return await _working(stage, capabilities=CAPABILITIES, serve=abilities.serve)
     finally:

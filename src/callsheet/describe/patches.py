@@ -63,17 +63,19 @@ def _changes(body: object) -> Iterator[_Change]:
 
 def _changes_by_path(body: Arguments) -> Iterator[_Change]:
     for path, change in body.items():
+        if not isinstance(path, str) or not path.strip():
+            continue
         details = cast(Arguments, change) if isinstance(change, dict) else {}
         verb = str(details.get("type") or "Update").capitalize()
-        hunk = next(
-            _changes_in_text(f"--- {path}\n+++ {path}\n{details.get('unified_diff') or ''}")
-        )
+        patch = f"--- {path}\n+++ {path}\n{details.get('unified_diff') or ''}"
+        hunk = next(_changes_in_text(patch), None)  # none if that is no path
+        line = None if hunk is None else hunk.line
         moved = details.get("move_path")
         if isinstance(moved, str) and moved:
             yield _Change("Update", path)
-            yield _Change("Update", moved, hunk.line)
+            yield _Change("Update", moved, line)
         else:
-            yield _Change(verb, path, hunk.line)
+            yield _Change(verb, path, line)
 
 
 def _changes_in_text(text: str) -> Iterator[_Change]:

@@ -116,14 +116,14 @@ class Bare:
             passed = self._passed((session, key), data, with_data, now)
             if ended == key:
                 passed += self._rest((session, key))[1]
-            made = with_data(passed)
+            made = update if passed == data else with_data(passed)
         elif ended is not None:
             screen, rest = self._rest((session, ended))
             before = [screen.told(rest)] if screen is not None and rest else []
         made = self._without_output(made)
         safe, count = self._redactor.value(made)
         self.hidden += count
-        return safe, before
+        return safe if count else made, before
 
     def _passed(
         self, key: tuple[str, str], data: bytes, told: Callable[[bytes], Json], now: float

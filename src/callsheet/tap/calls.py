@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -9,7 +10,7 @@ from msgspec import Struct, field
 
 from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.moments import Call, Json
-from callsheet.check.recording.values import many, obj
+from callsheet.check.recording.values import many, obj, text
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -117,6 +118,21 @@ def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None) -> Json
     if alias is not None and (type(alias) is not str or ids.has(alias)):
         del notes["alias"]  # it would lead to another call
     return notes
+
+
+_PARENTS = (("parentToolCallId",), ("claudeCode", "parentToolUseId"), ("callsheet", "parentId"))
+"""Where in `_meta` agents name the call that a call is part of."""
+
+
+def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
+    """Give a `_meta` in which the call's parent has the id by which the client knows it."""
+    for path in _PARENTS:
+        holder = meta if len(path) == 1 else obj(meta.get(path[0]))
+        key = text(holder.get(path[-1]))
+        if key is not None and (chosen := ours(key)) != key:
+            holder = {**holder, path[-1]: chosen}
+            meta = holder if len(path) == 1 else {**meta, path[0]: holder}
+    return meta
 
 
 def _is_cut(told: JsonValue) -> bool:

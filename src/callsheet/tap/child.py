@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
 
+from .strays import end_marked, new_mark
 from .watchdog import Watchdog, end_group, is_gone
 
 LINGER = 0.3
@@ -38,6 +39,8 @@ class Child:
         self.told_to_leave: bool = False
         """Whether a signal came for an agent that had ended already."""
         self._is_over: bool = False
+        self._was_ended: bool = False
+        self._mark: str = new_mark()
         self._watchdog: Watchdog | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
@@ -47,6 +50,7 @@ class Child:
         self._watchdog = Watchdog.start()
         self._listen()
         group = 0 if os.name == "posix" else None
+        os.environ[self._mark] = "1"
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
         try:
@@ -64,13 +68,13 @@ class Child:
             os.close(theirs_in)
             os.close(theirs_out)
         if self._watchdog is not None:
-            self._watchdog.watch(self._process.pid)
+            self._watchdog.watch(self._process.pid, self._mark)
         for number in self._early:
             self._pass_on(number, None)
         return stdin, stdout
 
     def wait(self) -> int:
-        """Wait for its end, and end what it left behind in its group.
+        """Wait for its end, and end what it left behind: in its group, or anywhere if it was killed.
 
         Gives its exit code, or 128 and the signal that ended it.
         """
@@ -79,12 +83,15 @@ class Child:
         self._is_over = True
         if os.name == "posix" and not is_gone(self._process.pid, LINGER):
             end_group(self._process.pid)
+        if code < 0 or self._was_ended:
+            end_marked(self._mark)
         self._dismiss()
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
         """End it, and all of its group: nobody is there any more for whom it could work."""
         if self._process is not None and not self._is_over:
+            self._was_ended = True
             if os.name == "posix":
                 end_group(self._process.pid)
             else:

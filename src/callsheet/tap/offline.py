@@ -25,6 +25,9 @@ _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent-
 _MENDED = ("encoding", "surrogate")
 """What is wrong with lines that a tap reads all the same."""
 
+PRECISE = 1e-6
+"""Seconds to which recordings tell times. What they tell when something is due may be just that."""
+
 
 class Repairs:
     """Repairs one recording: lines in, lines out. `account` says what was done.
@@ -102,7 +105,7 @@ class Repairs:
     def _until(self, time: float | None) -> Iterator[bytes]:
         """Let everything happen that is due before a time; without one, all that ever will be."""
         pipeline = self._pipeline
-        while (due := pipeline.due) is not None and (time is None or due <= time):
+        while (due := pipeline.due) is not None and (time is None or due < time - PRECISE):
             self._now = max(self._now, due)
             pipeline.tick(self._now)
             yield from self._drained(b"", b"")

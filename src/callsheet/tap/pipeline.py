@@ -32,7 +32,7 @@ from callsheet.check.recording.moments import (
     TurnOver,
 )
 from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import REOPENING, TERMINALS, Watch
+from callsheet.check.recording.watch import TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer, peer_of
@@ -77,8 +77,7 @@ class Pipeline:
         self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
-        words = Spoken(tap.describer(None))
-        self._guard = tap.guard(words, Faults(strict=False))
+        self._guard = tap.guard(Spoken(tap.describer(None)), Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
         bare = Bare(self._guard, lambda: self._connection.is_v2)
@@ -240,27 +239,25 @@ class Pipeline:
 
     def _of_client(self, message: Json, now: float) -> None:
         method, params = message.get("method"), obj(message.get("params"))
+        key = text(params.get("sessionId"))
         if method == "initialize":
             self._client = peer_of(params)
-        elif method in REOPENING:
-            key = text(params.get("sessionId")) or ""
-            if method == "session/load" or params.get("replayFrom"):
-                self._sessions.drop(key, now)
-                self._tap.told_anew(key)
-            if self._keeping is not None:
-                self._keeping.reopened(key)
-        elif method in ("session/close", "session/delete"):
-            session = self._sessions.get(text(params.get("sessionId")) or "")
-            if session is not None:
-                session.closed(now)
-        elif method == "session/prompt" and self._keeping is not None:
-            key = text(params.get("sessionId")) or ""
-            self._keeping.prompt(key, self._cwd(key), params, self._guard)
         elif method in ("session/cancel", "$/cancel_request"):
             for session in self._sessions:
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
                     self._session(session.session, now).cancelled(now)
+        elif method in ("session/load", "session/resume") and key is not None:
+            if method == "session/load" or params.get("replayFrom"):
+                self._sessions.drop(key, now)
+                self._tap.told_anew(key)
+            if self._keeping is not None:
+                self._keeping.reopened(key)
+        elif method in ("session/close", "session/delete") and key is not None:
+            if (closed := self._sessions.get(key)) is not None:
+                closed.closed(now)
+        elif method == "session/prompt" and key is not None and self._keeping is not None:
+            self._keeping.prompt(key, self._cwd(key), params, self._guard)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""

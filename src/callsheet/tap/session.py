@@ -23,7 +23,7 @@ from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
 from .asking import asked_of, is_same, request_of
-from .calls import Ids, Tapped
+from .calls import Ids, Tapped, with_parent
 from .context import Context, absolute
 from .post import Post
 from .profiles import profile_of
@@ -90,8 +90,11 @@ class TappedSession:
     def asked(self, question: Question, message: Json, now: float) -> Json | None:
         """Give the request for permission as the client is to get it. None if it is to stay as it is."""
         call = question.twin or question.call
-        if call is None or call in self._over:
+        if call is None:
             return None
+        self._over.discard(
+            call
+        )  # we ended it, and the agent did not: it is asked about on a card of its own
         mine = self._mine(call, now)
         self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
@@ -277,7 +280,8 @@ class TappedSession:
         if not meta and not extra:
             return None
         change: CallChanged | None = None
-        for event in self._reports.make.events({"toolCallId": mine.id, **extra, "_meta": meta}):
+        told = {"toolCallId": mine.id, **extra, "_meta": with_parent(meta, self._reports.id_of)}
+        for event in self._reports.make.events(told):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.screens.take(event, now)
             elif isinstance(event, CallChanged):

@@ -1,7 +1,7 @@
 """A small process that ends the agent if we are killed and can't do it ourselves.
 
-It is forked before anything else is done, knows the agent's process group, and waits for the end of a pipe
-that only we hold open. Systems without fork have none; there, the agent is told by the end of its input.
+It is forked before anything else is done, knows the agent's process group and mark, and waits for the end of
+a pipe that only we hold open. Systems without fork have none: the agent is told by the end of its input.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import os
 import signal
 import time
 from contextlib import suppress
+
+from .strays import end_marked
 
 GRACE = 0.4
 """Seconds from SIGTERM to SIGKILL."""
@@ -42,10 +44,10 @@ class Watchdog:
         os.close(read)
         return cls(pid, write)
 
-    def watch(self, group: int) -> None:
+    def watch(self, group: int, mark: str) -> None:
         """Say what is to be ended."""
         with suppress(OSError):  # somebody has killed it
-            os.write(self._pipe, b"%d\n" % group)
+            os.write(self._pipe, f"{group} {mark}\n".encode())
 
     def dismiss(self) -> None:
         """Let it go: everything has ended."""
@@ -61,9 +63,10 @@ def _watch(pipe: int) -> None:
     heard = b""
     while more := os.read(pipe, 64):
         heard += more
-    group = heard.partition(b"\n")[0]
+    group, _, mark = heard.partition(b"\n")[0].decode().partition(" ")
     if group and not heard.endswith(_DISMISSED):
         end_group(int(group))
+        end_marked(mark)
 
 
 def _let_go_of_all_but(pipe: int) -> None:

@@ -161,6 +161,9 @@ class Watch:
             return
         if method in REOPENING:
             session.asked, session.is_replaying, session.opened = line.number, True, None
+            session.cwd = session.cwd or text(
+                params.get("cwd")
+            )  # a history is told before the answer
         elif not session.is_known:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":

@@ -24,6 +24,7 @@ _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 def find_places(known: Known, draft: Draft) -> None:
     """Give locations where there are none. Paths become absolute, if the session's directory is known."""
     draft.locations = _openable(draft)
+    draft.content = _with_whole_paths(draft)
     if not draft.locations:
         _locate(known, draft)
     draft.locations = _mended(draft, draft.locations, known)
@@ -79,6 +80,24 @@ def _is_named(path: str, raw: Any) -> bool:
         return path in raw
     values = many(raw) or obj(raw).values()
     return any(_is_named(path, value) for value in values if type(value) in (str, list))
+
+
+def _with_whole_paths(draft: Draft) -> list[Any]:
+    """Give content whose diffs say only the end of a path with all of it, if the call knows just one."""
+    told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
+    if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
+        return draft.content
+    places = [text(obj(place).get("path")) for place in draft.locations]
+    given = [value for value in obj(draft.raw_input).values() if type(value) is str]
+    whole = {path for path in (*places, *given) if path and _ABSOLUTE(path)}
+    made: list[Any] = []
+    for item in draft.content:
+        end = text(obj(item).get("path")) or "" if obj(item).get("type") == "diff" else ""
+        found = [path for path in whole if end and path.endswith(("/" + end, "\\" + end))]
+        made.append({**obj(item), "path": found[0]} if len(found) == 1 else item)
+        if len(found) == 1:
+            draft.repaired.add("paths")
+    return made
 
 
 def _mended(draft: Draft, items: list[Any], known: Known) -> list[Any]:

@@ -30,9 +30,16 @@ def say_title(known: Known, draft: Draft) -> None:
         draft.repaired.add("title")
         return
     made = description_of(known, draft).title
-    if made and not is_bare(made, "", None, None):
+    if made and not is_bare(made, "", None, None) and not _says_less(made, draft):
         draft.title, draft.has_own_title = made, True
         draft.repaired.add("title")
+
+
+def _says_less(made: str, draft: Draft) -> bool:
+    """Whether a title of ours would not say what the agent's does: one long argument, or one of a list."""
+    given = arguments_of(draft.raw_input, draft.name)
+    said = [one for one in _texts(given) if mentions(draft.title, one)]
+    return bool(said) and not any(mentions(made, one) for one in said)
 
 
 def _is_poor(known: Known, draft: Draft, title: str) -> bool:
