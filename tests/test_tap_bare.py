@@ -112,6 +112,15 @@ def test_much_output_in_meta_comes_in_several_messages_and_whole() -> None:
     ) == (len(told) - 1)
 
 
+def test_what_is_long_and_can_not_be_cut_passes_byte_for_byte() -> None:
+    odd = chunk(b"")
+    odd["params"]["update"]["terminalId"] = [MUCH]
+    nameless = updated(content=words(MUCH))
+    nameless["params"]["update"]["toolCallId"] = None
+    for message in (odd, nameless):
+        assert Tapped(2, repair=False).agent(line_of(message)).lines() == [line_of(message)]
+
+
 def test_what_may_be_half_a_secret_waits_but_not_for_long() -> None:
     tap = Tapped(repair=False).agent(announced(), output("key AKIAIOSF"))
     first = updates(tap.heard())[-1]

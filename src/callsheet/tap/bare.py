@@ -77,9 +77,9 @@ class Bare:
         budget = self._guard.frame
         if budget is None or len(line) <= budget:
             yield line
-        elif made["sessionUpdate"] in TERMINALS:
-            yield from (_line(session, one) for one in _pieces(made))
-        elif (key := text(made.get("toolCallId"))) is not None and len(session + key) < budget // 2:
+        elif made["sessionUpdate"] in TERMINALS and len(pieces := _pieces(made)) > 1:
+            yield from (_line(session, one) for one in pieces)
+        elif made["sessionUpdate"] in CALLS and _may_be_cut(made, session, budget):
             frames = UpdateFrames(session, budget=budget)
             yield from (frames.fitting(one)[0] for one in self._cut(made))
         else:
@@ -198,6 +198,12 @@ class Bare:
         if meta or piece:
             made["_meta"] = {**meta, **piece}
         return made, notes
+
+
+def _may_be_cut(update: Json, session: str, budget: int) -> bool:
+    """Whether something would be left of a call's update beside the ids."""
+    key = text(update.get("toolCallId"))
+    return key is not None and len(session + key) < budget // 2
 
 
 def _line(session: str, update: Json) -> bytes:
