@@ -9,19 +9,20 @@ from pathlib import Path
 from time import perf_counter
 
 from . import sdk_typescript
-from .agents import CALLSHEET, INITIALIZE, NODE, SDK_READER, agent, missing
+from .agents import CALLSHEET, INITIALIZE, NODE, SDK_READER, TAPPED, agent, missing
 from .table import Claim, Figures, Subject
 from .timing import ratio, summarise
 
 RUNS = 11
 OURS = "callsheet agent, with all its tools"
+BEHIND_A_TAP = "the same, behind callsheet tap"
 SDK = "Python SDK, an agent without tools"
 TYPESCRIPT = "TypeScript SDK on node, an agent without tools"
 
 
 def measure() -> Subject:
     """Start all of them in turns."""
-    commands: dict[str, Sequence[str]] = {OURS: CALLSHEET}
+    commands: dict[str, Sequence[str]] = {OURS: CALLSHEET, BEHIND_A_TAP: TAPPED}
     notes = [f"{RUNS} processes each, in turns; wall time", *missing()]
     if find_spec("acp") is not None:
         commands[SDK] = SDK_READER
@@ -53,6 +54,10 @@ def _start(command: Sequence[str], cwd: Path) -> tuple[float, float]:
 def _subject(
     hello: dict[str, list[float]], session: dict[str, list[float]], notes: list[str]
 ) -> Subject:
+    more = summarise(hello[BEHIND_A_TAP]).median - summarise(hello[OURS]).median
+    notes.append(
+        f"a tap makes the start {more:.0f} ms longer: the agent starts while it reads its own code"
+    )
     claims: list[Claim] = []
     if SDK in hello:
         figure = ratio(hello[OURS], hello[SDK])
