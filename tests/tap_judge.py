@@ -126,7 +126,7 @@ class Judge:
             if piece is not None and _piece(known) == piece:
                 return True
             if known.get("method") == message.get("method"):
-                what = "params" if "params" in known else "error"
+                what = next((one for one in ("params", "error") if one in known), "result")
                 clean, count = self._redactor.value(known.get(what))
                 heard, _ = self._redactor.value(message.get(what))  # ids of answers stay
                 if count and _unmarked({**known, what: clean}) == _unmarked(

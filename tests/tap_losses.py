@@ -96,7 +96,7 @@ class Comparison:
         one, other = Fold(before), Fold(after)
         for (session, key, number), call in one.calls.items():
             name = key if number == 1 else f"{key}~{number}"
-            same = other.calls.get((session, name, 1))
+            same = other.calls.get((session, name, 1)) or other.calls.get((session, key, number))
             if same is None and not call.fields:
                 self.classes["only asked about, under another id"] += 1
             elif same is None:

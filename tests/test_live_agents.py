@@ -127,14 +127,9 @@ async def test_edit_of_a_large_file_is_shown_and_done(recorded_stage: Stage) -> 
     assert size_of_calls(stage.seen) < size_of_calls(stage.said) + 5_000
 
 
-async def test_session_that_is_loaded_again_shows_its_calls(
-    request: pytest.FixtureRequest, agent: str, stage: Stage
-) -> None:
+async def test_session_that_is_loaded_again_shows_its_calls(agent: str, stage: Stage) -> None:
     if not stage.agent.loads:
         pytest.skip(f"{agent} does not find its sessions again")
-    if agent == "codex":
-        why = "it tells the results of a history after the calls' ends, where they are left out"
-        request.applymarker(pytest.mark.xfail(reason=why))
     outcome = await play(stage, "loaded")
 
     hold(stage, outcome)
@@ -143,7 +138,8 @@ async def test_session_that_is_loaded_again_shows_its_calls(
     assert outcome.statuses == before.statuses == ["completed", "completed", "failed"]
     for live, again in zip(before.calls.values(), outcome.calls.values(), strict=True):
         assert again["rawInput"]
-        assert again["kind"] == live["kind"]
+        if agent != "codex":  # which calls a command by what it does, when it tells it again
+            assert again["kind"] == live["kind"]
         places = [one["path"] for one in again.get("locations", ())]
         assert all(Path(place).is_relative_to(stage.project) for place in places)
         assert results(again), f"nothing is shown of {again['title']}"

@@ -23,7 +23,7 @@ def test_fields_that_nobody_knows_are_passed_on_and_taken_back() -> None:
     tap = Tapped(2).agent(update(**STARTED, capabilities={"cancel": {}}, odd=1))
     (opened,) = updates(tap.heard())
     assert (opened["capabilities"], opened["odd"]) == ({"cancel": {}}, 1)
-    tap.agent(update(toolCallId="c1", status="completed", capabilities=None))
+    tap.agent(update(toolCallId="c1", status="completed", rawOutput="ok", capabilities=None))
     (ended,) = updates(tap.heard())
     assert ended["capabilities"] is None
     assert "odd" not in ended

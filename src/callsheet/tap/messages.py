@@ -169,6 +169,21 @@ class Messages:
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
 
+    def listed(self, line: bytes, message: Json) -> bytes:
+        """Give a list of sessions without secrets in their titles, which may be what somebody has typed."""
+        result = obj(message["result"])
+        sessions = many(result["sessions"])
+        titles = [obj(one).get("title") for one in sessions]
+        if self._redactor is None or self._redactor.is_clean(titles):
+            return line
+        clean, count = self._redactor.value(titles)
+        self._account.hidden += count
+        shown = [
+            {**obj(one), "title": title} if type(title) is str else one
+            for one, title in zip(sessions, many(clean), strict=True)
+        ]
+        return _encode({**message, "result": {**result, "sessions": shown}}) + b"\n"
+
     def recorded(self, line: bytes, message: Json | None) -> bytes:
         """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
 

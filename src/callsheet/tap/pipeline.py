@@ -160,7 +160,7 @@ class Pipeline:
         if method == "session/update":
             session = self._sessions.get(text(obj(message.get("params")).get("sessionId")) or "")
             if session is not None and not is_invisible(message):
-                session.post.release(now)
+                session.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
         if type(method) is str and method.startswith(_UNSEEN):
@@ -170,6 +170,8 @@ class Pipeline:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
+        elif method is None and "sessions" in obj(message.get("result")):
+            line = self._messages.listed(line, message)
         self.to_client.append(line)
 
     def _release(self, now: float) -> None:
@@ -363,7 +365,7 @@ class Pipeline:
         del message
         session = self._sessions.get(over.turn.session.id)
         if session is not None:
-            session.post.release(now)
+            session.release(now)
         return False
 
     def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:

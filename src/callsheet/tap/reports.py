@@ -12,6 +12,7 @@ from typing import Literal, cast
 from msgspec.structs import replace
 
 from callsheet.check.recording.moments import Session
+from callsheet.check.recording.tools import needs_of
 from callsheet.check.recording.values import obj
 from callsheet.report.events import CallChanged
 from callsheet.report.kinds import ToolKind
@@ -146,10 +147,12 @@ class Reports:
         self._keep(report)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
-        """Whether an announcement may soon be better: its input is not known yet."""
+        """Whether an announcement may soon be better: its input, or the main part, is not known yet."""
         if not self._tap.settings.repair or report.is_final or mine.call.is_replayed:
             return False
-        return not report.raw_input and report.kind is not ToolKind.THINK
+        if report.raw_input:
+            return report.kind is ToolKind.EXECUTE and _lacks_command(report)
+        return report.kind is not ToolKind.THINK
 
     def _change(
         self,
@@ -221,6 +224,12 @@ class Reports:
             return report
         title = self._words.escaped(report.title, report.kind, self._titles)
         return report if title == report.title else replace(report, title=title)
+
+
+def _lacks_command(report: ToolCallReport) -> bool:
+    """Whether a shell is told to run something, and not yet what."""
+    needs, given = needs_of(report.name), obj(report.raw_input)
+    return bool(needs) and bool(given) and given.keys().isdisjoint(needs)
 
 
 def _status(told: str | None) -> ToolCallStatus | None:

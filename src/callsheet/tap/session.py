@@ -7,6 +7,7 @@ from weakref import WeakSet
 from msgspec.structs import replace
 
 from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
+from callsheet.check.recording.results import shows_something
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TerminalContent, TextContent
@@ -25,7 +26,7 @@ from callsheet.wire.toolcall import KEYS
 from .asking import asked_of, is_same, request_of
 from .calls import Ids, Tapped, with_parent
 from .context import Context, absolute
-from .post import Post
+from .post import HOLD, Post
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
@@ -33,6 +34,9 @@ from .screens import Screens
 
 DENIED, CANCELLED = 2.0, 5.0
 """Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
+
+MORE, MORE_OF_HISTORY = HOLD, 5.0
+"""Seconds that the end of a call waits if nothing is shown of a result, which some tell after the end."""
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -64,6 +68,8 @@ class TappedSession:
         # Those that have ended, for as long as anybody may say more of them.
         self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
+        # Calls that are done and have shown nothing, and until when there may be more to show.
+        self._done: dict[str, float] = {}
 
     @property
     def ids(self) -> Ids:
@@ -101,7 +107,7 @@ class TappedSession:
         if mine.report is None:
             self._put_right(mine, "announcement")
         self._sync(mine, question.tool_call, now)
-        self.post.release(now)
+        self.release(now)
         report = mine.report
         assert report is not None
         also = self._reports.make.items(many(question.tool_call.get("content")))
@@ -157,6 +163,7 @@ class TappedSession:
 
     def gone(self, now: float, why: str = "interrupted") -> None:
         """End all that is open: the agent is gone, unless the words say otherwise."""
+        self._settle(list(self._done), now)
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
             try:
@@ -192,11 +199,13 @@ class TappedSession:
         """When there is something to do, if at all."""
         calls = self._reports.calls
         times = [until for key, (until, _) in self._deadlines.items() if key in calls]
+        times += self._done.values()
         times += [due for due in (self.post.due, self.screens.due) if due is not None]
         return min(times, default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
+        self._settle([key for key, until in self._done.items() if until <= now], now)
         calls = self._reports.calls
         for key, (until, reason) in list(self._deadlines.items()):
             if key not in calls or until <= now:
@@ -205,6 +214,19 @@ class TappedSession:
                 self.end(calls[key], reason, now)
         self.screens.tick(now)
         self.post.tick(now)
+
+    def release(self, now: float) -> None:
+        """Send all that waits: something else comes now, which must not overtake it."""
+        if not self.session.is_replaying:  # where calls may be told first, and then their results
+            self._settle(list(self._done), now)
+        self.post.release(now)
+
+    def _settle(self, keys: list[str], now: float) -> None:
+        """Let calls end that were done."""
+        for key in keys:
+            if (mine := self._reports.calls.get(key)) is not None:
+                self._sync(mine, {}, now)
+            self._done.pop(key, None)
 
     # Changing a call
 
@@ -222,6 +244,12 @@ class TappedSession:
         """Let our report of a call become what is to be told of it now."""
         change = self._besides(mine, update, now)
         draft = self._draft(mine, now)
+        if self._may_show_more(mine, draft):
+            draft.status = "in_progress"
+            wait = MORE_OF_HISTORY if mine.call.is_replayed else MORE
+            self._done[mine.id] = now + wait
+        else:
+            self._done.pop(mine.id, None)
         fields = self._reports.make.fields(mine, draft)
         if change is not None:
             declared = dict(change.fields)
@@ -237,6 +265,18 @@ class TappedSession:
         mine.repaired |= draft.repaired
         mine.has_own_title = draft.has_own_title
         self._become(mine, draft, fields, change, now)
+
+    def _may_show_more(self, mine: Tapped, draft: Draft) -> bool:
+        """Whether a call is done for the first time, and nothing was told of what came of it.
+
+        A history may tell a call as done, and then more of it, such as that it failed.
+        """
+        if draft.status != "completed" or mine.id in self._done or not self._tap.settings.repair:
+            return False
+        if mine.call.is_replayed and mine.report is None:
+            return True
+        shows = draft.raw_output is not None or mine.call.output_bytes
+        return not shows and not shows_something(draft.content)
 
     def _become(
         self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float

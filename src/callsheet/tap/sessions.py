@@ -8,8 +8,8 @@ from callsheet.check.recording.moments import Session
 
 from .session import TappedSession
 
-MOST = 64
-"""Sessions beyond which it is looked for those that nobody knows any more."""
+FEW = 64
+"""Sessions beyond which each new one makes room: the reader of the traffic forgets the oldest, as we do."""
 
 
 class TappedSessions:
@@ -20,7 +20,6 @@ class TappedSessions:
         self._by_id: dict[str, TappedSession] = {}
         # Those in which something may be due: few of them, however many there are.
         self._busy: dict[str, TappedSession] = {}
-        self._room: int = MOST
 
     def __iter__(self) -> Iterator[TappedSession]:
         return iter(list(self._by_id.values()))
@@ -37,11 +36,10 @@ class TappedSessions:
         key = session.session.id
         self.drop(key, now)
         self._by_id[key] = self._busy[key] = session
-        if len(self._by_id) > self._room:
+        if len(self._by_id) > FEW:
             for other in self:
                 if not self._is_known(other.session):
                     self.drop(other.session.id, now)
-            self._room = max(MOST, 2 * len(self._by_id))
 
     def drop(self, key: str, now: float, why: str = "abandoned") -> None:
         """Let a session go. What is open in it is over."""
@@ -72,4 +70,4 @@ class TappedSessions:
     def release(self, now: float) -> None:
         """Send all that waits."""
         for session in self.busy:
-            session.post.release(now)
+            session.release(now)

@@ -198,7 +198,7 @@ def begins_again(call: Call, kind: str, update: Json, connection: Connection) ->
     session = call.session
     opens = kind == "tool_call" or (kind == "tool_call_update" and connection.is_v2)
     if not opens:
-        return False
+        return kind == "tool_call_update" and _is_told_as_another(call, update)
     if session.is_replaying and call.first < (session.asked or 0):
         return True
     if call.ended is None:
@@ -209,6 +209,18 @@ def begins_again(call: Call, kind: str, update: Json, connection: Connection) ->
     status = text(update.get("status"))
     return (
         status is not None and status not in FINAL and ("title" in update or "rawInput" in update)
+    )
+
+
+def _is_told_as_another(call: Call, update: Json) -> bool:
+    """Whether an update tells of something else to be done, which has not begun, after a call has."""
+    given, title = update.get("rawInput"), text(update.get("title"))
+    return (
+        text(update.get("status")) == "pending"
+        and call.status not in (None, "pending")
+        and bool(given and call.given and title)
+        and given != call.given
+        and title != call.fields.get("title")
     )
 
 

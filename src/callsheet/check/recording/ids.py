@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 
-EXACT = 200_000
+EXACT = 1 << 17
 """Ids that are known. Of more, the oldest half is forgotten."""
 
-_FIRST = 1 << 8
+_FIRST, _MORE = 1 << 8, 1 << 3
+"""Room for hashes at first, and how many times more each time. Few sizes leave few holes in memory."""
 
 
 class UsedIds:
@@ -20,7 +21,7 @@ class UsedIds:
     def add(self, session: str, key: str) -> None:
         """Note that an id was used."""
         self._new.add(hash((session, key)))
-        if self._new.count > EXACT // 2:
+        if self._new.count == EXACT // 2:
             self._old, self._new = self._new, _Hashes()
 
     def has(self, session: str, key: str) -> bool:
@@ -30,11 +31,11 @@ class UsedIds:
 
 
 class _Hashes:
-    """A set of hashes, of 16 to 32 bytes each. A set of Python's takes some 80."""
+    """A set of hashes, of 16 bytes each when it is full. A set of Python's takes some 80."""
 
     def __init__(self) -> None:
         self.count: int = 0
-        self._slots: array[int] = array("q", bytes(8 * _FIRST))
+        self._slots: array[int] = array("q", [0]) * _FIRST
 
     def has(self, value: int) -> bool:
         """Whether a hash is there."""
@@ -48,7 +49,7 @@ class _Hashes:
         self._slots[place] = value or 1
         self.count += 1
         if 2 * self.count > len(self._slots):
-            known, self._slots = self._slots, array("q", bytes(16 * len(self._slots)))
+            known, self._slots = self._slots, array("q", [0]) * (_MORE * len(self._slots))
             for one in known:
                 if one:
                     self._slots[self._place(one)] = one

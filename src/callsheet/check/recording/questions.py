@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from .lines import Line
-from .moments import Call, Json, Outcome, Question, Session
+from .moments import FINAL, Call, Json, Outcome, Question, Session
 from .values import many, obj, text
 
 _SAYS_MORE = re.compile(r"\S+\s.*[/\\.\"'`].*", re.DOTALL).fullmatch
@@ -63,6 +63,27 @@ def twin_of(question: Question) -> Call | None:
     if not found:
         found = [call for call in open_ones if _is_about_it(told, call)]
     return found[0] if len(found) == 1 else None
+
+
+def meant_by(over: Call, update: Json) -> Call | None:
+    """Give the call that an update surely means which is under the id of one that is over.
+
+    Some ask under an id of their own, and tell the result under the model's, which that may have used before.
+    """
+    told = {name: update.get(name) for name in ("content", "rawOutput")}
+    is_news = any(value and value != over.fields.get(name) for name, value in told.items())
+    turn = over.session.turn
+    if turn is None or not is_news or text(update.get("status")) not in FINAL:
+        return None
+    allowed = [
+        call
+        for call in turn.calls.values()
+        if call.is_asked_first
+        and call.ended is None
+        and not call.updates
+        and call.questions[-1].outcome == "allowed"
+    ]
+    return allowed[0] if len(allowed) == 1 else None
 
 
 def _is_about_it(told: Json, call: Call) -> bool:

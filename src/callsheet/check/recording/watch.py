@@ -33,7 +33,7 @@ from .moments import (
     Unreadable,
     Updated,
 )
-from .questions import outcome_of, question_of, twin_of
+from .questions import meant_by, outcome_of, question_of, twin_of
 from .requests import Requests
 from .sessions import Sessions
 from .terminals import Terminals
@@ -361,6 +361,8 @@ class Watch:
         if call is None or begins_again(call, kind, update, self.connection):
             call = self._begin(line, session, key)
             yield Begun(line, self.connection, session, call)
+        elif call.ended is not None and kind == "tool_call_update":
+            call = meant_by(call, update) or call
         is_first = call.updates == 0 and call.announced is None
         self._calls.fold(call, kind, update, line, self.connection)
         self._terminals.shown(call, update)
