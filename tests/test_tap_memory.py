@@ -26,8 +26,9 @@ BY_PROCESS = sized(10_000_000, 20_000)
 SESSION = (900, 12) if FULL else (20, 2)
 """Pieces of talk in a session, and calls. Small ones come to as many sessions by fewer messages."""
 
-MORE = 12
-"""Mebibytes that may be held at the end more than before: ids of a hundred thousand calls, and holes."""
+MORE = 16
+"""Mebibytes that may be held at the end more than before: the ids of a hundred thousand calls, the engine that
+looks for secrets once there is much to look through, and holes. All of them have bounds."""
 
 FEW = 1000
 """Objects that may be there more than before, of some 60,000: no call and no session leaves one behind."""

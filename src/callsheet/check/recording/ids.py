@@ -22,7 +22,8 @@ class UsedIds:
         """Note that an id was used."""
         self._new.add(hash((session, key)))
         if self._new.count == EXACT // 2:
-            self._old, self._new = self._new, _Hashes()
+            self._old, self._new = self._new, self._old
+            self._new.clear()
 
     def has(self, session: str, key: str) -> bool:
         """Whether an id was used."""
@@ -53,6 +54,13 @@ class _Hashes:
             for one in known:
                 if one:
                     self._slots[self._place(one)] = one
+
+    def clear(self) -> None:
+        """Forget all of them. The room stays: there will be as many again."""
+        self.count = 0
+        nothing = array("q", [0]) * _FIRST
+        for place in range(0, len(self._slots), _FIRST):
+            self._slots[place : place + _FIRST] = nothing
 
     def _place(self, value: int) -> int:
         """Give where a hash is, or would be: the first room from its own on that nobody else has."""
