@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,22 @@ def test_an_agent_that_has_closed_its_stdin_is_ended_when_the_client_is_gone() -
         assert process.stdout is not None
         process.stdout.read(1)
         process.stdin.write(TURN)
+        process.stdin.close()
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
+
+
+@linux
+def test_an_agent_that_never_reads_is_ended_when_the_client_is_gone() -> None:
+    deaf = "import time; print(flush=True); time.sleep(60)"
+    with start(sys.executable, "-c", deaf) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.read(1)
+        os.set_blocking(process.stdin.fileno(), False)
+        with suppress(BlockingIOError):
+            while process.stdin.write(b'{"jsonrpc":"2.0","method":"_x"}\n' * 2000):
+                time.sleep(0.1)
         process.stdin.close()
         process.stdout.close()
         assert process.wait(PATIENCE) == 128 + signal.SIGTERM

@@ -37,7 +37,7 @@ class Between:
         sys.setswitchinterval(SWITCH)
         answers = self._answers = Relay(self._stdout, _take_over(1, os.O_WRONLY), to_client)
         answers.start()
-        Relay(_take_over(0, os.O_RDONLY), self._stdin, to_agent).start()
+        Relay(_take_over(0, os.O_RDONLY), self._stdin, to_agent, self.client_listens).start()
         code = self.child.wait()
         self._let_finish(answers)
         return code

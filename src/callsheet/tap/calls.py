@@ -32,6 +32,10 @@ class Tapped(Struct, eq=False):
     """What questions about it have told."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Those that were told last, which may be missing in the end."""
+    done: float | None = None
+    """When it was done, if its end was told later."""
+    is_history: bool = False
+    """Whether it was done in a history that was told."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
     given: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -171,16 +171,18 @@ class Messages:
 
     def listed(self, line: bytes, message: Json) -> bytes:
         """Give a list of sessions without secrets in their titles, which may be what somebody has typed."""
-        result = obj(message["result"])
-        sessions = many(result["sessions"])
-        titles = [obj(one).get("title") for one in sessions]
-        if self._redactor is None or self._redactor.is_clean(titles):
+        result, redactor = obj(message.get("result")), self._redactor
+        sessions = many(result.get("sessions"))
+        if redactor is None or redactor.is_clean([obj(one).get("title") for one in sessions]):
             return line
-        clean, count = self._redactor.value(titles)
-        self._account.hidden += count
+        titles = [redactor.text(text(obj(one).get("title")) or "") for one in sessions]
+        hidden = sum(count for _, count in titles)
+        if not hidden:
+            return line
+        self._account.hidden += hidden
         shown = [
-            {**obj(one), "title": title} if type(title) is str else one
-            for one, title in zip(sessions, many(clean), strict=True)
+            {**obj(one), "title": title} if count else one
+            for one, (title, count) in zip(sessions, titles, strict=True)
         ]
         return _encode({**message, "result": {**result, "sessions": shown}}) + b"\n"
 

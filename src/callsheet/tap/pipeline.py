@@ -24,6 +24,7 @@ from callsheet.check.recording.moments import (
     Connection,
     Decided,
     Folded,
+    Heard,
     Json,
     LeftOpen,
     Session,
@@ -77,6 +78,8 @@ class Pipeline:
         self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._client: Peer = Peer()
         self._number: int = 0
+        # The method that the message at hand answers.
+        self._answers: str | None = None
         self._guard = tap.guard(Spoken(tap.describer(None)), Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
@@ -170,7 +173,7 @@ class Pipeline:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
             line = self._messages.cleaned(line, message)
-        elif method is None and "sessions" in obj(message.get("result")):
+        elif method is None and self._answers == "session/list":
             line = self._messages.listed(line, message)
         self.to_client.append(line)
 
@@ -311,6 +314,11 @@ class Pipeline:
 
     # Moments; each gives whether the message is done with
 
+    def _on_heard(self, heard: Heard, message: Json, now: float) -> bool:
+        del message, now
+        self._answers = heard.answers
+        return False
+
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
         if not self._tap.settings.repair:
             return False
@@ -376,6 +384,7 @@ class Pipeline:
         return False
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, Json, float], bool]]] = {
+        Heard: _on_heard,
         Told: _on_told,
         Folded: _on_folded,
         TerminalTold: _on_terminal,

@@ -12,6 +12,9 @@ from typing import Protocol, TypeAlias
 PIECE = 1 << 16
 """Bytes that are passed on in one go, at most: as much as a pipe holds."""
 
+LOOK = 1.0
+"""Seconds between two looks whether anybody is there for whom a side that does not read is waited for."""
+
 _NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 Send: TypeAlias = Callable[[bytes], None]
@@ -44,7 +47,10 @@ class Relay(Thread):
     that nobody reads.
     """
 
-    def __init__(self, source: int, target: int, hook: Hook) -> None:
+    def __init__(
+        self, source: int, target: int, hook: Hook, is_wanted: Callable[[], bool] | None = None
+    ) -> None:
+        """`is_wanted` tells whether what comes from `source` still matters, while `target` does not read."""
         super().__init__(daemon=True)
         self.is_writing: bool = False
         """Whether it waits for the other side to read."""
@@ -53,6 +59,9 @@ class Relay(Thread):
         self._source: int = source
         self._target: int = target
         self._hook: Hook = hook
+        self._is_wanted: Callable[[], bool] | None = is_wanted
+        if is_wanted is not None:
+            os.set_blocking(target, False)
         hook.begin(self._send)
 
     @property
@@ -91,9 +100,18 @@ class Relay(Thread):
             if written < len(data):
                 rest = memoryview(data)[written:]
                 while rest:
-                    rest = rest[_write(self._target, rest) :]
+                    rest = rest[self._write(rest) :]
         finally:
             self.is_writing = False
+
+    def _write(self, data: memoryview) -> int:
+        while True:
+            try:
+                return os.write(self._target, data)
+            except BlockingIOError:
+                while not _wait(self._target, select.POLLOUT, self._is_wanted and LOOK):
+                    if self._is_wanted is not None and not self._is_wanted():
+                        raise BrokenPipeError from None
 
 
 def _read(descriptor: int) -> bytes:
@@ -107,15 +125,7 @@ def _read(descriptor: int) -> bytes:
             return b""
 
 
-def _write(descriptor: int, data: bytes | memoryview) -> int:
-    while True:
-        try:
-            return os.write(descriptor, data)
-        except BlockingIOError:
-            _wait(descriptor, select.POLLOUT)
-
-
-def _wait(descriptor: int, what: int) -> None:
+def _wait(descriptor: int, what: int, seconds: float | None = None) -> bool:
     poll = select.poll()
     poll.register(descriptor, what)
-    poll.poll()
+    return bool(poll.poll(None if seconds is None else seconds * 1000))

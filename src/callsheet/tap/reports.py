@@ -109,6 +109,7 @@ class Reports:
     def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
         """Give the notes on a call's end."""
         notes: JsonObject = {}
+        now = now if mine.done is None else mine.done
         if status is ToolCallStatus.FAILED:
             notes["reason"] = draft.reason or Reason.TOOL_ERROR.value
         if mine.repaired:
@@ -144,7 +145,7 @@ class Reports:
             self.post.hold(report, now)
         else:
             self.post.open(report, now)
-        self._keep(report)
+        self._keep(mine, report)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
         """Whether an announcement may soon be better: its input, or the main part, is not known yet."""
@@ -186,7 +187,7 @@ class Reports:
             self.post.put(report, moved=report.status is not before, now=now)
         mine.report = report
         if report.status is not before:
-            self._keep(report)
+            self._keep(mine, report)
 
     def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
         """Keep fields that we don't know: who speaks the same version may."""
@@ -208,9 +209,10 @@ class Reports:
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
 
-    def _keep(self, report: ToolCallReport) -> None:
+    def _keep(self, mine: Tapped, report: ToolCallReport) -> None:
         keep = self._tap.keep
-        if keep is None or self._session.is_replaying:
+        is_told_again = mine.is_history or self._session.is_replaying
+        if keep is None or (mine.call.is_replayed and is_told_again):
             return
         size = KEEP_WHOLE if report.is_final else KEEP_LIVE
         states = [self.ledger.terminal(key) for key in terminal_ids(report)]

@@ -35,8 +35,7 @@ from .screens import Screens
 DENIED, CANCELLED = 2.0, 5.0
 """Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
 
-MORE, MORE_OF_HISTORY = HOLD, 5.0
-"""Seconds that the end of a call waits if nothing is shown of a result, which some tell after the end."""
+NEVER = float("inf")
 
 ENDS = {
     Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
@@ -68,7 +67,8 @@ class TappedSession:
         # Those that have ended, for as long as anybody may say more of them.
         self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
-        # Calls that are done and have shown nothing, and until when there may be more to show.
+        # Calls that are done and have shown nothing, and until when their ends wait for a result: some agents
+        # tell it after the end. In a history it may come any time until that is told.
         self._done: dict[str, float] = {}
 
     @property
@@ -83,6 +83,7 @@ class TappedSession:
         if call in self._over:
             self._tap.account.dropped["late"] += 1
             return
+        self._let_others_end(call, now)
         mine = self._mine(call, now)
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
@@ -101,6 +102,7 @@ class TappedSession:
         self._over.discard(
             call
         )  # we ended it, and the agent did not: it is asked about on a card of its own
+        self._let_others_end(call, now)
         mine = self._mine(call, now)
         self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
@@ -153,6 +155,9 @@ class TappedSession:
         mine = self._open.get(call)
         if mine is None:
             return
+        if mine.id in self._done:
+            self._settle([mine.id], now)
+            return
         turn = call.turn
         if call.denied is not None:
             self.end(mine, self._why_denied(mine), now)
@@ -175,6 +180,7 @@ class TappedSession:
         """End a call that its agent does not end."""
         if mine.report is None or mine.is_over:
             return
+        self._done.pop(mine.id, None)
         self._put_right(mine, "end")
         status, phrase = ENDS[reason]
         said = self._describer.phrase(words or phrase)
@@ -199,9 +205,14 @@ class TappedSession:
         """When there is something to do, if at all."""
         calls = self._reports.calls
         times = [until for key, (until, _) in self._deadlines.items() if key in calls]
-        times += self._done.values()
+        times += [until for until in self._done.values() if until != NEVER]
         times += [due for due in (self.post.due, self.screens.due) if due is not None]
         return min(times, default=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits in it."""
+        return not self._done and self.due is None
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -221,12 +232,25 @@ class TappedSession:
             self._settle(list(self._done), now)
         self.post.release(now)
 
+    def _let_others_end(self, call: Call, now: float) -> None:
+        """Let calls end that were done: another is told of now, or one under the same id."""
+        for key in list(self._done):
+            mine = self._reports.calls.get(key)
+            if mine is None or mine.call is call:
+                continue
+            if not self.session.is_replaying or mine.call.id == call.id:
+                self._settle([key], now)
+
     def _settle(self, keys: list[str], now: float) -> None:
-        """Let calls end that were done."""
+        """Let calls end that were done, whatever becomes of the others."""
         for key in keys:
-            if (mine := self._reports.calls.get(key)) is not None:
-                self._sync(mine, {}, now)
-            self._done.pop(key, None)
+            try:
+                if (mine := self._reports.calls.get(key)) is not None:
+                    self._sync(mine, {}, now)
+            except Exception as exc:  # noqa: BLE001
+                self._tap.failed(exc)
+            finally:
+                self._done.pop(key, None)
 
     # Changing a call
 
@@ -244,12 +268,11 @@ class TappedSession:
         """Let our report of a call become what is to be told of it now."""
         change = self._besides(mine, update, now)
         draft = self._draft(mine, now)
-        if self._may_show_more(mine, draft):
-            draft.status = "in_progress"
-            wait = MORE_OF_HISTORY if mine.call.is_replayed else MORE
-            self._done[mine.id] = now + wait
-        else:
-            self._done.pop(mine.id, None)
+        if self._done.pop(mine.id, None) is not None:
+            draft.status = draft.status if draft.status in FINAL else "completed"
+        elif draft.status == "completed" and self._may_show_more(mine, draft, update):
+            draft.status, mine.done, mine.is_history = "in_progress", now, self.session.is_replaying
+            self._done[mine.id] = NEVER if mine.is_history else now + HOLD
         fields = self._reports.make.fields(mine, draft)
         if change is not None:
             declared = dict(change.fields)
@@ -266,14 +289,14 @@ class TappedSession:
         mine.has_own_title = draft.has_own_title
         self._become(mine, draft, fields, change, now)
 
-    def _may_show_more(self, mine: Tapped, draft: Draft) -> bool:
-        """Whether a call is done for the first time, and nothing was told of what came of it.
+    def _may_show_more(self, mine: Tapped, draft: Draft, update: Json) -> bool:
+        """Whether a call is done, and nothing was told of what came of it; by other agents than ours.
 
         A history may tell a call as done, and then more of it, such as that it failed.
         """
-        if draft.status != "completed" or mine.id in self._done or not self._tap.settings.repair:
+        if not self._tap.settings.repair or "callsheet" in obj(update.get("_meta")):
             return False
-        if mine.call.is_replayed and mine.report is None:
+        if self.session.is_replaying and mine.report is None:
             return True
         shows = draft.raw_output is not None or mine.call.output_bytes
         return not shows and not shows_something(draft.content)

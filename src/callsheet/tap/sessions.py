@@ -55,9 +55,9 @@ class TappedSessions:
 
     @property
     def busy(self) -> list[TappedSession]:
-        """Those in which something is due."""
+        """Those in which something waits."""
         for key, session in list(self._busy.items()):
-            if session.due is None:
+            if session.is_idle:
                 del self._busy[key]
         return list(self._busy.values())
 

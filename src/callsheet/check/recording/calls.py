@@ -216,8 +216,8 @@ def _is_told_as_another(call: Call, update: Json) -> bool:
     """Whether an update tells of something else to be done, which has not begun, after a call has."""
     given, title = update.get("rawInput"), text(update.get("title"))
     return (
-        text(update.get("status")) == "pending"
-        and call.status not in (None, "pending")
+        call.ended is not None
+        and text(update.get("status")) == "pending"
         and bool(given and call.given and title)
         and given != call.given
         and title != call.fields.get("title")

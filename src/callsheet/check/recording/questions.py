@@ -7,6 +7,7 @@ from typing import Any
 
 from .lines import Line
 from .moments import FINAL, Call, Json, Outcome, Question, Session
+from .results import texts
 from .values import many, obj, text
 
 _SAYS_MORE = re.compile(r"\S+\s.*[/\\.\"'`].*", re.DOTALL).fullmatch
@@ -70,10 +71,12 @@ def meant_by(over: Call, update: Json) -> Call | None:
 
     Some ask under an id of their own, and tell the result under the model's, which that may have used before.
     """
-    told = {name: update.get(name) for name in ("content", "rawOutput")}
-    is_news = any(value and value != over.fields.get(name) for name, value in told.items())
     turn = over.session.turn
-    if turn is None or not is_news or text(update.get("status")) not in FINAL:
+    if (
+        turn is None
+        or text(update.get("status")) not in FINAL
+        or not _is_another_result(over, update)
+    ):
         return None
     allowed = [
         call
@@ -84,6 +87,12 @@ def meant_by(over: Call, update: Json) -> Call | None:
         and call.questions[-1].outcome == "allowed"
     ]
     return allowed[0] if len(allowed) == 1 else None
+
+
+def _is_another_result(over: Call, update: Json) -> bool:
+    """Whether an update shows something else than the call has shown; not more of it."""
+    before, now = ("\n".join(texts(told.get("content"))) for told in (over.fields, update))
+    return bool(before.strip() and now.strip()) and before not in now and now not in before
 
 
 def _is_about_it(told: Json, call: Call) -> bool:

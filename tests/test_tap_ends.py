@@ -1,0 +1,190 @@
+"""Calls that are done and have shown nothing: their ends wait for a result, and none is lost by that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from callsheet.report.record import CallRecord
+
+from .made_recordings import (
+    ANSWER,
+    GOOD,
+    IDLE,
+    Message,
+    announced,
+    asked,
+    completed,
+    decided,
+    updated,
+    words,
+)
+from .tapped import Tapped, told, updates
+from .test_tap_pipeline import BARE, COMMAND, request, result, said
+
+LOAD = request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[])
+
+SILENT = {"title": "Read a.py", "kind": "read", "rawInput": {"path": "a.py"}, "status": "completed"}
+
+
+def test_a_result_that_is_told_after_the_end_is_shown() -> None:
+    tap = Tapped().agent(announced(**SILENT))
+    assert told(tap.heard()) == [("c1", "in_progress")]
+    (ended,) = updates(tap.agent(completed()).heard())
+    assert ended["status"] == "completed"
+    assert "two" in str(ended["content"])
+
+
+@pytest.mark.parametrize("message", [said("There."), result(2, stopReason="end_turn")])
+def test_an_end_without_a_result_does_not_wait_when_the_agent_goes_on(message: Message) -> None:
+    first, ended, *others = Tapped().agent(announced(**SILENT), message).heard()
+    assert told([first, ended]) == [("c1", "in_progress"), ("c1", "completed")]
+    assert others == [message]
+
+
+def test_an_end_without_a_result_waits_no_longer_than_150_ms() -> None:
+    tap = Tapped().agent(announced(**SILENT)).wait(0.14)
+    assert told(tap.heard()) == [("c1", "in_progress")]
+    assert told(tap.wait(0.01).heard()) == [("c1", "completed")]
+    assert (
+        Tapped().agent(announced(**SILENT)).gone().heard()[-1]["params"]["update"]["status"]
+        == "completed"
+    )
+
+
+def test_a_history_may_tell_all_calls_first_and_then_their_results() -> None:
+    tap = Tapped()
+    tap.client(request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[]))
+    keys = ("h1", "h2", "h3")
+    tap.agent(*[announced(key, **SILENT) for key in keys], said("Let me see."))
+    tap.agent(*[updated(key, status="completed", rawOutput=key) for key in keys[:2]])
+    assert told(tap.heard())[-2:] == [("h1", "completed"), ("h2", "completed")]
+    tap.agent(result(7))
+    assert told(tap.heard()) == [("h3", "completed")]
+
+
+def ends(tap: Tapped) -> list[tuple[str, str | None]]:
+    """Give how the calls have ended, all of them."""
+    tap.gone()
+    return [(key, status) for key, status in told(tap.heard()) if status in ("completed", "failed")]
+
+
+# Another call under the same id
+
+OTHER = {"title": "Read b.py", "rawInput": {"path": "/code/b.py"}, "status": "in_progress"}
+
+
+def test_a_call_that_waits_ends_before_another_has_its_id() -> None:
+    tap = Tapped().agent(announced(**SILENT), announced(**OTHER)).wait(0.2)
+    tap.agent(completed(), ANSWER)
+    assert ends(tap) == [("c1", "completed"), ("c1~2", "completed")]
+
+
+def test_a_question_under_the_id_of_a_call_that_waits_is_about_another() -> None:
+    tap = Tapped().agent(announced(**SILENT), asked("c1", **{**BARE, "rawInput": COMMAND}))
+    *_, question = tap.heard()
+    assert question["params"]["toolCall"]["toolCallId"] == "c1~2"
+
+
+def test_an_update_that_tells_something_else_to_do_is_about_another() -> None:
+    other = updated(title="Run make", kind="execute", status="pending", rawInput=COMMAND)
+    tap = Tapped().agent(announced(**SILENT), other, updated(status="in_progress"), completed())
+    assert ends(tap) == [("c1", "completed"), ("c1~2", "completed")]
+
+
+def test_a_call_that_goes_on_with_more_input_is_the_same() -> None:
+    more = updated(status="pending", title="Write a.py", rawInput={"path": "a.py", "content": "x"})
+    tap = Tapped().agent(announced(status="in_progress"), more, completed())
+    assert ends(tap) == [("c1", "completed")]
+
+
+def test_a_history_in_which_calls_share_an_id_is_told_whole() -> None:
+    calls = [announced("c", **{**SILENT, "content": words(f"text {n}")}) for n in range(3)]
+    tap = Tapped().client(LOAD).agent(*calls, result(7))
+    assert ends(tap) == [(key, "completed") for key in ("c", "c~2", "c~3")]
+
+
+def test_what_is_told_late_of_a_call_is_not_the_result_of_one_that_was_allowed() -> None:
+    tap = Tapped().agent(announced(), completed(), asked("q", **{**BARE, "rawInput": COMMAND}))
+    tap.client(decided("yes")).agent(completed(rawOutput={"lines": 2}))
+    tap.agent(updated("q", status="failed", content=words("no way")))
+    assert ends(tap) == [("c1", "completed"), ("q", "failed")]
+
+
+# What else may come while one waits
+
+
+@pytest.mark.parametrize("status", ["in_progress", "pending", "running"])
+@pytest.mark.parametrize("history", [False, True])
+def test_a_call_that_is_done_stays_so(status: str, *, history: bool) -> None:
+    tap = Tapped()
+    if history:
+        tap.client(LOAD)
+    tap.agent(announced(**SILENT), updated(status=status, content=words("x")))
+    tap.agent(result(7) if history else ANSWER)
+    assert told(tap.heard())[-1] == ("c1", "completed")
+
+
+def test_a_call_of_v2_that_is_done_stays_so() -> None:
+    tap = Tapped(2).agent(updated(**SILENT), updated(status="in_progress", content=words("x")))
+    assert ("c1", "completed") in told(tap.agent(IDLE).heard())
+
+
+def test_a_call_in_a_history_that_ends_in_a_word_of_its_own_is_done() -> None:
+    tap = Tapped().client(LOAD).agent(announced(**{**SILENT, "status": "success"}), result(7))
+    assert ends(tap) == [("c1", "completed")]
+
+
+def test_a_history_may_take_long() -> None:
+    tap = Tapped().client(LOAD).agent(announced(**SILENT)).wait(60).agent(completed(), result(7))
+    assert "two" in str(updates(tap.heard())[-1]["content"])
+
+
+def test_a_call_of_a_history_that_goes_on_waits_no_longer_than_others() -> None:
+    going_on = {**GOOD, "status": "in_progress"}
+    tap = Tapped(2).client(LOAD).agent(updated(**going_on), result(7), updated(status="completed"))
+    assert ("c1", "completed") in told(tap.wait(0.15).heard())
+
+
+def test_another_call_does_not_overtake_one_that_waits() -> None:
+    tap = Tapped().agent(announced("a", **SILENT), announced("b"))
+    assert told(tap.heard()) == [("a", "in_progress"), ("a", "completed"), ("b", "pending")]
+
+
+# Notes, and the history
+
+
+def kept(tap: Tapped) -> list[tuple[str, str]]:
+    """Keep calls, and give what was kept: ids and statuses."""
+    found: list[tuple[str, str]] = []
+
+    def keep(session: str, cwd: str, record: CallRecord) -> None:
+        del session, cwd
+        found.append((record.report.tool_call_id, record.report.status.value))
+
+    tap.pipeline._tap.keep = keep  # pyright: ignore[reportPrivateUsage]
+    return found
+
+
+def test_what_a_history_tells_again_is_not_kept_again() -> None:
+    tap = Tapped()
+    found = kept(tap)
+    tap.client(LOAD).agent(announced(**{**SILENT, "content": words("x")}), result(7))
+    assert found == []
+
+
+def test_an_end_that_waits_is_kept_when_a_session_is_loaded_again() -> None:
+    tap = Tapped()
+    found = kept(tap)
+    tap.agent(announced(**SILENT)).client(LOAD)
+    assert found == [("c1", "in_progress"), ("c1", "completed")]
+
+
+@pytest.mark.parametrize(
+    ("meta", "lasted"), [({}, 1000), ({"_meta": {"callsheet": {"durationMs": 5}}}, 5)]
+)
+def test_an_end_is_told_with_the_time_of_it(meta: dict[str, Any], lasted: int) -> None:
+    tap = Tapped().agent(announced(**{**SILENT, "status": "in_progress"})).wait(1)
+    *_, ended = updates(tap.agent(updated(status="completed", **meta)).wait(0.2).heard())
+    assert ended["_meta"]["callsheet"]["durationMs"] == lasted
