@@ -1,7 +1,7 @@
 """How fast a recording is checked: one of a gigabyte, by all rules, beside `jq` and bare schema validation.
 
 It is made of recordings of six real agents (`recordings.jsonl.zst`), again and again, each time with new ids
-and times. Memory must not grow with it, but for ids that were used (200,000 at most): a recording of a tenth
+and times. Memory must not grow with it, but for ids that were used (130,000 at most): a recording of a tenth
 of the size is checked for comparison. Each is checked in a process of its own.
 """
 

@@ -188,3 +188,9 @@ def test_an_end_is_told_with_the_time_of_it(meta: dict[str, Any], lasted: int) -
     tap = Tapped().agent(announced(**{**SILENT, "status": "in_progress"})).wait(1)
     *_, ended = updates(tap.agent(updated(status="completed", **meta)).wait(0.2).heard())
     assert ended["_meta"]["callsheet"]["durationMs"] == lasted
+
+
+def test_a_call_that_is_neither_over_nor_going_on_is_over_when_another_has_its_id() -> None:
+    odd = {"_meta": {"callsheet": {"status": "paused"}}}
+    tap = Tapped().agent(announced(status="failed", **odd), announced(**OTHER), completed())
+    assert ends(tap) == [("c1", "failed"), ("c1~2", "completed")]

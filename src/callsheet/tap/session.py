@@ -64,6 +64,8 @@ class TappedSession:
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
         self._open: dict[Call, Tapped] = {}
+        # The same by the agent's ids.
+        self._named: dict[str, Tapped] = {}
         # Those that have ended, for as long as anybody may say more of them.
         self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
@@ -233,13 +235,10 @@ class TappedSession:
         self.post.release(now)
 
     def _let_others_end(self, call: Call, now: float) -> None:
-        """Let calls end that were done: another is told of now, or one under the same id."""
-        for key in list(self._done):
-            mine = self._reports.calls.get(key)
-            if mine is None or mine.call is call:
-                continue
-            if not self.session.is_replaying or mine.call.id == call.id:
-                self._settle([key], now)
+        """Let calls end that were done: another is told of now. In a history, all may be told of first."""
+        if self._done and not self.session.is_replaying:
+            mine = self._open.get(call)
+            self._settle([key for key in self._done if mine is None or key != mine.id], now)
 
     def _settle(self, keys: list[str], now: float) -> None:
         """Let calls end that were done, whatever becomes of the others."""
@@ -257,12 +256,23 @@ class TappedSession:
     def _mine(self, call: Call, now: float) -> Tapped:
         mine = self._open.get(call)
         if mine is None:
-            mine = self._open[call] = Tapped(self._reports.ids.new(call.id), call, now)
+            self._make_room(call.id, now)
+            mine = self._open[call] = self._named[call.id] = Tapped(
+                self._reports.ids.new(call.id), call, now
+            )
             self._reports.calls[mine.id] = mine
             self._tap.account.calls += 1
             if mine.id != call.id:
                 self._put_right(mine, "id")
         return mine
+
+    def _make_room(self, key: str, now: float) -> None:
+        """End the call that had an id before, if it is open: what is told under the id is another's now."""
+        before = self._named.get(key)
+        if before is not None and before.id in self._done:
+            self._settle([before.id], now)
+        elif before is not None:
+            self.end(before, Reason.ABANDONED, now)
 
     def _sync(self, mine: Tapped, update: Json, now: float) -> None:
         """Let our report of a call become what is to be told of it now."""
@@ -277,9 +287,10 @@ class TappedSession:
         if change is not None:
             declared = dict(change.fields)
             status = declared.pop("status", None)
-            if status is not None and (draft.status in ("in_progress", "failed")):
+            is_final = draft.status == "failed"
+            if status is not None and (is_final or draft.status == "in_progress"):
                 # Paused, or cancelled, as in v1 only an agent of ours can say it.
-                draft.status = status.value
+                draft.status = status.value if status.is_final == is_final else draft.status
             if "kind" in declared and "kind" in fields:
                 fields["kind"] = declared["kind"]
         mine.diffs = [
@@ -312,6 +323,8 @@ class TappedSession:
         finally:
             if mine.is_over:
                 self._open.pop(mine.call, None)
+                if self._named.get(mine.call.id) is mine:
+                    del self._named[mine.call.id]
                 self._over.add(mine.call)
 
     def _draft(self, mine: Tapped, now: float) -> Draft:
