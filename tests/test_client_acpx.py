@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,8 @@ AGENT = [sys.executable, "-m", "callsheet", "agent"]
 class Acpx:
     """acpx in a workspace, with a home of its own."""
 
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, temporary: str) -> None:
+        self._temporary: str = temporary
         self.place: Path = scenes.furnish(tmp_path / "place")
         self._home: Path = tmp_path / "home"
         self._home.mkdir()
@@ -38,7 +40,7 @@ class Acpx:
         return subprocess.Popen(
             [*program, "--ttl", "1", "--agent", agent, *arguments],
             cwd=self.place,
-            env={**os.environ, "HOME": str(self._home)},
+            env={**os.environ, "HOME": str(self._home), "TMPDIR": self._temporary},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -57,9 +59,12 @@ class Acpx:
 
 @pytest.fixture
 def acpx(tmp_path: Path) -> Iterator[Acpx]:
-    client = Acpx(tmp_path)
-    yield client
-    scenes.hold_recordings(client.place)
+    with tempfile.TemporaryDirectory(
+        ignore_cleanup_errors=True
+    ) as temporary:  # short: sockets lie in it
+        client = Acpx(tmp_path, temporary)
+        yield client
+        scenes.hold_recordings(client.place)
 
 
 @pytest.mark.parametrize("abilities", [[], ["--no-terminal", "--no-fs"]], ids=["all", "none"])

@@ -7,6 +7,7 @@ import io
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ from callsheet.wire.frames import UpdateFrames
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def place_of_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what examples make go where tests' files go: they clean up after nobody."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def name(document: Path) -> str:
