@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,8 +29,7 @@ AGENT = [sys.executable, "-m", "callsheet", "agent"]
 class Acpx:
     """acpx in a workspace, with a home of its own."""
 
-    def __init__(self, tmp_path: Path, temporary: str) -> None:
-        self._temporary: str = temporary
+    def __init__(self, tmp_path: Path) -> None:
         self.place: Path = scenes.furnish(tmp_path / "place")
         self._home: Path = tmp_path / "home"
         self._home.mkdir()
@@ -40,12 +40,17 @@ class Acpx:
         return subprocess.Popen(
             [*program, "--ttl", "1", "--agent", agent, *arguments],
             cwd=self.place,
-            env={**os.environ, "HOME": str(self._home), "TMPDIR": self._temporary},
+            env={**os.environ, "HOME": str(self._home)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def tidy(self) -> None:
+        """Remove the directory for sockets that it makes for a home, and leaves."""
+        key = hashlib.sha256(str(self._home).encode()).hexdigest()[:10]
+        shutil.rmtree(f"/tmp/acpx-{key}", ignore_errors=True)
 
     def run(self, *arguments: str) -> tuple[int, str]:
         process = self.start(*arguments)
@@ -59,12 +64,10 @@ class Acpx:
 
 @pytest.fixture
 def acpx(tmp_path: Path) -> Iterator[Acpx]:
-    with tempfile.TemporaryDirectory(
-        ignore_cleanup_errors=True
-    ) as temporary:  # short: sockets lie in it
-        client = Acpx(tmp_path, temporary)
-        yield client
-        scenes.hold_recordings(client.place)
+    client = Acpx(tmp_path)
+    yield client
+    client.tidy()
+    scenes.hold_recordings(client.place)
 
 
 @pytest.mark.parametrize("abilities", [[], ["--no-terminal", "--no-fs"]], ids=["all", "none"])
