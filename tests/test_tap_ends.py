@@ -194,3 +194,76 @@ def test_a_call_that_is_neither_over_nor_going_on_is_over_when_another_has_its_i
     odd = {"_meta": {"callsheet": {"status": "paused"}}}
     tap = Tapped().agent(announced(status="failed", **odd), announced(**OTHER), completed())
     assert ends(tap) == [("c1", "failed"), ("c1~2", "completed")]
+
+
+def test_what_tells_nothing_of_a_result_does_not_end_the_wait() -> None:
+    tap = Tapped().agent(announced(**SILENT), updated(_meta={"x": 1}), completed())
+    *_, ended = updates(tap.heard())
+    assert (ended["status"], "two" in str(ended["content"])) == ("completed", True)
+
+
+def test_a_late_repeat_is_not_the_result_of_one_that_was_allowed() -> None:
+    tap = Tapped().agent(announced(), completed(content=words("5 passed in 1.0s")))
+    tap.agent(asked("q", **{**BARE, "rawInput": COMMAND})).client(decided("yes"))
+    tap.agent(completed(content=words("5 passed in 1.02s")), updated("q", status="failed"))
+    assert ends(tap) == [("c1", "completed"), ("q", "failed")]
+
+
+# Sessions
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_session_that_is_resumed_without_its_history_goes_on(version: int) -> None:
+    resume = request(7, "session/resume", sessionId="s1", cwd="/code", mcpServers=[])
+    begun = {**SILENT, "status": "in_progress"}
+    tap = Tapped(version).agent((announced if version == 1 else updated)(**begun)).client(resume)
+    tap.agent(updated(title="Read a.py", status="in_progress"), result(7), completed())
+    assert ends(tap) == [("c1", "completed")]
+
+
+def test_a_long_history_may_tell_all_calls_first() -> None:
+    keys = [f"h{number}" for number in range(1100)]
+    tap = Tapped().client(LOAD).agent(*[announced(key, **SILENT) for key in keys])
+    tap.agent(*[completed(key) for key in keys], result(7))
+    assert ends(tap) == [(key, "completed") for key in keys]
+    assert not tap.account.dropped
+
+
+def test_a_history_that_fails_leaves_nothing_open() -> None:
+    error = {"jsonrpc": "2.0", "id": 7, "error": {"code": -1, "message": "no"}}
+    tap = Tapped().client(LOAD).agent(announced("h", status="in_progress"), error)
+    assert told(tap.heard())[-1] == ("h", "failed")
+
+
+def test_a_call_outside_of_turns_ends_with_the_next() -> None:
+    tap = Tapped().agent(ANSWER, announced(status="in_progress"))
+    tap.client(request(3, "session/prompt", sessionId="s1", prompt=[]))
+    tap.agent(result(3, stopReason="end_turn"))
+    assert told(tap.heard())[-1] == ("c1", "failed")
+
+
+def test_a_call_that_waits_is_not_cancelled_with_its_session() -> None:
+    tap = Tapped().client(LOAD).agent(announced(**SILENT))
+    tap.client(request(8, "session/close", sessionId="s1")).wait(6)
+    assert told(tap.heard())[-1] == ("c1", "completed")
+
+
+def test_a_turn_within_a_load_does_not_wait_for_it() -> None:
+    tap = Tapped().agent(ANSWER).client(LOAD).agent(announced("a", **SILENT))
+    tap.client(request(9, "session/prompt", sessionId="s1", prompt=[]))
+    tap.agent(announced("b", **SILENT))
+    tap.heard()
+    first, _ = tap.agent(result(9, stopReason="end_turn")).heard()
+    assert told([first]) == [("b", "completed")]
+
+
+# Ends that are known, and were not told
+
+
+def test_a_command_whose_exit_code_is_known_has_ended() -> None:
+    shell = {"title": "make", "kind": "execute", "rawInput": COMMAND, "status": "in_progress"}
+    last = updated(status="weird", rawOutput={"exit_code": 2, "output": "nope"})
+    *_, ended, _ = Tapped().agent(announced(**shell), last, ANSWER).heard()
+    (call,) = updates([ended])
+    assert (call["status"], call["_meta"]["callsheet"]["reason"]) == ("failed", "exit_code")
+    assert "nope" in str(call["content"])

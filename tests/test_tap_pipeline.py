@@ -405,6 +405,32 @@ def test_what_the_client_says_passes_as_it_came() -> None:
 # Requests for permission
 
 
+@pytest.mark.parametrize(
+    ("told", "asks", "shown"),
+    [
+        ({"command": "ls"}, {"command": "rm -rf /srv"}, {"command": "rm -rf /srv"}),
+        ({"command": "ls"}, {"cmd": "rm -rf /srv"}, {"cmd": "rm -rf /srv"}),
+        (
+            {"command": "ls"},
+            {"command": "ls", "sudo": True},
+            {"command": "ls", "sudo": True},
+        ),
+        ({"command": "ls", "cwd": "/a"}, {"command": "ls"}, {"command": "ls", "cwd": "/a"}),
+        ({"command": "ls"}, {"reason": "to see"}, {"command": "ls"}),
+    ],
+)
+def test_people_are_asked_what_the_agent_asks(told: Message, asks: Message, shown: Message) -> None:
+    shell = {"name": "bash", "kind": "execute", "locations": []}
+    tap = Tapped().agent(announced("a", title="ls", rawInput=told, **shell))
+    title = asks.get("command") or asks.get("cmd") or "ls"
+    *_, question = tap.agent(asked("a", title=title, rawInput=asks, kind="execute")).heard()
+    call = question["params"]["toolCall"]
+    assert (call["rawInput"], call["title"]) == (shown, title)
+    tap.client(decided("yes")).agent(updated("a", rawInput=told, title="ls", status="in_progress"))
+    *_, last = updates(tap.heard())
+    assert last.get("rawInput", told) == told
+
+
 def test_options_of_a_question_that_are_not_in_form_leave_it_as_it_came() -> None:
     question = asked("a", **{**BARE, "rawInput": COMMAND})
     question["params"]["options"].append({"optionId": 4})

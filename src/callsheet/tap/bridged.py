@@ -58,7 +58,9 @@ class BridgedPipeline(Pipeline):
             self._failed(exc)
             self.to_agent.append(line)
             return
-        self.to_client += [_line(one) for one in told.to_client]
+        if told.to_client:
+            self._release(now)
+            self.to_client += [_line(one) for one in told.to_client]
         for one in told.to_agent:
             super().from_client(line if one is message else _line(one), now)
 

@@ -30,6 +30,8 @@ class Tapped(Struct, eq=False):
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
     """What questions about it have told."""
+    newer: Json = field(default_factory=dict[str, Any])
+    """What the last question has told, and no update since: it is what would be done."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Those that were told last, which may be missing in the end."""
     done: float | None = None

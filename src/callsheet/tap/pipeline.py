@@ -327,7 +327,8 @@ class Pipeline:
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
             self.account.repaired["session"] += 1
             return self._hear(b"", moved, "agent", now)
-        if told.call is None and told.known_before and told.kind != "tool_call":
+        is_late = told.call is None and told.known_before and not told.session.is_replaying
+        if is_late and told.kind != "tool_call":
             self.account.dropped["late"] += 1
             return True
         return False
@@ -373,7 +374,7 @@ class Pipeline:
         del message
         session = self._sessions.get(over.turn.session.id)
         if session is not None:
-            session.release(now)
+            session.turn_over(over.turn, now)
         return False
 
     def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:

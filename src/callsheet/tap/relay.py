@@ -86,9 +86,15 @@ class Relay(Thread):
         except OSError:
             pass  # nobody reads any more; who writes is told so by what follows
         finally:
-            for descriptor in (self._target, self._source):
-                with suppress(OSError):
-                    os.close(descriptor)
+            with suppress(OSError):
+                self._leave()
+
+    def _leave(self) -> None:
+        """Close both. Others may still send: the target's number stays ours, and leads to nowhere."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._target, inheritable=False)
+        os.close(nowhere)
+        os.close(self._source)
 
     def _send(self, data: bytes) -> None:
         self.is_writing = True

@@ -6,8 +6,16 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import FINAL, Call, Connection, Json, Question, Session
-from callsheet.check.recording.results import shows_something
+from callsheet.check.recording.exits import exit_of
+from callsheet.check.recording.moments import (
+    FINAL,
+    Call,
+    Connection,
+    Json,
+    Question,
+    Session,
+    Turn,
+)
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TerminalContent, TextContent
@@ -26,22 +34,14 @@ from callsheet.wire.toolcall import KEYS
 from .asking import asked_of, is_same, request_of
 from .calls import Ids, Tapped, with_parent
 from .context import Context, absolute
-from .post import HOLD, Post
+from .ends import CANCELLED, DENIED, ENDS, OF_RESULTS, Waiting, may_show_more, why_denied
+from .post import Post
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
 from .reports import Reports
 from .screens import Screens
 
-DENIED, CANCELLED = 2.0, 5.0
-"""Seconds that an agent has to end a call itself that was denied, and one that was cancelled."""
-
-NEVER = float("inf")
-
-ENDS = {
-    Reason.DENIED: (ToolCallStatus.FAILED, "denied"),
-    Reason.CANCELLED: (ToolCallStatus.CANCELLED, "cancelled"),
-    Reason.ABANDONED: (ToolCallStatus.FAILED, "abandoned"),
-}
+_IN_QUESTIONS = ("rawInput", "title")
 
 
 class TappedSession:
@@ -69,9 +69,7 @@ class TappedSession:
         # Those that have ended, for as long as anybody may say more of them.
         self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
-        # Calls that are done and have shown nothing, and until when their ends wait for a result: some agents
-        # tell it after the end. In a history it may come any time until that is told.
-        self._done: dict[str, float] = {}
+        self._done: Waiting = Waiting(session)
 
     @property
     def ids(self) -> Ids:
@@ -87,6 +85,7 @@ class TappedSession:
             return
         self._let_others_end(call, now)
         mine = self._mine(call, now)
+        mine.newer = {name: value for name, value in mine.newer.items() if not update.get(name)}
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
         if kind == "tool_call_content_chunk":
@@ -108,6 +107,8 @@ class TappedSession:
         mine = self._mine(call, now)
         self._spare(mine)
         mine.asked = {**mine.asked, **question.tool_call}
+        if not self._connection.is_v2:  # where it is an update of the call
+            mine.newer = {name: question.tool_call.get(name) for name in _IN_QUESTIONS}
         if mine.report is None:
             self._put_right(mine, "announcement")
         self._sync(mine, question.tool_call, now)
@@ -132,7 +133,7 @@ class TappedSession:
         if mine is None:
             return
         if mine.call.denied is not None:
-            self._deadlines[mine.id] = now + DENIED, self._why_denied(mine)
+            self._deadlines[mine.id] = now + DENIED, why_denied(mine.call)
         else:
             self._spare(mine)
 
@@ -162,15 +163,35 @@ class TappedSession:
             return
         turn = call.turn
         if call.denied is not None:
-            self.end(mine, self._why_denied(mine), now)
+            self.end(mine, why_denied(mine.call), now)
         elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
             self.end(mine, Reason.CANCELLED, now)
+        elif exit_of(call) is not None:  # it has come to its end, and only that was not said
+            self._put_right(mine, "end")
+            self._sync(mine, {}, now, "completed")
         else:
             self.end(mine, Reason.ABANDONED, now)
 
+    def turn_over(self, turn: Turn, now: float) -> None:
+        """End what is open though the turn is over, and nobody else would: see `left_open`.
+
+        That is what was told outside of any turn, and all of a v2 agent for a client that knows of no calls
+        that go on.
+        """
+        self.release(now)
+        bridged = self._connection.is_v2 and self._version == 1
+        for mine in list(self._reports.calls.values()):
+            call = mine.call
+            if call.turn is None and not self._connection.is_v2:
+                is_left = not call.is_replayed
+            else:
+                is_left = bridged and call.turn in (turn, None)
+            if is_left and not call.is_background:
+                self.left_open(call, now)
+
     def gone(self, now: float, why: str = "interrupted") -> None:
         """End all that is open: the agent is gone, unless the words say otherwise."""
-        self._settle(list(self._done), now)
+        self._settle(self._done.all(), now)
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
             try:
@@ -182,7 +203,7 @@ class TappedSession:
         """End a call that its agent does not end."""
         if mine.report is None or mine.is_over:
             return
-        self._done.pop(mine.id, None)
+        self._done.drop(mine.id)
         self._put_right(mine, "end")
         status, phrase = ENDS[reason]
         said = self._describer.phrase(words or phrase)
@@ -193,13 +214,6 @@ class TappedSession:
             mine.safe = fields["content"] = (*mine.safe, TextContent(said))
         self._become(mine, draft, fields, None, now)
 
-    def _why_denied(self, mine: Tapped) -> Reason:
-        turn, denied = mine.call.turn, mine.call.denied
-        rejected = denied is not None and denied.outcome == "rejected"
-        if not rejected and turn is not None and turn.cancelled is not None:
-            return Reason.CANCELLED
-        return Reason.DENIED
-
     # Time
 
     @property
@@ -207,8 +221,8 @@ class TappedSession:
         """When there is something to do, if at all."""
         calls = self._reports.calls
         times = [until for key, (until, _) in self._deadlines.items() if key in calls]
-        times += [until for until in self._done.values() if until != NEVER]
-        times += [due for due in (self.post.due, self.screens.due) if due is not None]
+        waits = (self._done.due, self.post.due, self.screens.due)
+        times += [due for due in waits if due is not None]
         return min(times, default=None)
 
     @property
@@ -218,27 +232,30 @@ class TappedSession:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        self._settle([key for key, until in self._done.items() if until <= now], now)
+        self._settle(self._done.late(now), now)
         calls = self._reports.calls
         for key, (until, reason) in list(self._deadlines.items()):
             if key not in calls or until <= now:
                 del self._deadlines[key]  # whatever becomes of it, it is not due again
-            if key in calls and until <= now:
+            if key in self._done and until <= now:
+                self._settle([key], now)
+            elif key in calls and until <= now:
                 self.end(calls[key], reason, now)
         self.screens.tick(now)
         self.post.tick(now)
 
     def release(self, now: float) -> None:
         """Send all that waits: something else comes now, which must not overtake it."""
-        if not self.session.is_replaying:  # where calls may be told first, and then their results
-            self._settle(list(self._done), now)
+        self._settle(self._done.overtaken(), now)
         self.post.release(now)
 
     def _let_others_end(self, call: Call, now: float) -> None:
         """Let calls end that were done: another is told of now. In a history, all may be told of first."""
-        if self._done and not self.session.is_replaying:
+        if self._done:
             mine = self._open.get(call)
-            self._settle([key for key in self._done if mine is None or key != mine.id], now)
+            self._settle(
+                [key for key in self._done.overtaken() if mine is None or key != mine.id], now
+            )
 
     def _settle(self, keys: list[str], now: float) -> None:
         """Let calls end that were done, whatever becomes of the others."""
@@ -249,7 +266,7 @@ class TappedSession:
             except Exception as exc:  # noqa: BLE001
                 self._tap.failed(exc)
             finally:
-                self._done.pop(key, None)
+                self._done.drop(key)
 
     # Changing a call
 
@@ -274,25 +291,21 @@ class TappedSession:
         elif before is not None:
             self.end(before, Reason.ABANDONED, now)
 
-    def _sync(self, mine: Tapped, update: Json, now: float) -> None:
+    def _sync(self, mine: Tapped, update: Json, now: float, status: str | None = None) -> None:
         """Let our report of a call become what is to be told of it now."""
         change = self._besides(mine, update, now)
-        draft = self._draft(mine, now)
-        if self._done.pop(mine.id, None) is not None:
+        draft = self._draft(mine, now, status)
+        if mine.id in self._done and (not update or not OF_RESULTS.isdisjoint(update)):
+            self._done.drop(mine.id)
             draft.status = draft.status if draft.status in FINAL else "completed"
-        elif draft.status == "completed" and self._may_show_more(mine, draft, update):
-            draft.status, mine.done, mine.is_history = "in_progress", now, self.session.is_replaying
-            self._done[mine.id] = NEVER if mine.is_history else now + HOLD
+        elif mine.id in self._done:
+            draft.status = "in_progress"  # it may still be told what came of it
+        elif self._may_wait(mine, draft, update):
+            draft.status = "in_progress"
+            self._done.hold(mine, now)
         fields = self._reports.make.fields(mine, draft)
         if change is not None:
-            declared = dict(change.fields)
-            status = declared.pop("status", None)
-            is_final = draft.status == "failed"
-            if status is not None and (is_final or draft.status == "in_progress"):
-                # Paused, or cancelled, as in v1 only an agent of ours can say it.
-                draft.status = status.value if status.is_final == is_final else draft.status
-            if "kind" in declared and "kind" in fields:
-                fields["kind"] = declared["kind"]
+            _declare(draft, fields, dict(change.fields))
         mine.diffs = [
             item for item in draft.content if obj(item).get("type") == "diff"
         ] or mine.diffs
@@ -300,17 +313,10 @@ class TappedSession:
         mine.has_own_title = draft.has_own_title
         self._become(mine, draft, fields, change, now)
 
-    def _may_show_more(self, mine: Tapped, draft: Draft, update: Json) -> bool:
-        """Whether a call is done, and nothing was told of what came of it; by other agents than ours.
-
-        A history may tell a call as done, and then more of it, such as that it failed.
-        """
-        if not self._tap.settings.repair or "callsheet" in obj(update.get("_meta")):
-            return False
-        if self.session.is_replaying and mine.report is None:
-            return True
-        shows = draft.raw_output is not None or mine.call.output_bytes
-        return not shows and not shows_something(draft.content)
+    def _may_wait(self, mine: Tapped, draft: Draft, update: Json) -> bool:
+        is_history = self.session.is_replaying
+        repairs = self._tap.settings.repair
+        return repairs and may_show_more(mine, draft, update, is_history=is_history)
 
     def _become(
         self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
@@ -327,7 +333,8 @@ class TappedSession:
                     del self._named[mine.call.id]
                 self._over.add(mine.call)
 
-    def _draft(self, mine: Tapped, now: float) -> Draft:
+    def _draft(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
+        """Put a call right, as if its status were `status`, where one is given."""
         if self.session.cwd != self._cwd:
             self._cwd = self.session.cwd
             self._describer = self._tap.describer(self._cwd, self._guard.clean)
@@ -337,6 +344,8 @@ class TappedSession:
             profile=profile_of(self._connection.agent),
             describer=self._describer,
             asked=mine.asked,
+            newer=mine.newer,
+            status=status,
             diffs=mine.diffs,
             cwd=absolute(self._cwd) or "",
             now=now,
@@ -376,3 +385,12 @@ class TappedSession:
     def _put_right(self, mine: Tapped, what: str) -> None:
         if self._tap.settings.repair:
             mine.repaired.add(what)
+
+
+def _declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
+    """Take over what in v1 only an agent of ours can say: paused, or cancelled, and kinds of its own."""
+    status, is_final = declared.get("status"), draft.status == "failed"
+    if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
+        draft.status = status.value if status.is_final == is_final else draft.status
+    if "kind" in declared and "kind" in fields:
+        fields["kind"] = declared["kind"]

@@ -120,9 +120,21 @@ class Calls:
             _move(call, status, line)
             if status in FINAL and call.ended is None:
                 call.ended, call.ended_at = line.number, line.time
-                self._ended.append((call, call.wire_bytes))
-                self._bytes += call.wire_bytes
-                self._tidy(connection)
+                if (
+                    not call.session.is_replaying
+                ):  # a history may tell all calls, and then their results
+                    self._note_end(call, connection)
+
+    def were_told(self, session: Session, connection: Connection) -> None:
+        """Note that a session's history was told: calls in it that have ended need not be known for long."""
+        for call in list(session.calls.values()):
+            if call.is_replayed and call.ended is not None:
+                self._note_end(call, connection)
+
+    def _note_end(self, call: Call, connection: Connection) -> None:
+        self._ended.append((call, call.wire_bytes))
+        self._bytes += call.wire_bytes
+        self._tidy(connection)
 
     def _tidy(self, connection: Connection) -> None:
         """Let go of what ended long ago."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import SequenceMatcher
 from typing import Any
 
 from .lines import Line
@@ -12,6 +13,10 @@ from .values import many, obj, text
 
 _SAYS_MORE = re.compile(r"\S+\s.*[/\\.\"'`].*", re.DOTALL).fullmatch
 """Whether a title says what a call works on, not only what it is."""
+
+
+_ALIKE = 200
+"""Characters of two results that tell whether they are alike."""
 
 
 def question_of(line: Line, request: Any, params: Json, session: Session | None) -> Question:
@@ -78,10 +83,13 @@ def meant_by(over: Call, update: Json) -> Call | None:
         or not _is_another_result(over, update)
     ):
         return None
+    if over.late:  # it is told again and again
+        return None
     allowed = [
         call
         for call in turn.calls.values()
         if call.is_asked_first
+        and call.first > (over.ended or 0)
         and call.ended is None
         and not call.updates
         and call.questions[-1].outcome == "allowed"
@@ -90,9 +98,11 @@ def meant_by(over: Call, update: Json) -> Call | None:
 
 
 def _is_another_result(over: Call, update: Json) -> bool:
-    """Whether an update shows something else than the call has shown; not more of it."""
+    """Whether an update shows something else than the call has shown, not the same in other words."""
     before, now = ("\n".join(texts(told.get("content"))) for told in (over.fields, update))
-    return bool(before.strip() and now.strip()) and before not in now and now not in before
+    if not before.strip() or not now.strip():
+        return False
+    return SequenceMatcher(None, before[:_ALIKE], now[:_ALIKE], autojunk=False).ratio() < 0.5
 
 
 def _is_about_it(told: Json, call: Call) -> bool:

@@ -160,7 +160,8 @@ class Watch:
         if session is None:
             return
         if method in REOPENING:
-            session.asked, session.is_replaying, session.opened = line.number, True, None
+            session.asked, session.opened = line.number, None
+            session.is_replaying = method == "session/load" or bool(params.get("replayFrom"))
             session.cwd = session.cwd or text(
                 params.get("cwd")
             )  # a history is told before the answer
@@ -264,7 +265,8 @@ class Watch:
             session.cwd = text(params.get("cwd")) or session.cwd
             yield from self._replayed(line, session)
         elif session is not None:
-            session.is_replaying, session.opened = False, 0
+            session.opened = 0
+            yield from self._replayed(line, session)
         elif method == "tool_call/cancel" and not failed:
             owner = self.sessions.get(text(params.get("sessionId")) or "")
             call = owner.calls.get(text(params.get("toolCallId")) or "") if owner else None
@@ -274,6 +276,8 @@ class Watch:
     def _replayed(self, line: Line, session: Session) -> Iterator[Any]:
         """Tell of calls that a history left open. In v2 they may be going on."""
         was, session.is_replaying = session.is_replaying, False
+        if was:
+            self._calls.were_told(session, self.connection)
         if not was or self.connection.is_v2:
             return
         for call in session.calls.values():

@@ -50,7 +50,7 @@ def as_told(known: Known) -> Draft:
         name=text(told.get("name")) or "",
         title=text(told.get("title")) or "",
         kind=text(told.get("kind")),
-        status=known.call.status or text(known.asked.get("status")),
+        status=known.status or known.call.status or text(known.asked.get("status")),
         content=many(told.get("content")),
         locations=many(told.get("locations")),
         raw_input=told.get("rawInput"),

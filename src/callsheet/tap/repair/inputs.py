@@ -55,15 +55,32 @@ def _told(known: Known, name: str) -> Any:
     if is_empty(own):
         return asked
     needs = needs_of(name)
-    given = obj(own)
-    if (
-        needs
-        and given
-        and given.keys().isdisjoint(needs)
-        and not obj(asked).keys().isdisjoint(needs)
-    ):
-        return {**given, **asked}
-    return own
+    if needs and _has(asked, needs) and not _has(own, needs):
+        return {**obj(own), **asked}
+    newer = _as_object(known.newer.get("rawInput"))
+    if is_empty(newer) or not _says_otherwise(own, newer, needs):
+        return own
+    # The agent asks for something else than it has announced, or for more: this is what would be done.
+    if not obj(own) or not obj(newer):
+        return newer
+    replaced = needs if _has(newer, needs) else ()
+    return {**{key: value for key, value in own.items() if key not in replaced}, **newer}
+
+
+def _has(given: Any, needs: tuple[str, ...]) -> bool:
+    return not obj(given).keys().isdisjoint(needs)
+
+
+def _says_otherwise(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
+    """Whether an input says something else than another, or more; not just the same by other names."""
+    known, told = obj(own), obj(newer)
+    if not known or not told:
+        return own != newer
+    shared = known.keys() & told.keys()
+    if shared and any(key not in known or known[key] != told[key] for key in told):
+        return True
+    before, now = ([given[key] for key in needs if key in given] for given in (known, told))
+    return bool(before and now) and not any(one in before for one in now)
 
 
 def _as_object(raw: Any) -> Any:

@@ -26,6 +26,10 @@ class Known(Struct, eq=False):
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])
     """What requests for permission have told of the call."""
+    newer: Json = field(default_factory=dict[str, Any])
+    """The input and the title that the last of them has told, where no update has told others since."""
+    status: str | None = None
+    """What its status is taken for, if not for what was told."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""

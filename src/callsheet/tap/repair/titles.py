@@ -21,6 +21,10 @@ _FEW = 4
 
 def say_title(known: Known, draft: Draft) -> None:
     """Give a title that says what is done. One of the agent that says so stays."""
+    newer = text(known.newer.get("title")) or ""
+    if newer and newer != draft.title and not _is_poor(known, draft, newer):
+        draft.title = newer
+        return
     is_cut = draft.is_streaming and not known.call.questions and draft.status not in FINAL
     if not is_cut and not _is_poor(known, draft, draft.title):
         return
