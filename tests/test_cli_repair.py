@@ -18,6 +18,8 @@ from callsheet.cli import main
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
+from .processes import linux
+
 RECORDING = Path(__file__).parent / "recordings" / "kimi-cli-1.51.0.mixed-none.jsonl"
 
 
@@ -96,7 +98,7 @@ def test_where_nothing_can_be_written_the_name_that_was_given_is_told(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"\x00\xff\x00", b"hello\n", b"[]\n"])
+@pytest.mark.parametrize("data", [b"", b"\n", b"\x00\xff\x00", b"hello\n", b"[]\n", b'{"a":1}\n'])
 def test_a_file_without_a_message_is_no_recording(
     data: bytes, repair: Repair, tmp_path: Path
 ) -> None:
@@ -172,3 +174,33 @@ def test_what_is_asked_for_wrongly_is_said(repair: Repair) -> None:
     ):
         code, out, err = repair(*arguments)
         assert (code, out, said in err) == (2, "", True), err
+
+
+@pytest.mark.parametrize("options", [["--report", "in.jsonl"], ["-o", "x", "--report", "./x"]])
+def test_a_report_goes_over_no_recording(
+    options: list[str], repair: Repair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "in.jsonl"
+    file.write_bytes(RECORDING.read_bytes())
+    code, out, err = repair("in.jsonl", *options)
+    assert (code, out) == (2, "")
+    assert "name another file" in err
+    assert file.read_bytes() == RECORDING.read_bytes()
+
+
+@linux
+def test_a_full_disk_is_the_outputs_fault(repair: Repair) -> None:
+    code, _, err = repair(RECORDING, "-o", "/dev/full")
+    assert (code, err) == (2, "callsheet repair: /dev/full: No space left on device\n")
+
+
+def test_a_recording_without_calls_is_said_to_have_none(repair: Repair, tmp_path: Path) -> None:
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}\n')
+    assert repair(file).err == "callsheet repair: no calls\n"
+
+
+def test_a_directory_is_no_recording(repair: Repair, tmp_path: Path) -> None:
+    said = f"callsheet repair: {tmp_path}: Is a directory; name one recording\n"
+    assert repair(tmp_path) == (2, "", said)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +124,22 @@ def test_an_agent_that_is_not_there_is_told_as_a_shell_would() -> None:
     )
     assert (done.returncode, done.stdout) == (127, b"")
     assert done.stderr == b"callsheet tap: no-such-agent: there is no such command\n"
+
+
+def test_a_recording_and_a_report_are_two_files(tmp_path: Path) -> None:
+    options = ["--record", str(tmp_path / "x"), "--report", f"{tmp_path}/./x"]
+    command = [sys.executable, "-m", "callsheet", "tap", *options, "--", "true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "both the recording and report: name another file" in done.stderr
+
+
+def test_a_directory_for_recordings_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "recordings"
+    command = [sys.executable, "-m", "callsheet", "tap", "--record", f"{folder}/", "--", "true"]
+    environment = {**os.environ, "CALLSHEET_HISTORY": "off"}
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, env=environment, check=False, timeout=60
+    )
+    assert done.returncode == 0
+    assert len(list(folder.iterdir())) == 1

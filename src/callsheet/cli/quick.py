@@ -6,6 +6,7 @@ Only what is plain is done here: options that are known, with values that are ri
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +114,10 @@ def _behind_a_tap(
     return code
 
 
+def _is_same(one: str, other: str | None) -> bool:
+    return other is not None and os.path.realpath(one) == os.path.realpath(other)
+
+
 def _tap_options(
     arguments: Sequence[str],
 ) -> tuple[set[str], dict[str, str], list[str]] | None:
@@ -130,4 +135,6 @@ def _tap_options(
         if name not in _VALUES or value in ("", "-", "--"):
             return None
         values[name] = value
+    if "--record" in values and _is_same(values["--record"], values.get("--report")):
+        return None
     return (off, values, rest[1:]) if len(rest) > 1 else None

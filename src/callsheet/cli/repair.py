@@ -15,7 +15,7 @@ from callsheet.runtime.spill import SpillStore, default_directory
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
-from .taps import known, told
+from .taps import apart, known, told
 
 
 @click.command("repair", context_settings={"max_content_width": 100})
@@ -40,12 +40,14 @@ def command(
     """Write a recording as `callsheet tap` would have shown it. `-` reads from stdin.
 
     Times are the recording's; the same recording gives the same result. Exits with 2 if it can't be read,
-    or if there is no message in it.
+    or if there is no message in it, with 1 if nobody reads the result.
     """
     if report == "-":
         raise click.UsageError(
             "the report goes to stderr by itself: name a file, such as report.txt"
         )
+    apart(recording=recording, report=report)
+    apart(output=output, report=report)
     settings = TapSettings(
         repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=known(locale)
     )
@@ -60,7 +62,9 @@ def command(
     except OSError as exc:
         if isinstance(exc, BrokenPipeError):
             raise
-        _say(f"{exc.filename or recording}: {exc.strerror}")
+        is_folder = isinstance(exc, IsADirectoryError) and exc.filename != output
+        hint = "; name one recording" if is_folder else ""
+        _say(f"{exc.filename or recording}: {exc.strerror}{hint}")
         return 2
     told(repairs.account, report, _say, by="repair")
     return 0
@@ -85,9 +89,7 @@ def _write(repairs: Repairs, stream: BinaryIO, output: str | None) -> None:
         return
     path = Path(output)
     if path.exists() and not path.is_file():  # such as /dev/null, or a named pipe
-        with _blaming(output):
-            out = path.open("wb")
-        with out:
+        with _blaming(output), path.open("wb", buffering=0) as out:
             _put(repairs, stream, out, output)
         return
     path = Path(os.path.realpath(path))

@@ -10,7 +10,7 @@ from callsheet.tap.live import say, tap
 from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
-from .taps import known, told
+from .taps import apart, known, told
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
@@ -63,6 +63,7 @@ def command(
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
+    apart(recording=record, report=report)
     if no_repair and protocol_to:
         raise click.UsageError("--protocol-to writes calls anew: it does not go with --no-repair")
     settings = TapSettings(

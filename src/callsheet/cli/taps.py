@@ -26,11 +26,27 @@ def known(locale: str | None) -> str | None:
     return locale
 
 
+def apart(**paths: str | None) -> None:
+    """Refuse to write two things to one file, or over what is read. Names are those that people have used."""
+    from click import UsageError
+
+    seen: dict[str, str] = {}
+    for name, path in paths.items():
+        if path is None or path == "-":
+            continue
+        place = os.path.realpath(path)
+        if place in seen and not (os.path.exists(place) and not os.path.isfile(place)):  # noqa: PTH110, PTH113
+            raise UsageError(f"{path} would be both {seen[place]} and {name}: name another file")
+        seen[place] = f"the {name}"
+
+
 def told(
     account: Account, path: str | None, say: Callable[[str], None], *, by: str = "tap"
 ) -> None:
     """Tell what was done: to stderr, or in a file. `by` is the command that did it."""
     text = table(account, by)
+    if path is None and not text and by == "repair":
+        say("no calls")
     if path is None:
         if text:
             with suppress(OSError, ValueError):

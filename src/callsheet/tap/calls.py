@@ -34,6 +34,8 @@ class Tapped(Struct, eq=False):
     """What the last question has told, and no update since: it is what would be done."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Those that were told last, which may be missing in the end."""
+    ran: float | None = None
+    """When it began to run, as far as that was told."""
     done: float | None = None
     """When it was done, if its end was told later."""
     is_history: bool = False

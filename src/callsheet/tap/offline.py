@@ -25,6 +25,8 @@ _DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent-
 _MENDED = ("encoding", "surrogate")
 """What is wrong with lines that a tap reads all the same."""
 
+_OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
+
 PRECISE = 1e-6
 """Seconds to which recordings tell times. What they tell when something is due may be just that."""
 
@@ -61,7 +63,7 @@ class Repairs:
         if message is None:
             yield from self._as_it_is(line)
             return
-        self.messages += 1
+        self.messages += not _OF_MESSAGES.isdisjoint(message)
         if line.time is not None:
             yield from self._until(line.time)
             self._now = max(self._now, line.time)

@@ -53,7 +53,8 @@ _encode = msgspec.json.Encoder().encode
 LONGEST_ID = 1024
 """Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
 
-_SHOWN = ("session/request_permission", "elicitation/create")
+_PERMISSION = "session/request_permission"
+_SHOWN = (_PERMISSION, "elicitation/create")
 """Requests that people are shown."""
 
 _UNSEEN = ("fs/", "terminal/")
@@ -237,7 +238,7 @@ class Pipeline:
             self._tap.used = UsedIds()
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or is_about_calls(message):
+        elif is_done or is_about_calls(message) or message.get("method") == _PERMISSION:
             self.account.told += len(line)
             self.account.sent += 0 if is_done else len(line)
         return is_done

@@ -59,6 +59,8 @@ def path_in(output: str, program: str) -> str:
     """Give where to record to: in a directory, a new file with the agent's name and the time."""
     if not (output.endswith(os.sep) or os.path.isdir(output)):  # noqa: PTH112
         return output
+    with suppress(OSError):  # who opens the file will say so
+        os.makedirs(output, exist_ok=True)  # noqa: PTH103
     name = os.path.basename(program) or "agent"  # noqa: PTH119
     when = time.strftime("%Y%m%d-%H%M%S")
     return os.path.join(output, f"{name}-{when}-{os.getpid()}.jsonl")  # noqa: PTH118

@@ -115,7 +115,8 @@ class Reports:
         if mine.repaired:
             notes["repaired"] = sorted(mine.repaired)
         if not mine.call.is_replayed:
-            notes["durationMs"] = max(0, round((now - mine.began) * 1000))
+            began = mine.began if mine.ran is None else mine.ran
+            notes["durationMs"] = max(0, round((now - began) * 1000))
             if (ended := self._tap.time(now)) is not None:
                 notes["endedAt"] = ended
         return notes
@@ -132,8 +133,7 @@ class Reports:
     ) -> None:
         if mine.id != mine.call.id:
             notes["alias"] = mine.call.id
-        if not mine.call.is_replayed and (began := self._tap.time(now)) is not None:
-            notes["startedAt"] = began
+        self._note_start(mine, status, notes, now)
         fields.setdefault("name", "")
         report = self.ledger.open(
             **fields, status=status, meta=meta or {}, notes=notes, tool_call_id=mine.id
@@ -146,6 +146,17 @@ class Reports:
         else:
             self.post.open(report, now)
         self._keep(mine, report)
+
+    def _note_start(
+        self, mine: Tapped, status: ToolCallStatus, notes: JsonObject, now: float
+    ) -> None:
+        """Note when a call begins to run, if it does now: those who wait for permission don't run."""
+        if mine.ran is not None or status is ToolCallStatus.PENDING:
+            return
+        mine.ran = mine.began if status.is_final else now
+        began = None if mine.call.is_replayed else self._tap.time(mine.ran)
+        if began is not None:
+            notes.setdefault("startedAt", began)
 
     def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
         """Whether an announcement may soon be better: its input, or the main part, is not known yet."""
@@ -168,6 +179,8 @@ class Reports:
         report = mine.report
         assert report is not None
         steps = _steps(report.status, status)
+        if steps:
+            self._note_start(mine, steps[-1], notes, now)
         if not (steps or fields or meta or notes or extra):
             return  # it says nothing that was not known
         if self.post.held(mine.id):

@@ -136,6 +136,7 @@ class TappedSession:
             self._deadlines[mine.id] = now + DENIED, why_denied(mine.call)
         else:
             self._spare(mine)
+            mine.began = now  # it has not run before, unless it was told so
 
     def _spare(self, mine: Tapped) -> None:
         """Let a call that was denied go on: it is asked about again, or was allowed after all."""

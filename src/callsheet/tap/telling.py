@@ -7,21 +7,23 @@ from collections.abc import Iterator
 from .account import Account
 
 _WORDS = {
-    "title": "titles that said nothing",
-    "name": "names of tools found",
-    "kind": "kinds found",
-    "input": "inputs restored",
-    "locations": "locations found",
-    "paths": "paths made absolute",
-    "content": "contents put right",
-    "status": "statuses put right",
-    "end": "calls ended that were left open",
-    "announcement": "announcements that were missing",
-    "repeated": "announcements told again",
-    "question": "requests for permission made whole",
-    "id": "ids kept apart",
-    "session": "updates under the wrong session",
+    "title": "bare title{s} replaced",
+    "name": "tool{s} named",
+    "kind": "kind{s} found",
+    "input": "input{s} restored",
+    "locations": "call{s} given locations",
+    "paths": "call{s} given absolute paths",
+    "content": "content{s} put right",
+    "status": "status{es} put right",
+    "end": "call{s} ended that {were} left open",
+    "announcement": "announcement{s} made up",
+    "repeated": "repeated announcement{s} made {an}update{s}",
+    "question": "request{s} for permission made whole",
+    "id": "id{s} kept apart",
+    "session": "update{s} under the wrong session moved",
 }
+_ONE = {"s": "", "es": "", "were": "was", "an": "an "}
+_MANY = {"s": "s", "es": "es", "were": "were", "an": ""}
 
 
 def table(account: Account, by: str = "tap") -> str:
@@ -36,18 +38,23 @@ def table(account: Account, by: str = "tap") -> str:
 
 def _rows(account: Account) -> Iterator[tuple[str, str]]:
     for key, count in sorted(account.repaired.items(), key=lambda item: (-item[1], item[0])):
-        yield f"{count:,}", _WORDS.get(key, key)
+        yield f"{count:,}", _in_number(_WORDS.get(key, key), count)
     for key, count in account.dropped.items():
-        yield f"{count:,}", f"{key} updates left out"
-    yield f"{account.hidden:,}", "secrets hidden"
+        yield f"{count:,}", _in_number(f"{key} update{{s}} left out", count)
+    yield f"{account.hidden:,}", _in_number("secret{s} hidden", account.hidden)
     if account.cut:
-        yield f"{account.cut:,}", "values cut, the rest kept in files"
+        yield f"{account.cut:,}", _in_number("value{s} cut, the rest kept in files", account.cut)
     if account.told:
         yield size(account.told), f"about calls from the agent, {size(account.sent)} to the client"
     for key, count in account.unspoken.items():
         yield f"{count:,}", f"not said in the client's protocol: {key}"
     if account.faults:
-        yield f"{account.faults:,}", f"messages passed as they came: {account.first_fault}"
+        words = _in_number("message{s} passed on unread: ", account.faults)
+        yield f"{account.faults:,}", words + account.first_fault
+
+
+def _in_number(words: str, count: int) -> str:
+    return words.format(**(_ONE if count == 1 else _MANY))
 
 
 def size(count: int) -> str:

@@ -39,7 +39,8 @@ def outcome(known: Known, draft: Draft) -> None:
     draft.status, reason = in_acp(told, is_v2=known.connection.is_v2)
     if draft.status in FINAL:
         _end(known, draft, reason)
-    if draft.status != told:
+    is_v1s_word = (told, draft.status) == ("failed", "cancelled") and not known.connection.is_v2
+    if draft.status != told and not is_v1s_word:
         draft.repaired.add("status")
 
 
