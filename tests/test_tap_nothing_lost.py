@@ -44,9 +44,10 @@ def recording(*messages: Any) -> bytes:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_a_real_agent_gave_is_still_there(path: Path, tmp_path: Path) -> None:
-    found = compared(path.read_bytes(), tmp_path)
+    data = path.read_bytes()
+    found = compared(data, tmp_path)
     assert not found.losses
-    assert found.classes["calls"]
+    assert found.classes["calls"] or b"tool_call" not in data
 
 
 def test_a_result_that_is_cut_is_kept_whole_in_a_file(tmp_path: Path) -> None:
