@@ -267,3 +267,17 @@ def test_a_command_whose_exit_code_is_known_has_ended() -> None:
     (call,) = updates([ended])
     assert (call["status"], call["_meta"]["callsheet"]["reason"]) == ("failed", "exit_code")
     assert "nope" in str(call["content"])
+
+
+def test_a_name_that_an_agent_has_for_a_call_is_no_others() -> None:
+    alias = {"_meta": {"callsheet": {"alias": "b"}}}
+    tap = Tapped().agent(announced("a", **alias), announced("b"), completed("b"), completed("a"))
+    assert ends(tap) == [("b~2", "completed"), ("a", "completed")]
+
+
+def test_the_name_that_another_tap_has_noted_stays() -> None:
+    alias = {"_meta": {"callsheet": {"alias": "a"}}}
+    tap = Tapped().agent(announced("a"), completed("a"))
+    tap.heard()
+    (second,) = updates(tap.agent(announced("a~2", **alias)).heard())
+    assert second["_meta"]["callsheet"]["alias"] == "a"

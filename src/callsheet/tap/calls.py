@@ -99,6 +99,13 @@ class Ids:
         """Whether a call is or was known by an id."""
         return self._used.has(self._session, chosen)
 
+    def keep_alias(self, alias: str, key: str) -> bool:
+        """Note an agent's other name for a call. Gives whether it may be told: nobody else has it."""
+        if self.has(alias):
+            return key.startswith(f"{alias}~")  # as another tap has named it
+        self._used.add(self._session, alias)
+        return True
+
     def theirs(self, chosen: str) -> str:
         """Give the agent's id of a call that the client knows by another."""
         return self._renamed.get(chosen, chosen)
@@ -115,15 +122,15 @@ _LONGEST = MAX_ID_CHARS - 16
 _Value = TypeVar("_Value")
 
 
-def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None) -> JsonObject:
-    """Give the notes that an agent has on its call, as Callsheet's own has them: those to rely on."""
+def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str) -> JsonObject:
+    """Give the notes that an agent has on its call `key`, as Callsheet's own has them: those to rely on."""
     notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
     if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
         notes.pop("reason", None)
     if not _is_cut(notes.get("truncated")):
         notes.pop("truncated", None)
     alias = notes.get("alias")
-    if alias is not None and (type(alias) is not str or ids.has(alias)):
+    if alias is not None and not (type(alias) is str and ids.keep_alias(alias, key)):
         del notes["alias"]  # it would lead to another call
     return notes
 

@@ -97,7 +97,7 @@ class Reports:
         meta = self.make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
             # What the agent says of itself is better.
-            notes |= own_notes(meta.pop("callsheet"), self.ids, status)
+            notes |= own_notes(meta.pop("callsheet"), self.ids, status, mine.id)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
         extra = self.make.meta(change.extra) if change is not None and self._is_same else None
         if mine.report is None:
