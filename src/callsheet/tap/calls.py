@@ -19,6 +19,8 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import JsonObject, JsonValue
 
+from .repair import Draft
+
 
 class Tapped(Struct, eq=False):
     """A call: what the agent tells of it, and what we report."""
@@ -148,6 +150,38 @@ def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
             holder = {**holder, path[-1]: chosen}
             meta = holder if len(path) == 1 else {**meta, path[0]: holder}
     return meta
+
+
+_OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit")
+
+
+def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
+    """Give a `_meta` in which terminals are told as clients know them, and are this call's own.
+
+    Some agents give a terminal the id of its call: if that was another call's before, so was the terminal.
+    """
+    found = {key: meta[key] for key in _OF_TERMINALS if obj(meta.get(key))}
+    if not found:
+        return meta
+    rest = {key: value for key, value in meta.items() if key not in found}
+    for key, value in found.items():
+        told = obj(value)
+        if told.get("terminal_id") == mine.call.id:
+            told = {**told, "terminal_id": mine.id}
+        rest["terminal_output" if key == "terminal_output_delta" else key] = told
+    return rest
+
+
+def in_own_terminals(draft: Draft, mine: Tapped) -> Draft:
+    """Let what is to be told of a call show its own terminals, by the same rule."""
+    if mine.id != mine.call.id:
+        draft.content = [
+            {**obj(item), "terminalId": mine.id}
+            if obj(item).get("type") == "terminal" and obj(item).get("terminalId") == mine.call.id
+            else item
+            for item in draft.content
+        ]
+    return draft
 
 
 def _is_cut(told: JsonValue) -> bool:

@@ -80,12 +80,13 @@ def may_show_more(mine: Tapped, draft: Draft, update: Json, *, is_history: bool)
 
     A history may tell a call as done, and then more of it, such as that it failed.
     """
-    if draft.status != "completed" or "callsheet" in obj(update.get("_meta")):
+    is_done = draft.status == "completed" or draft.reason == Reason.EXIT_CODE.value
+    if not is_done or mine.call.status == "failed" or "callsheet" in obj(update.get("_meta")):
         return False
     if is_history and mine.report is None:
         return True
     shows = draft.raw_output is not None or mine.call.output_bytes
-    return not shows and not shows_something(draft.content)
+    return not shows and not shows_something(mine.call.fields.get("content"))
 
 
 def why_denied(call: Call) -> Reason:
@@ -95,3 +96,11 @@ def why_denied(call: Call) -> Reason:
     if not rejected and turn is not None and turn.cancelled is not None:
         return Reason.CANCELLED
     return Reason.DENIED
+
+
+def was_only_allowed(call: Call) -> bool:
+    """Whether people were asked for a yes and gave it, and nothing else is known of what they gave it to."""
+    if not call.questions or not call.is_asked_first or call.updates:
+        return False
+    question = call.questions[-1]
+    return question.outcome == "allowed" and not question.tool_call.get("rawInput")

@@ -18,6 +18,7 @@ from callsheet.report.content import (
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import Event
 from callsheet.report.locations import ToolCallLocation
+from callsheet.report.status import ToolCallStatus
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
 from callsheet.wire import v1, v2
@@ -229,3 +230,12 @@ def _is_whole(item: ToolCallContent) -> bool:
         return True
     patch = obj(told["patch"])
     return type(patch.get("format")) is str and type(patch.get("text")) is str
+
+
+def declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
+    """Take over what in v1 only an agent of ours can say: paused, or cancelled, and kinds of its own."""
+    status, is_final = declared.get("status"), draft.status == "failed"
+    if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
+        draft.status = status.value if status.is_final == is_final else draft.status
+    if "kind" in declared and "kind" in fields:
+        fields["kind"] = declared["kind"]

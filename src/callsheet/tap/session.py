@@ -24,7 +24,7 @@ from callsheet.report.events import (
     TerminalChanged,
     TerminalOutput,
 )
-from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.status import Reason
 from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
@@ -32,9 +32,19 @@ from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
 from .asking import asked_of, is_same, request_of
-from .calls import Ids, Tapped, with_parent
+from .calls import Ids, Tapped, in_own_terminals, own_terminals, with_parent
 from .context import Context, absolute
-from .ends import CANCELLED, DENIED, ENDS, OF_RESULTS, Waiting, may_show_more, why_denied
+from .ends import (
+    CANCELLED,
+    DENIED,
+    ENDS,
+    OF_RESULTS,
+    Waiting,
+    may_show_more,
+    was_only_allowed,
+    why_denied,
+)
+from .making import declare
 from .post import Post
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
@@ -167,7 +177,7 @@ class TappedSession:
             self.end(mine, why_denied(mine.call), now)
         elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
             self.end(mine, Reason.CANCELLED, now)
-        elif exit_of(call) is not None:  # it has come to its end, and only that was not said
+        elif was_only_allowed(call) or exit_of(call) is not None:  # only that was not told
             self._put_right(mine, "end")
             self._sync(mine, {}, now, "completed")
         else:
@@ -306,7 +316,7 @@ class TappedSession:
             self._done.hold(mine, now)
         fields = self._reports.make.fields(mine, draft)
         if change is not None:
-            _declare(draft, fields, dict(change.fields))
+            declare(draft, fields, dict(change.fields))
         mine.diffs = [
             item for item in draft.content if obj(item).get("type") == "diff"
         ] or mine.diffs
@@ -354,7 +364,7 @@ class TappedSession:
         )
         if self._tap.settings.repair:
             try:
-                return repaired(known)
+                return in_own_terminals(repaired(known), mine)
             except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
                 self._tap.failed(exc)
         return as_told(known)
@@ -366,7 +376,8 @@ class TappedSession:
         if not meta and not extra:
             return None
         change: CallChanged | None = None
-        told = {"toolCallId": mine.id, **extra, "_meta": with_parent(meta, self._reports.id_of)}
+        meta = with_parent(meta, self._reports.id_of)
+        told = {"toolCallId": mine.id, **extra, "_meta": own_terminals(meta, mine)}
         for event in self._reports.make.events(told):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
                 self.screens.take(event, now)
@@ -386,12 +397,3 @@ class TappedSession:
     def _put_right(self, mine: Tapped, what: str) -> None:
         if self._tap.settings.repair:
             mine.repaired.add(what)
-
-
-def _declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
-    """Take over what in v1 only an agent of ours can say: paused, or cancelled, and kinds of its own."""
-    status, is_final = declared.get("status"), draft.status == "failed"
-    if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
-        draft.status = status.value if status.is_final == is_final else draft.status
-    if "kind" in declared and "kind" in fields:
-        fields["kind"] = declared["kind"]

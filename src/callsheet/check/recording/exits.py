@@ -16,7 +16,7 @@ from callsheet.describe.commands import classify
 from callsheet.report.kinds import ToolKind
 
 from .moments import Call, Json
-from .results import inner, parts, raw_texts, shows_something, texts
+from .results import inner, of_a_command, parts, raw_texts, shows_something, texts
 from .tools import command_of, entry_kind
 from .values import obj, text
 
@@ -123,13 +123,18 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     if _looks_after_another(call):
         return None
     raw: Any = call.fields.get("rawOutput")
+    if type(raw) is str and not _may_print_codes(call):
+        raw = of_a_command(raw)
     found = parts(raw)
     code = _in_raw_output(found[0]) if len(found) == 1 else None
     if code is not None:
         return code, "its raw output says exit code", "update.rawOutput"
     if "execute" not in (call.fields.get("kind"), entry_kind(call)):
         return None
-    return _in_texts(call, raw) or _in_command(call) or _of_no_command(call, raw)
+    in_texts = _in_texts(call, raw)
+    if in_texts is not None or any(map(_says_unknown, found)):
+        return in_texts
+    return _in_command(call) or _of_no_command(call, raw)
 
 
 def _in_meta(call: Call) -> int | None:
@@ -153,6 +158,11 @@ def _in_raw_output(raw: Json) -> int | None:
             if code is not None:
                 return code
     return None
+
+
+def _says_unknown(raw: Json) -> bool:
+    """Whether a raw output says that there is no exit code, or none yet."""
+    return any(told.get(key) == -1 for told in inner(raw) for key in _KEYS)
 
 
 def _as_code(value: Any) -> int | None:

@@ -52,7 +52,7 @@ def twin_of(question: Question) -> Call | None:
     """Give the open call of the turn that is surely the one that a question under another id is about."""
     told, turn = question.tool_call, question.turn
     given, title = told.get("rawInput"), text(told.get("title")) or ""
-    if turn is None or not given:
+    if turn is None:
         return None
     open_ones = [
         call
@@ -62,6 +62,10 @@ def twin_of(question: Question) -> Call | None:
         and not call.questions
         and _agree(told.get("kind"), call.fields.get("kind"))
     ]
+    if not given:
+        # It asks for a yes to what was announced: that can only be the one that is there.
+        shows = many(told.get("content")) or many(told.get("locations"))
+        return open_ones[0] if told and len(open_ones) == 1 and not shows else None
     found = [call for call in open_ones if call.fields.get("rawInput") == given]
     if not found and _SAYS_MORE(title):
         # Some tell their input in other words when they ask.

@@ -34,6 +34,7 @@ _WRAPPERS = (
 """Where agents put what a tool has given, in an object of their own."""
 _FEW = 6
 """Fields of a raw output that only tells of an error, at most."""
+_OF_COMMANDS = frozenset(("output", "stdout", "stderr", "command"))
 _LONGEST = 64 * 1024
 _ON_FILES = ("read", "edit", "delete", "move")
 _LINE = 600
@@ -121,11 +122,23 @@ def inner(raw: Json) -> Iterator[Json]:
             yield obj(raw[key])
 
 
+def of_a_command(raw: Any) -> Any:
+    """Give what a command came to, where a raw output is a text of JSON that has it; else the raw output."""
+    if type(raw) is not str or raw[:1] != "{" or len(raw) > _LONGEST:
+        return raw
+    try:
+        told = obj(_decode(raw))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return raw
+    return raw if _OF_COMMANDS.isdisjoint(told) else told
+
+
 def error_in(call: Call) -> str | None:
     """Give the field in which a call's tool says that it has failed."""
     raw: Any = call.fields.get("rawOutput")
     if type(raw) is str:
-        return _error_in_text(raw, call.fields.get("kind"))
+        found = _error_in_text(raw, call.fields.get("kind"))
+        return found or ("it says that there is no such file" if _says_missing(call) else None)
     if type(raw) is list:
         where = _error_in_parts(raw, call.fields.get("kind"))
         return where and f"rawOutput: {where}"
@@ -140,7 +153,7 @@ def _says_missing(call: Call) -> bool:
     """Whether all that a call shows is a line that says that its own file is not there."""
     if call.fields.get("kind") not in _ON_FILES:
         return False
-    shown = list(texts(call.fields.get("content")))
+    shown = list(texts(call.fields.get("content"))) or raw_texts(call.fields.get("rawOutput"))
     if len(shown) != 1 or len(shown[0]) > _LINE or not _is_missing(shown[0].strip("` \n")):
         return False
     given = obj(call.fields.get("rawInput")).values()

@@ -62,7 +62,7 @@ class Terminals:
         if not meta:
             return
         self.created(session, text(obj(meta.get("terminal_info")).get("terminal_id")), line)
-        for name in ("terminal_output", "terminal_exit"):
+        for name in ("terminal_output", "terminal_output_delta", "terminal_exit"):
             told = obj(meta.get(name))
             key = text(told.get("terminal_id"))
             if key is not None:

@@ -201,7 +201,7 @@ class Watch:
         question.is_known = call is not None and call.ended is None
         if call is None and not self._calls.used.has(session.id, key):
             call = question.twin = twin_of(question)
-        if call is None or call.ended is not None:
+        if call is None or call.ended is not None or call.is_left:
             call = self._begin(line, session, key)
             call.is_asked_first = True
             question.turn = session.turn

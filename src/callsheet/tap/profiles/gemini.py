@@ -13,7 +13,7 @@ from callsheet.check.recording.values import text
 from callsheet.report.status import Reason
 
 from .profile import Profile
-from .words import said_at_first
+from .words import said_at_first, without_notes
 
 if TYPE_CHECKING:
     from callsheet.tap.repair.known import Known
@@ -52,13 +52,15 @@ def input_of(known: Known) -> Any:
         return None
     match name_of(known):
         case "run_shell_command":
-            return {"command": title}
+            return {"command": without_notes(title)}
         case "grep_search" | "search_file_content" | "glob":
             return _searched(title)
         case "list_directory":
             return None if _SHORTENED in title else {"path": title}
         case "google_web_search":
             return _members(_ASKED_OF_WEB(title))
+        case None if known.call.fields.get("kind") == "search":
+            return _searched(title)
         case _:
             return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,16 @@ from callsheet.report.status import Reason
 
 if TYPE_CHECKING:
     from callsheet.tap.repair.known import Known
+
+
+_NOTES = re.compile(
+    r" \[(?:current working directory|in) [^\]\n]{1,400}\](?: \(.*\))?$", re.DOTALL
+).sub
+
+
+def without_notes(title: str) -> str:
+    """Give a command that is a title, without where it runs and what for, as Gemini notes it behind."""
+    return _NOTES("", title)
 
 
 def said_at_first(known: Known, words: Iterable[tuple[str, Reason]]) -> Reason | None:

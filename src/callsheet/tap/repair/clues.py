@@ -14,6 +14,7 @@ from callsheet.check.recording.streaming import sole_text
 from callsheet.check.recording.tools import diff_paths, entry_of
 from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.programs import RULES
+from callsheet.tap.profiles.words import without_notes
 
 from .known import Draft, Known
 from .wording import is_bare
@@ -80,6 +81,7 @@ def as_given(key: str, value: str) -> Json | None:
 
 def command_in(title: str) -> str:
     """Give the command that a title is, or shows between backticks; "" if it is words for people."""
+    title = without_notes(title)
     for match in (_RUNS(title), _PROMPT(title)):
         if match is not None:
             return match["said"].strip()

@@ -30,6 +30,7 @@ def name_tool(known: Known, draft: Draft) -> None:
         or _in_input(known)
         or _in_titles(known)
         or in_id(known.call.id)
+        or _in_output(known)
         or _called(known)
     )
     if name:
@@ -80,6 +81,15 @@ def _in_input(known: Known) -> str:
     """Give the name in an input that is a whole call."""
     whole = unwrapped(known.call.fields.get("rawInput") or known.asked.get("rawInput"))
     return whole[0] if whole is not None else ""
+
+
+def _in_output(known: Known) -> str:
+    """Give the name in a raw output that is a whole answer to a model's call."""
+    raw = obj(known.call.fields.get("rawOutput"))
+    is_answer = "tool_call_id" in raw or "toolCallId" in raw
+    return (
+        next((name for key in _KEYS if (name := _checked(raw.get(key)))), "") if is_answer else ""
+    )
 
 
 def _called(known: Known) -> str:

@@ -70,9 +70,11 @@ def _is_vague(known: Known, draft: Draft, title: str) -> bool:
 def _is_labelled(draft: Draft, title: str) -> bool:
     """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
     label, colon, rest = title.partition(": ")
-    if not colon or not rest.strip() or label != draft.name or not draft.raw_input:
+    if not colon or not rest.strip() or not draft.raw_input:
         return False
-    return squash(label) in TABLE
+    if rest.strip() == draft.name:
+        return True  # `Permission: bash`
+    return label == draft.name and squash(label) in TABLE
 
 
 def _opening(known: Known) -> str:
