@@ -281,3 +281,71 @@ def test_the_name_that_another_tap_has_noted_stays() -> None:
     tap.heard()
     (second,) = updates(tap.agent(announced("a~2", **alias)).heard())
     assert second["_meta"]["callsheet"]["alias"] == "a"
+
+
+# As agents do it
+
+
+def test_a_yes_that_is_asked_for_under_an_id_of_its_own_is_to_the_call_that_is_there() -> None:
+    """OpenHands asks so, under one id for all that it does in a session."""
+    question = {"title": "Confirm Agent Actions", "kind": "other", "status": "pending"}
+    tap = Tapped()
+    for key in ("a", "b"):
+        tap.agent(announced(key), asked("confirm", **question))
+        assert tap.heard()[-1]["params"]["toolCall"]["toolCallId"] == key
+        tap.client(decided("yes")).agent(completed(key))
+    assert ends(tap.agent(ANSWER)) == [("b", "completed")]
+
+
+def test_a_yes_to_nothing_that_is_known_leaves_no_failure() -> None:
+    question = asked("confirm", title="Confirm", kind="other")
+    tap = Tapped().agent(announced("a"), announced("b"), question).client(decided("yes"))
+    tap.agent(completed("a"), completed("b"), ANSWER)
+    tap.client(request(3, "session/prompt", sessionId="s1", prompt=[]))
+    tap.agent(announced("c"), announced("d"), question).client(decided("yes"))
+    tap.agent(completed("c"), completed("d"), result(3, stopReason="end_turn"))
+    assert {status for _, status in ends(tap)} == {"completed"}
+
+
+def test_an_input_that_a_question_shows_as_a_text_is_read() -> None:
+    """As minion does."""
+    shown = words("Tool: bash\nInput: {'command': 'make it'}")
+    *_, question = Tapped().agent(asked("q", title="Permission: bash", content=shown)).heard()
+    call = question["params"]["toolCall"]
+    assert call["rawInput"] == {"command": "make it"}
+    assert call["title"] == "Running `make it`"
+
+
+def test_a_result_that_is_a_text_of_json_tells_how_a_command_ended() -> None:
+    shell = {"title": "Running bash", "kind": "execute", "rawInput": {"command": "nosuch"}}
+    raw = '{"status": "failed", "exit_code": 127, "output": "not found"}'
+    tap = Tapped().agent(announced(**shell), updated(status="completed", rawOutput=raw))
+    *_, ended = updates(tap.heard())
+    assert (ended["status"], ended["_meta"]["callsheet"]["reason"]) == ("failed", "exit_code")
+
+
+def test_where_a_command_runs_and_what_for_is_no_part_of_it() -> None:
+    """As Gemini has it in titles."""
+    title = "echo one [current working directory /code] (Run it)"
+    (call,) = updates(
+        Tapped().agent(announced(title=title, kind="execute", rawInput={})).wait(1).heard()
+    )
+    assert call["rawInput"] == {"command": "echo one"}
+
+
+def test_terminals_are_kept_apart_as_calls_are() -> None:
+    """Codex names a terminal by its call, and the model may use the id again."""
+    terminal = [{"type": "terminal", "terminalId": "c1"}]
+    shell = {"kind": "execute", "rawInput": COMMAND, "content": terminal}
+    info = {"terminal_info": {"terminal_id": "c1"}}
+    tap = Tapped()
+    for word in ("one", "two"):
+        output = {"terminal_output_delta": {"terminal_id": "c1", "data": f"{word}\n"}}
+        left = {"terminal_exit": {"terminal_id": "c1", "exit_code": 0}}
+        tap.agent(announced(title="Run make", _meta=info, **shell))
+        tap.agent(updated(status="completed", _meta={**output, **left}))
+    shown = {"c1": "", "c1~2": ""}
+    for one in updates(tap.heard()):
+        shown[one["toolCallId"]] += str(one.get("content") or "")
+    assert ("one" in shown["c1"], "two" in shown["c1"]) == (True, False)
+    assert ("one" in shown["c1~2"], "two" in shown["c1~2"]) == (False, True)

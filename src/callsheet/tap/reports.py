@@ -224,7 +224,7 @@ class Reports:
 
     def _keep(self, mine: Tapped, report: ToolCallReport) -> None:
         keep = self._tap.keep
-        is_told_again = mine.is_history or self._session.is_replaying
+        is_told_again = mine.is_history or self._session.tells_history
         if keep is None or (mine.call.is_replayed and is_told_again):
             return
         size = KEEP_WHOLE if report.is_final else KEEP_LIVE

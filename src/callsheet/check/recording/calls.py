@@ -63,7 +63,7 @@ class Calls:
         """Begin a call. One that had its id before is over."""
         before = session.calls.get(key)
         call = Call(key, session, line.number, turn=session.turn, last=line.number)
-        call.is_replayed = session.is_replaying
+        call.is_replayed = session.tells_history
         known = self.used.has(session.id, key)
         call.is_reused = known and _is_reused(session, before, connection)
         if before is not None:
@@ -211,7 +211,7 @@ def begins_again(call: Call, kind: str, update: Json, connection: Connection) ->
     opens = kind == "tool_call" or (kind == "tool_call_update" and connection.is_v2)
     if not opens:
         return kind == "tool_call_update" and _is_told_as_another(call, update)
-    if session.is_replaying and call.first < (session.asked or 0):
+    if session.tells_history and call.first < (session.asked or 0):
         return True
     if call.ended is None:
         return False
@@ -238,7 +238,7 @@ def _is_told_as_another(call: Call, update: Json) -> bool:
 
 def _is_reused(session: Session, before: Call | None, connection: Connection) -> bool:
     """Whether a known id is another call's now. What a replay tells again is the same call."""
-    if session.is_replaying:
+    if session.tells_history:
         return before is not None and before.first > (session.asked or 0)
     if connection.has_both_ways:
         return True

@@ -89,6 +89,8 @@ class Session(Struct, eq=False):
     opened: int | None = None
     is_replaying: bool = False
     """Whether it is being loaded: what comes now is history."""
+    is_loaded: bool = False
+    """Whether it was loaded, and no prompt came since: some tell the history then."""
     cwd: str | None = None
     turn: Turn | None = None
     last_turn: Turn | None = None
@@ -108,6 +110,11 @@ class Session(Struct, eq=False):
         """Forget what refers back to it: memory is free at once, and not when Python looks for garbage."""
         self.turn = self.last_turn = None
         self.calls, self.queue = {}, []
+
+    @property
+    def tells_history(self) -> bool:
+        """Whether calls that are told now are those of a history."""
+        return self.is_replaying or self.is_loaded
 
     @property
     def is_known(self) -> bool:

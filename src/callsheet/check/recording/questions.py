@@ -121,4 +121,5 @@ def _is_about_it(told: Json, call: Call) -> bool:
 
 
 def _agree(one: object, other: object) -> bool:
-    return text(one) is None or text(other) is None or one == other
+    said = (text(one), text(other))
+    return None in said or "other" in said or one == other

@@ -168,6 +168,7 @@ class Watch:
         elif not session.is_known:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":
+            session.is_loaded = False
             self._turns.prompted(line, rpc_id(message.get("id")), session, self.connection)
         elif method == "session/cancel":
             self._turns.cancelled(line, session)
@@ -277,6 +278,7 @@ class Watch:
         """Tell of calls that a history left open. In v2 they may be going on."""
         was, session.is_replaying = session.is_replaying, False
         if was:
+            session.is_loaded = session.opened != 0
             self._calls.were_told(session, self.connection)
         if not was or self.connection.is_v2:
             return

@@ -6,6 +6,8 @@ In this order: the last input that was told, a request for permission, arguments
 
 from __future__ import annotations
 
+import ast
+import re
 from typing import Any
 
 from callsheet.check.recording.moments import FINAL, Json
@@ -19,6 +21,11 @@ from .known import Draft, Known
 from .streamed import Streamed, object_in, streamed_in
 
 _IN_META = ("rawInput", "raw_input", "toolInput", "tool_input", "input", "arguments", "args")
+_SHOWN = re.compile(
+    r"(?:[^{]{0,400}\n)?(?:input|arguments|args|parameters): *(?P<given>\{.*\})\s*",
+    re.IGNORECASE | re.DOTALL,
+).fullmatch
+_LONGEST = 64 * 1024
 _NEED_INPUT = ("edit", "delete", "move")
 
 
@@ -115,6 +122,7 @@ def _guessed(told: Any, known: Known, draft: Draft) -> Any:
         return _in_meta(known)  # another tap has made the title, for want of an input
     return (
         _in_meta(known)
+        or _in_question(known)
         or _of_profile(known.profile.input_of, known)
         or input_by_clues(known, draft)
     )
@@ -131,6 +139,21 @@ def _in_meta(known: Known) -> Json | None:
                 if found:
                     return found
     return None
+
+
+def _in_question(known: Known) -> Json | None:
+    """Give the input that a request for permission shows as a text: `Input: {…}`, in JSON or in Python."""
+    shown = sole_text(many(known.asked.get("content"))) or ""
+    match = _SHOWN(shown) if len(shown) <= _LONGEST else None
+    if match is None:
+        return None
+    whole = object_in(match["given"])
+    if whole is None:
+        try:
+            whole = ast.literal_eval(match["given"])
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+    return obj(whole) or None
 
 
 def _of_profile(find: InputOf | None, known: Known) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.tools import LONGEST_NAME
+from callsheet.check.recording.tools import LONGEST_NAME, is_name_of_tool
 from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
@@ -72,7 +72,7 @@ def _is_labelled(draft: Draft, title: str) -> bool:
     label, colon, rest = title.partition(": ")
     if not colon or not rest.strip() or not draft.raw_input:
         return False
-    if rest.strip() == draft.name:
+    if rest.strip() == draft.name or is_name_of_tool(rest.strip()):
         return True  # `Permission: bash`
     return label == draft.name and squash(label) in TABLE
 
