@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -174,3 +175,7 @@ def staged(agent: Agent, front: Front, root: Path, token: str) -> Iterator[Stage
         (root / name).mkdir()
     with stage.model.serving():
         yield stage
+    with suppress(
+        OSError
+    ):  # Codex leaves one, empty, wherever it may write: what is below would be a repository
+        Path(tempfile.gettempdir(), ".git").rmdir()
