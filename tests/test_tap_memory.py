@@ -22,7 +22,7 @@ from .sizes import FULL, sized
 from .tap_torrent import MARK, traffic
 
 MESSAGES = sized(10_000_000, 32_000)
-BY_PROCESS = sized(10_000_000, 20_000)
+BY_PROCESS = sized(20_000_000, 20_000)
 SESSION = (900, 12) if FULL else (20, 2)
 """Pieces of talk in a session, and calls. Small ones come to as many sessions by fewer messages."""
 
@@ -84,4 +84,5 @@ def test_a_taps_process_does_not_grow() -> None:
     tap.stdin.close()
     tap.stdout.close()
     assert tap.wait(30) == 0
-    assert tenths[-1] - tenths[0 if FULL else 4] < MORE, tenths
+    # In full, all that is ever made is there after some eight million messages: from ten on, nothing is added.
+    assert tenths[-1] - tenths[4] < (2 if FULL else MORE), tenths
