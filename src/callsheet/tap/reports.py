@@ -74,11 +74,6 @@ class Reports:
         self._tap.account.sent += len(line)
         self._tap.send(line)
 
-    def id_of(self, key: str) -> str:
-        """Give our id of the call that is open and that the agent knows by another, if there is one."""
-        ours = [mine.id for mine in self.calls.values() if mine.call.id == key]
-        return ours[-1] if ours else key
-
     def become(
         self,
         mine: Tapped,

@@ -110,9 +110,8 @@ class TappedSession:
         call = question.twin or question.call
         if call is None:
             return None
-        self._over.discard(
-            call
-        )  # we ended it, and the agent did not: it is asked about on a card of its own
+        # If we ended it, and the agent did not, it is asked about on a card of its own.
+        self._over.discard(call)
         self._let_others_end(call, now)
         mine = self._mine(call, now)
         self._spare(mine)
@@ -264,9 +263,8 @@ class TappedSession:
         """Let calls end that were done: another is told of now. In a history, all may be told of first."""
         if self._done:
             mine = self._open.get(call)
-            self._settle(
-                [key for key in self._done.overtaken() if mine is None or key != mine.id], now
-            )
+            own = None if mine is None else mine.id
+            self._settle([key for key in self._done.overtaken() if key != own], now)
 
     def _settle(self, keys: list[str], now: float) -> None:
         """Let calls end that were done, whatever becomes of the others."""
@@ -293,6 +291,11 @@ class TappedSession:
             if mine.id != call.id:
                 self._put_right(mine, "id")
         return mine
+
+    def _our_id(self, key: str) -> str:
+        """Give the client's id of an open call that the agent knows by `key`."""
+        mine = self._named.get(key)
+        return key if mine is None else mine.id
 
     def _make_room(self, key: str, now: float) -> None:
         """End the call that had an id before, if it is open: what is told under the id is another's now."""
@@ -325,9 +328,8 @@ class TappedSession:
         self._become(mine, draft, fields, change, now)
 
     def _may_wait(self, mine: Tapped, draft: Draft, update: Json) -> bool:
-        is_history = self.session.is_replaying
-        repairs = self._tap.settings.repair
-        return repairs and may_show_more(mine, draft, update, is_history=is_history)
+        told = self.session.is_replaying
+        return self._tap.settings.repair and may_show_more(mine, draft, update, is_history=told)
 
     def _become(
         self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
@@ -376,7 +378,7 @@ class TappedSession:
         if not meta and not extra:
             return None
         change: CallChanged | None = None
-        meta = with_parent(meta, self._reports.id_of)
+        meta = with_parent(meta, self._our_id)
         told = {"toolCallId": mine.id, **extra, "_meta": own_terminals(meta, mine)}
         for event in self._reports.make.events(told):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
