@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +369,36 @@ def test_another_programs_database_is_left_alone(tmp_path: Path, version: int) -
             run(SqliteStore(file).open(write=write))
     assert file.read_bytes() == before
     assert sorted(one.name for one in tmp_path.iterdir()) == ["history.sqlite"]
+
+
+@pytest.mark.parametrize("write", [True, False])
+@pytest.mark.parametrize("moment", range(8))
+def test_a_file_that_is_just_being_begun_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int, write: bool
+) -> None:
+    file = tmp_path / "history.sqlite"
+    file.touch()
+    prepare, said = schema.prepare, 0
+
+    def begun(db: sqlite3.Connection, named: Path) -> None:
+        def before(_: str) -> None:
+            nonlocal said
+            said += 1
+            if said == moment + 1:
+                with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
+                    with suppress(sqlite3.OperationalError):  # it is our turn
+                        prepare(other, named)
+
+        db.set_trace_callback(before)
+        prepare(db, named)
+        db.set_trace_callback(None)
+
+    monkeypatch.setattr(schema, "prepare", begun)
+    store = SqliteStore(file)
+    run(store.open(write=write))
+    assert count(store, "calls") == 0
+    run(store.close())
+    assert said > moment
 
 
 # Dictionaries

@@ -74,7 +74,7 @@ OURS = 0x63616C6C
 
 def prepare(db: sqlite3.Connection, file: Path) -> None:
     """Make the tables, or bring those of an earlier version up to date."""
-    if _version(db, file) == VERSION:
+    if _version_at_once(db, file) == VERSION:
         return
     db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only in an empty file
     db.execute("PRAGMA journal_mode = WAL")
@@ -88,8 +88,17 @@ def prepare(db: sqlite3.Connection, file: Path) -> None:
         db.execute(f"PRAGMA user_version = {VERSION}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        db.rollback()
         raise
+
+
+def _version_at_once(db: sqlite3.Connection, file: Path) -> int:
+    """Give the version in one moment: a file that is being begun would else look like somebody else's."""
+    db.execute("BEGIN")
+    try:
+        return _version(db, file)
+    finally:
+        db.rollback()
 
 
 def _version(db: sqlite3.Connection, file: Path) -> int:
