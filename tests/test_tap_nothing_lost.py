@@ -15,12 +15,11 @@ from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
 from .made_recordings import announced, completed, content, opening, updated
+from .recorded import OURS, SHARED
 from .sizes import sized
 from .tap_losses import Comparison
 
-HERE = Path(__file__).parent / "recordings"
-SHARED = Path(__file__).parents[2] / "shared" / "recordings"
-RECORDINGS = sorted([*HERE.rglob("*.jsonl"), *sorted(SHARED.glob("*-*/*.jsonl"))[:: sized(1, 5)]])
+RECORDINGS = [*OURS, *SHARED[:: sized(1, 5)]]
 SECRET = "ghp_" + "a1B2" * 9
 
 

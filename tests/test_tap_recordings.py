@@ -12,9 +12,9 @@ from callsheet.check.recording.engine import check_stream
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
-HERE = Path(__file__).parent / "recordings"
-SHARED = Path(__file__).parents[2] / "shared" / "recordings"
-RECORDINGS = sorted([*HERE.rglob("*.jsonl"), *SHARED.glob("*-*/*.jsonl")])
+from .recorded import HERE, OURS, SHARED, name_of
+
+RECORDINGS = [*OURS, *SHARED]
 
 LEFT = {
     "gemini": {
@@ -45,7 +45,7 @@ def agent_of(path: Path) -> str:
     return next((agent for agent in LEFT if name.startswith(agent)), "")
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", RECORDINGS, ids=name_of)
 def test_a_repaired_recording_has_no_errors_and_no_warnings_but_those_listed(path: Path) -> None:
     data, repairs = repaired(path.read_bytes())
     assert repairs.faults == []

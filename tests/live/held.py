@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -10,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from callsheet.tap.offline import repair
+from callsheet.tap.settings import TapSettings
+from callsheet.testing.recordings import updates_in
 from callsheet.testing.traffic import Recording, Source
 from tests.processes import linux, new_token
 
 from . import stage as fronts
 from .agents import AGENTS
-from .scenes import SCENES, Outcome
+from .scenes import SCENES, Outcome, fold
 from .stage import Stage, staged
 
 live = pytest.mark.skipif(
@@ -63,6 +67,26 @@ def hold(stage: Stage, outcome: Outcome) -> None:
         assert found == [], f"in {source}: {found}"
     open_ = [call for call in outcome.calls.values() if call.get("status") not in ENDED]
     assert open_ == [], f"never ended: {open_}"
+    if stage.front.said != stage.front.seen:
+        repaired_as_seen(stage)
+
+
+def repaired_as_seen(stage: Stage) -> None:
+    """What the client saw is what `callsheet repair` makes of what the agent said."""
+    repaired = io.BytesIO()
+    with stage.said.open("rb") as said:
+        repair(said, repaired, TapSettings(), spill=False)
+    (stage.recordings / "repaired.jsonl").write_bytes(repaired.getvalue())
+    made, seen = (_calls(stage.recordings / name) for name in ("repaired.jsonl", stage.front.seen))
+    assert made == seen
+
+
+def _calls(path: Path) -> dict[str, dict[str, Any]]:
+    """Give the calls of a recording, as they are in the end. Their times are those of other clocks."""
+    calls = fold(update for update in updates_in(path) if "toolCallId" in update)
+    for call in calls.values():
+        call["_meta"] = call.get("_meta", {}).get("callsheet", {}).get("reason")
+    return calls
 
 
 def reasons(outcome: Outcome) -> list[Any]:
