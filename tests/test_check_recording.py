@@ -85,6 +85,14 @@ def test_two_messages_on_a_line_are_both_read() -> None:
     assert found(b"\n".join(joined)) == [("recording/several-messages", 6)]
 
 
+@pytest.mark.parametrize("odd", [b'"\\ud800"', b"1" * 40, b"1e999", b"NaN"])
+def test_two_messages_on_a_line_may_be_odd_themselves(odd: bytes) -> None:
+    lines = said()
+    message = b'{"jsonrpc": "2.0", "method": "_x/y", "params": {"odd": ' + odd + b"}}"
+    joined = [*lines[:5], message + lines[5], *lines[6:8]]
+    assert found(b"\n".join(joined))[0] == ("recording/several-messages", 6)
+
+
 def test_a_batch_is_several_messages() -> None:
     lines = [json.dumps(json.loads(line)["msg"]).encode() for line in said()]
     batch = b"[" + lines[5] + b", " + lines[6] + b"]"

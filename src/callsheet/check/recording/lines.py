@@ -104,8 +104,7 @@ def _each(line: Line) -> Iterator[Line]:
         return
     fault, problem = line.fault, line.problem
     for value in mending.messages(line.raw):
-        size = len(msgspec.json.encode(value))
-        found = _made(line.number, line.raw, value, size)
+        found = _made(line.number, line.raw, value, mending.size_of(value))
         found.fault, found.problem = fault, problem
         found.sender, found.time = found.sender or line.sender, found.time or line.time
         yield found

@@ -51,7 +51,7 @@ def loses_a_message(data: bytes, fault: Fault | None) -> bool:
 def messages(data: bytes) -> list[Any]:
     """Give the objects of a line that has several, one after the other or in a list."""
     try:
-        text = data.decode()
+        text = _without_surrogates(data).decode()
     except UnicodeDecodeError:
         return []
     found: list[Any] = []
@@ -66,6 +66,11 @@ def messages(data: bytes) -> list[Any]:
             break
         found += cast("list[Any]", value) if isinstance(value, list) else [value]
     return [value for value in found if isinstance(value, dict) and value]
+
+
+def size_of(message: Any) -> int:
+    """Give the bytes of a message that such a line has, also of numbers that others would not write."""
+    return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def is_batch(value: Any) -> bool:
