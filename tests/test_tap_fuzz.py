@@ -23,7 +23,8 @@ def look_at(done: Outcome, messages: int) -> None:
     assert done.counts["calls"] > messages // 20
     assert done.counts["made"] > messages // 4
     assert done.counts["as it came"] > messages // 4
-    assert done.mb_in_the_end - done.mb_at_first < 60
+    # Some lines have ten million bytes. That nothing is kept of them is seen in `test_tap_memory`.
+    assert done.mb_in_the_end - done.mb_at_first < 250
 
 
 @linux

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from callsheet.check.recording.moments import Json
+from callsheet.check.recording.moments import Json, Question
 from callsheet.check.recording.values import many, obj, text
 from callsheet.report.report import ToolCallReport
 from callsheet.wire import v1, v2
 from callsheet.wire.messages import as_dict
 from callsheet.wire.toolcall import KEYS
+
+from .calls import Tapped
+from .repair.wording import is_bare
 
 _KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 _OF_OPTIONS = ("optionId", "name", "kind")
@@ -46,6 +49,17 @@ def asked_of(request: Json) -> Json:
     """Give the call that a request of either version is about."""
     params = obj(request.get("params"))
     return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
+
+
+def is_blind(mine: Tapped, question: Question, version: int) -> bool:
+    """Whether nothing is known of what people would allow by a request of a v1 agent."""
+    report = mine.report
+    if report is None or report.is_final or not _is_in_form(question.params, version, False):
+        return False
+    shows = question.tool_call.get("content") or report.content or report.locations
+    if report.raw_input or shows:
+        return False
+    return mine.has_own_title or is_bare(report.title, report.name, report.kind, None)
 
 
 def is_same(made: Json, told: Json) -> bool:

@@ -69,7 +69,7 @@ class BridgedPipeline(Pipeline):
         if self._bridge.is_idle:
             super().from_agent(line, now)
         else:
-            self._look(line, now)
+            self._look(line, now, hears=True)
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more."""

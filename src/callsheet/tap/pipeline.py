@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.lines import Line, Way
 from callsheet.check.recording.moments import (
+    FINAL,
     Asked,
     Connection,
     Decided,
@@ -44,6 +45,7 @@ from .bare import Bare, is_about_calls
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
+from .questions import Questions
 from .reading import read
 from .session import TappedSession
 from .sessions import TappedSessions
@@ -77,6 +79,7 @@ class Pipeline:
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
         self._sessions: TappedSessions = TappedSessions(self._is_known)
+        self._questions: Questions = Questions(self._ask, self._fail_to_ask)
         self._client: Peer = Peer()
         self._number: int = 0
         # The method that the message at hand answers.
@@ -109,6 +112,7 @@ class Pipeline:
             self.to_agent.append(line)
             return
         try:
+            self._questions.release(now)
             self._hear(line, message, "client", now)
             line = self._for_agent(line, message)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
@@ -121,32 +125,17 @@ class Pipeline:
             self.to_client.append(line)
             return
         self._messages.alike = None
-        if not _tells(line):
-            self._show(line, now)
-        else:
-            self._look(line, now)
+        self._look(line, now, hears=_tells(line))
 
-    def _look(self, line: bytes, now: float) -> None:
-        """Look into a line of the agent."""
+    def _look(self, line: bytes, now: float, *, hears: bool) -> None:
+        """Look into a line of the agent, and hear it out if it may be more than something to show."""
         message = read(line)
         if message is None:
             self.to_client.append(line)
             return
         try:
-            if not self._hear(line, message, "agent", now):
+            if not (hears and self._hear(line, message, "agent", now)):
                 self._pass_on(line, message, now)
-        except Exception as exc:  # noqa: BLE001
-            self._failed(exc)
-            self.to_client.append(self._cleaned(line, message))
-
-    def _show(self, line: bytes, now: float) -> None:
-        """Pass on what is only to be shown."""
-        message = read(line)
-        if message is None:
-            self.to_client.append(line)
-            return
-        try:
-            self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
             self._failed(exc)
             self.to_client.append(self._cleaned(line, message))
@@ -164,6 +153,7 @@ class Pipeline:
         if method == "session/update":
             session = self._sessions.get(text(obj(message.get("params")).get("sessionId")) or "")
             if session is not None and not is_invisible(message):
+                self._questions.release(now, session.session)
                 session.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return
@@ -180,6 +170,7 @@ class Pipeline:
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
+        self._questions.release(now)
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
@@ -195,13 +186,14 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = (self._sessions.due, self._messages.due)
+        times = (self._sessions.due, self._messages.due, self._questions.due)
         return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.alike = None
-        for tick in (self._tick_messages, *[one.tick for one in self._sessions.busy]):
+        ticks = [one.tick for one in self._sessions.busy]
+        for tick in (self._tick_messages, self._questions.tick, *ticks):
             try:
                 tick(now)
             except Exception as exc:  # noqa: BLE001
@@ -212,6 +204,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
+        self._questions.release(now)
         for session in self._sessions:
             try:
                 session.gone(now)
@@ -337,8 +330,11 @@ class Pipeline:
     def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
         del message
         session = self._session(folded.session, now)
+        if folded.call.status in FINAL:
+            self._questions.release(now, folded.call)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
+        self._questions.told(now)
         return self._tap.settings.repair
 
     def _on_terminal(self, told: TerminalTold, message: Json, now: float) -> bool:
@@ -353,12 +349,20 @@ class Pipeline:
         if question.session is None or question.call is None:
             return False
         self.to_client += self._messages.end(question.session.id)
-        made = self._session(question.session, now).asked(question, message, now)
-        if made is None or not self._tap.settings.repair:
-            return False
+        session = self._session(question.session, now)
+        if self._tap.settings.repair:
+            return self._questions.asked(session, asked, message, now)
+        session.asked(question, now)
+        return False
+
+    def _ask(self, asked: Asked, request: Json, now: float) -> None:
         self._release(now)
-        self._send_request(asked, made)
-        return True
+        self._send_request(asked, request)
+
+    def _fail_to_ask(self, request: Json, exc: Exception | None) -> None:
+        if exc is not None:
+            self._failed(exc)
+        self.to_client.append(self._cleaned(_encode(request) + b"\n", request))
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
@@ -373,6 +377,7 @@ class Pipeline:
 
     def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
         del message
+        self._questions.release(now, over.turn.session)
         session = self._sessions.get(over.turn.session.id)
         if session is not None:
             session.turn_over(over.turn, now)
@@ -380,6 +385,7 @@ class Pipeline:
 
     def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:
         del message
+        self._questions.release(now, left.call.session)
         session = self._sessions.get(left.call.session.id)
         if session is not None:
             session.left_open(left.call, now)

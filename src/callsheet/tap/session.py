@@ -31,7 +31,7 @@ from callsheet.runtime.words import Spoken
 from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
-from .asking import asked_of, is_same, request_of
+from .asking import asked_of, is_blind, is_same, request_of
 from .calls import Ids, Tapped, in_own_terminals, own_terminals, with_parent
 from .context import Context, absolute
 from .ends import (
@@ -105,8 +105,8 @@ class TappedSession:
             self._put_right(mine, "announcement")
         self._sync(mine, update, now)
 
-    def asked(self, question: Question, message: Json, now: float) -> Json | None:
-        """Give the request for permission as the client is to get it. None if it is to stay as it is."""
+    def asked(self, question: Question, now: float) -> Tapped | None:
+        """Take in what a request for permission tells of its call, and give that."""
         call = question.twin or question.call
         if call is None:
             return None
@@ -121,6 +121,14 @@ class TappedSession:
         if mine.report is None:
             self._put_right(mine, "announcement")
         self._sync(mine, question.tool_call, now)
+        return mine
+
+    def is_blind(self, mine: Tapped, question: Question) -> bool:
+        """Whether nothing is known of what people are asked to allow. In v2, requests say it themselves."""
+        return not self._connection.is_v2 and is_blind(mine, question, self._version)
+
+    def request(self, mine: Tapped, question: Question, message: Json, now: float) -> Json | None:
+        """Give a request for permission as the client is to get it. None if it is to stay as it is."""
         self.release(now)
         report = mine.report
         assert report is not None
