@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from callsheet.runtime.spill import SpillStore
 from callsheet.tap.offline import repair
 from callsheet.tap.settings import TapSettings
 from callsheet.testing.recordings import updates_in
@@ -28,6 +30,9 @@ live = pytest.mark.skipif(
 marks = [linux, live]
 
 ENDED = ("completed", "failed")
+_SPILLED = re.compile(r'file://[^"]*/spill-[^"]*')
+"""Where what is cut is kept whole."""
+
 WORK = ("fs/", "terminal/")
 """Methods by which an agent has the client do something: what is written in them is done as it is written."""
 
@@ -75,18 +80,18 @@ def repaired_as_seen(stage: Stage) -> None:
     """What the client saw is what `callsheet repair` makes of what the agent said."""
     repaired = io.BytesIO()
     with stage.said.open("rb") as said:
-        repair(said, repaired, TapSettings(), spill=False)
+        repair(said, repaired, TapSettings(), SpillStore(stage.root / "spill"))
     (stage.recordings / "repaired.jsonl").write_bytes(repaired.getvalue())
     made, seen = (_calls(stage.recordings / name) for name in ("repaired.jsonl", stage.front.seen))
     assert made == seen
 
 
 def _calls(path: Path) -> dict[str, dict[str, Any]]:
-    """Give the calls of a recording, as they are in the end. Their times are those of other clocks."""
+    """Give the calls of a recording, as they are in the end, but for times and the names of files."""
     calls = fold(update for update in updates_in(path) if "toolCallId" in update)
     for call in calls.values():
         call["_meta"] = call.get("_meta", {}).get("callsheet", {}).get("reason")
-    return calls
+    return json.loads(_SPILLED.sub("", json.dumps(calls)))
 
 
 def reasons(outcome: Outcome) -> list[Any]:
