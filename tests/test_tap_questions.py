@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import json
 from typing import Any
 
 import pytest
+
+from callsheet.tap.offline import Repairs
+from callsheet.tap.settings import TapSettings
 
 from .made_recordings import (
     ANSWER,
@@ -13,6 +18,7 @@ from .made_recordings import (
     asked,
     completed,
     decided,
+    opening,
     tell,
     updated,
     words,
@@ -22,6 +28,7 @@ from .tapped import Message, Tapped, kinds
 REQUEST = "session/request_permission"
 BARE: dict[str, Any] = {"title": "bash", "rawInput": {}, "kind": "execute", "locations": []}
 KNOWN: dict[str, Any] = {"command": "rm -rf made"}
+OTHER = {"agent": "client", "client": "agent"}
 CANCEL: Message = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": SESSION}}
 
 
@@ -79,20 +86,29 @@ def test_one_about_a_call_that_is_known_is_asked_at_once() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        tell({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Now."}}),
         {"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {"message": "?"}},
         {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "p1"}},
         {"jsonrpc": "2.0", "method": "_vendor/news", "params": {}},
         ANSWER,
     ],
-    ids=["text", "question", "withdrawn", "vendor", "turn"],
+    ids=["question", "withdrawn", "vendor", "turn"],
 )
-def test_nothing_that_is_shown_overtakes_it(other: Message) -> None:
+def test_nothing_else_that_is_asked_or_answered_overtakes_it(other: Message) -> None:
     tap = begun()
     tap.may_fail = True  # a call that the agent leaves open
     heard = kinds(tap.agent(other).heard())
     assert heard[:2] == ["tool_call", REQUEST]
     assert len(heard) > 2
+
+
+def test_what_was_said_before_it_is_not_answered_by_it() -> None:
+    """Some agents ask at once, and tell by another way what they have said until then."""
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Now."}}
+    tap = begun()
+    assert kinds(tap.agent(tell(chunk)).heard()) == ["tool_call", "agent_message_chunk"]
+    heard = tap.agent(announced(**{**BARE, "rawInput": KNOWN})).heard()
+    assert kinds(heard) == ["tool_call_update", REQUEST]
+    assert question(heard)["rawInput"] == KNOWN
 
 
 def test_another_calls_update_does_not_end_the_wait() -> None:
@@ -122,6 +138,26 @@ def test_what_a_client_says_comes_after_the_question(line: Message) -> None:
     tap.may_fail = True
     heard = tap.client(line).heard()
     assert kinds(heard) == ["tool_call", REQUEST]
+
+
+def test_in_a_recording_it_is_asked_before_it_is_answered() -> None:
+    said = [("agent", asked(**BARE)), ("client", decided("yes")), ("agent", announced(**BARE))]
+    lines = [
+        {"t": 1 + number / 1000, "dir": f"{who}->{OTHER[who]}", "msg": message}
+        for number, (who, message) in enumerate([*_opening(), *said])
+    ]
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    repairs = Repairs(TapSettings(locale="en"), spill=False)
+    told = [json.loads(line)["msg"] for line in repairs.repaired(io.BytesIO(data))]
+    asks, answers = (
+        next(place for place, one in enumerate(told) if one.get("id") == "p1" and name in one)
+        for name in ("method", "result")
+    )
+    assert asks < answers
+
+
+def _opening() -> list[tuple[str, Message]]:
+    return [("client" if "method" in one else "agent", one) for one in opening()]
 
 
 def test_one_whose_call_ends_meanwhile_is_asked_before_that() -> None:

@@ -74,6 +74,8 @@ class Repairs:
         self._is_wrapped = self._is_wrapped or line.sender is not None
         data = _encode(message) + b"\n"
         if sender == "client":
+            self._pipeline.ask(self._now)
+            yield from self._drained(b"", b"")  # in the recording it may be answered now
             self._pipeline.from_client(data, self._now)
         else:
             self._pipeline.from_agent(data, self._now)

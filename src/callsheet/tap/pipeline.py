@@ -111,13 +111,17 @@ class Pipeline:
         if message is None:
             self.to_agent.append(line)
             return
+        self.ask(now)
         try:
-            self._questions.release(now)
             self._hear(line, message, "client", now)
             line = self._for_agent(line, message)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
             self._failed(exc)
         self.to_agent.append(line)
+
+    def ask(self, now: float) -> None:
+        """Let no question wait any longer: the client speaks."""
+        self._questions.release(now)
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Take in a line of the agent."""
@@ -153,7 +157,6 @@ class Pipeline:
         if method == "session/update":
             session = self._sessions.get(text(obj(message.get("params")).get("sessionId")) or "")
             if session is not None and not is_invisible(message):
-                self._questions.release(now, session.session)
                 session.release(now)
             self.to_client += self._messages.pass_on(line, message, now)
             return

@@ -1,7 +1,8 @@
 """Requests for permission, made whole and passed on.
 
-Some agents ask before they tell what they ask about. Nobody should allow what is told a moment later, so such
-a request waits: until that is told, until anything else is to be shown, or for as long as announcements do.
+Some agents ask before they tell what they ask about, and even before what they have said until then. Nobody
+should allow what is told a moment later, so such a request waits: until that is told, until something else is
+asked or answered, or for as long as announcements do.
 """
 
 from __future__ import annotations
