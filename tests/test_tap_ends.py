@@ -152,6 +152,20 @@ def test_another_call_does_not_overtake_one_that_waits() -> None:
     assert told(tap.heard()) == [("a", "in_progress"), ("a", "completed"), ("b", "pending")]
 
 
+def test_calls_that_run_together_may_all_be_done_before_their_results_are_told() -> None:
+    tap = Tapped().agent(announced("a"), announced("b"))
+    tap.heard()
+    tap.agent(updated("a", status="completed"), updated("b", status="completed"))
+    assert told(tap.heard()) == [("a", "in_progress"), ("b", "in_progress")]
+    first, second = updates(tap.agent(completed("a"), completed("b")).heard())
+    assert [(one["toolCallId"], one["status"]) for one in (first, second)] == [
+        ("a", "completed"),
+        ("b", "completed"),
+    ]
+    assert "two" in str(first["content"])
+    assert "two" in str(second["content"])
+
+
 # Notes, and the history
 
 

@@ -1,7 +1,8 @@
 """How calls end that their agents don't end in time, and those that are done and have shown nothing.
 
 Some agents tell a call's result after its end. So an end with nothing to show waits: until the call's next
-update, until anything else is to be shown, or a moment. A history may tell all its calls first, and then
+update, until something new is to be shown, or a moment. Calls that run together may all be done before their
+results are told, so an update of another call ends no wait. A history may tell all its calls first, and then
 their results: there it waits until that is told.
 """
 

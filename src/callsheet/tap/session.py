@@ -93,7 +93,8 @@ class TappedSession:
         if call in self._over:
             self._tap.account.dropped["late"] += 1
             return
-        self._let_others_end(call, now)
+        if call not in self._open:
+            self._let_others_end(call, now)
         mine = self._mine(call, now)
         mine.newer = {name: value for name, value in mine.newer.items() if not update.get(name)}
         if kind == "tool_call" and mine.report is not None:
@@ -268,7 +269,7 @@ class TappedSession:
         self.post.release(now)
 
     def _let_others_end(self, call: Call, now: float) -> None:
-        """Let calls end that were done: another is told of now. In a history, all may be told of first."""
+        """Let calls end that were done: a new one is told of. In a history, all may be told of first."""
         if self._done:
             mine = self._open.get(call)
             own = None if mine is None else mine.id
