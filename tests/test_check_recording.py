@@ -93,6 +93,23 @@ def test_two_messages_on_a_line_may_be_odd_themselves(odd: bytes) -> None:
     assert found(b"\n".join(joined))[0] == ("recording/several-messages", 6)
 
 
+@pytest.mark.parametrize("depth", range(960, 1000, 2))
+def test_two_messages_on_a_line_may_be_deep(depth: int) -> None:
+    lines = said()
+    deep = b'{"jsonrpc": "2.0", "method": "_x/y", "params": ' + b"[" * depth + b"]" * depth + b"}"
+    assert found(b"\n".join([*lines[:5], deep + lines[5], *lines[6:8]]))
+
+
+def test_a_batch_may_be_odd() -> None:
+    lines = [json.dumps(json.loads(line)["msg"]).encode() for line in said()]
+    odd = b'{"jsonrpc": "2.0", "method": "_x/y", "params": {"odd": "\\ud800"}}'
+    batch = b"[" + odd + b", " + lines[5] + b"]"
+    assert found(b"\n".join([*lines[:5], batch, *lines[6:8]]))[0] == (
+        "recording/several-messages",
+        6,
+    )
+
+
 def test_a_batch_is_several_messages() -> None:
     lines = [json.dumps(json.loads(line)["msg"]).encode() for line in said()]
     batch = b"[" + lines[5] + b", " + lines[6] + b"]"

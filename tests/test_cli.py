@@ -9,6 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+import callsheet.cli
+
 CALLSHEET = [sys.executable, "-m", "callsheet"]
 
 
@@ -83,6 +87,16 @@ def test_ctrl_c_ends_it_quietly_whenever_it_comes() -> None:
         # 1: it came while Python itself was starting, before a line of ours had run
         assert code in (0, 1, 130, -signal.SIGINT)
         assert b"callsheet/cli" not in errors
+
+
+def test_ctrl_c_while_a_class_is_made_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(callsheet.cli, "_quick", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        callsheet.cli.main()
+    assert ended.value.code == 130
 
 
 def test_a_terminal_without_unicode_is_no_reason_to_fail() -> None:

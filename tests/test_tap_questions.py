@@ -120,15 +120,43 @@ def test_another_calls_update_does_not_end_the_wait() -> None:
     assert question(heard)["rawInput"] == KNOWN
 
 
-def test_two_wait_for_their_own_words() -> None:
-    first, second = asked("c1", **BARE), {**asked("c2", **BARE), "id": "p2"}
-    tap = Tapped().agent(first, second)
+@pytest.mark.parametrize("order", ["c1 c2", "c2 c1"])
+def test_each_waits_for_its_own_words(order: str) -> None:
+    """Calls that run together are asked about together: none is asked blindly because another is not."""
+    tap = Tapped().agent(asked("c1", **BARE), {**asked("c2", **BARE), "id": "p2"})
     assert tap.heard() == []
-    heard = tap.agent(announced("c2", **{**BARE, "rawInput": KNOWN})).heard()
-    (two,) = [one for one in heard if one.get("id") == "p2"]
-    assert two["params"]["toolCall"]["rawInput"] == KNOWN
-    heard += tap.wait(1).heard()
-    assert [one["id"] for one in heard if "id" in one] == ["p1", "p2"]
+    for key in order.split():
+        heard = tap.agent(announced(key, **{**BARE, "rawInput": {"command": key}})).heard()
+        assert question(heard)["rawInput"] == {"command": key}
+    assert tap.wait(1).heard() == []
+
+
+def test_one_that_is_known_is_not_held_up_by_one_that_is_not() -> None:
+    tap = begun().agent({**asked("c2", **{**BARE, "rawInput": KNOWN}), "id": "p2"})
+    heard = tap.heard()
+    assert [one["id"] for one in heard if "id" in one] == ["p2"]
+    heard = tap.agent(announced(**{**BARE, "rawInput": {"command": "ls"}})).heard()
+    assert question(heard)["rawInput"] == {"command": "ls"}
+
+
+def test_each_waits_for_its_own_time() -> None:
+    tap = Tapped().agent(asked("c1", **BARE)).wait(0.1)
+    tap.agent({**asked("c2", **BARE), "id": "p2"}).wait(0.06)
+    assert [one["id"] for one in tap.heard() if "id" in one] == ["p1"]
+    assert [one["id"] for one in tap.wait(0.1).heard() if "id" in one] == ["p2"]
+
+
+def test_a_call_that_was_told_of_long_ago_is_asked_about_at_once() -> None:
+    """A tool may have no arguments at all."""
+    tap = Tapped().agent(announced(**{**BARE, "title": "list_issues"})).wait(0.16)
+    tap.heard()
+    assert kinds(tap.agent(asked()).heard()) == [REQUEST]
+
+
+def test_no_more_than_some_wait() -> None:
+    many = [{**asked(f"c{number}", **BARE), "id": number} for number in range(70)]
+    heard = Tapped().agent(*many).heard()
+    assert [one["id"] for one in heard if "id" in one] == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("line", [decided("yes"), CANCEL], ids=["answer", "cancel"])
@@ -140,31 +168,82 @@ def test_what_a_client_says_comes_after_the_question(line: Message) -> None:
     assert kinds(heard) == ["tool_call", REQUEST]
 
 
-def test_in_a_recording_it_is_asked_before_it_is_answered() -> None:
-    said = [("agent", asked(**BARE)), ("client", decided("yes")), ("agent", announced(**BARE))]
+@pytest.mark.parametrize("form", ["wrapped", "bare", "in a batch", "nobody's"])
+def test_in_a_recording_it_is_asked_before_it_is_answered(form: str) -> None:
+    said: list[tuple[str, Any]] = [(_sender(one), one) for one in opening()]
+    answer = {**decided("yes"), "result": {}} if form == "nobody's" else decided("yes")
+    said += [("agent", asked(**BARE)), ("client", [answer] if form == "in a batch" else answer)]
+    said += [("agent", announced(**BARE))]
     lines = [
         {"t": 1 + number / 1000, "dir": f"{who}->{OTHER[who]}", "msg": message}
-        for number, (who, message) in enumerate([*_opening(), *said])
+        if form == "wrapped"
+        else message
+        for number, (who, message) in enumerate(said)
     ]
     data = "".join(json.dumps(line) + "\n" for line in lines).encode()
     repairs = Repairs(TapSettings(locale="en"), spill=False)
-    told = [json.loads(line)["msg"] for line in repairs.repaired(io.BytesIO(data))]
-    asks, answers = (
-        next(place for place, one in enumerate(told) if one.get("id") == "p1" and name in one)
-        for name in ("method", "result")
-    )
+    told = list(repairs.repaired(io.BytesIO(data)))
+    (asks,) = [place for place, line in enumerate(told) if REQUEST.encode() in line]
+    (answers,) = [
+        place for place, line in enumerate(told) if b'"p1"' in line and b'"result"' in line
+    ]
     assert asks < answers
 
 
-def _opening() -> list[tuple[str, Message]]:
-    return [("client" if "method" in one else "agent", one) for one in opening()]
+def _sender(message: Message) -> str:
+    return "client" if "method" in message else "agent"
 
 
-def test_one_whose_call_ends_meanwhile_is_asked_before_that() -> None:
+@pytest.mark.parametrize("fields", [{}, {"content": []}], ids=["result", "nothing"])
+def test_one_whose_call_ends_meanwhile_is_asked_before_that(fields: dict[str, Any]) -> None:
     tap = begun()
-    heard = tap.agent(completed()).heard()
+    heard = tap.agent(completed(**fields)).wait(1).heard()
     assert kinds(heard)[:2] == ["tool_call", REQUEST]
     assert heard[-1]["params"]["update"]["status"] == "completed"
+
+
+@pytest.mark.parametrize("end", ["cancelled", "greeted", "replaced"])
+def test_one_whose_call_is_ended_by_the_tap_is_asked_before_that(end: str) -> None:
+    tap = Tapped()
+    tap.may_fail = True
+    tap.agent(announced(**{**BARE, "status": "in_progress"}))
+    tap.client(CANCEL).wait(4.9)
+    tap.heard()
+    tap.agent(asked("c2", **BARE))
+    if end == "cancelled":
+        heard = tap.agent(asked(**BARE)).wait(0.11).heard()
+    elif end == "greeted":
+        heard = tap.agent({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1}}).heard()
+    else:
+        heard = tap.agent(announced("c2", **{**BARE, "status": "completed"})).wait(1).heard()
+    over: set[str] = set()
+    for one in heard:
+        params = one.get("params", {})
+        told = params.get("toolCall") or params.get("update") or {}
+        assert told.get("toolCallId") not in over
+        over |= {told["toolCallId"]} if told.get("status") in ("completed", "failed") else set()
+    assert REQUEST in kinds(heard)
+
+
+def test_what_can_t_be_encoded_again_passes_as_it_came() -> None:
+    for depth in range(980, 1000, 3):
+        nested = json.dumps({**asked(**BARE), "extra": "XX"})
+        line = nested.replace('"XX"', '{"a":' * depth + "1" + "}" * depth).encode() + b"\n"
+        tap = Tapped()
+        tap.judge, tap.may_fail = None, True
+        tap.agent(line, {**asked("c2", **BARE), "id": "p2"}).client(decided("yes")).gone()
+        asks = [one for one in tap.lines() if REQUEST.encode() in one]
+        assert len(asks) == 2
+        assert len(tap.to_agent) == 4
+
+
+def test_what_the_tap_does_not_read_does_not_overtake_it() -> None:
+    batch = b"[" + json.dumps(ANSWER).encode() + b"]\n"
+    tap = begun()
+    tap.judge = None
+    lines = tap.agent(batch).lines()
+    assert lines[-1] == batch
+    assert REQUEST.encode() in lines[-2]
 
 
 def test_an_agent_that_is_gone_has_asked_all_the_same() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .made_recordings import Message, announced, completed, opening, updated
+from .made_recordings import Message, announced, completed, opening, updated, words
 from .tapped import Tapped, texts, unnumbered, updates
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -18,6 +18,14 @@ CALL: Message = {
     "rawInput": {"command": "make"},
     "content": SHOWN,
 }
+
+CREATE: Message = {
+    "jsonrpc": "2.0",
+    "id": 70,
+    "method": "terminal/create",
+    "params": {"sessionId": "s1", "command": "make"},
+}
+CREATED: Message = {"jsonrpc": "2.0", "id": 70, "result": {"terminalId": "t1"}}
 
 
 def base64(text: str) -> str:
@@ -158,8 +166,22 @@ def test_output_in_meta_reaches_clients_that_show_it_live(cwd: Any) -> None:
 
 
 def test_terminals_of_the_client_stay_what_they_are() -> None:
-    tap = Tapped().agent(announced(**CALL), completed(content=SHOWN))
+    tap = Tapped().agent(CREATE).client(CREATED).agent(announced(**CALL), completed(content=SHOWN))
     assert updates(tap.heard())[0]["content"] == SHOWN
+
+
+def test_a_terminal_that_nobody_has_made_is_not_shown() -> None:
+    tap = Tapped().agent(announced(**CALL), completed(content=[*SHOWN, *words("done")]))
+    first, *_, last = updates(tap.heard())
+    assert "content" not in first
+    assert texts(last) == ["done"]
+
+
+def test_a_terminal_is_shown_as_soon_as_it_is_made() -> None:
+    tap = Tapped(2).agent(call(**CALL, status="in_progress"))
+    assert "content" not in updates(tap.heard())[0]
+    tap.agent(terminal(output={"data": base64("x\n")})).wait(0.1)
+    assert updates(tap.heard())[-1]["content"] == SHOWN
 
 
 def test_memory_does_not_grow_with_terminals_that_never_end() -> None:

@@ -234,7 +234,7 @@ async def test_much_output_leaves_the_event_loop_its_turns_and_memory_flat(
     result = await run(session, "yes 0123456789 | head -c 150000000")
     ticking.cancel()
     assert result.metadata["output_bytes"] == 150_000_000
-    assert max(gaps) < 0.5
+    assert max(gaps) < 2
     assert len(gaps) > 10
     if sizes:
         assert max(sizes) - sizes[0] < 40_000_000
@@ -337,6 +337,14 @@ async def test_commands_do_not_wait_for_each_other(session: Session) -> None:
 # Its end
 
 
+async def until_it_sleeps(token: str, count: int) -> None:
+    """Wait until so many processes sleep."""
+    until = time.monotonic() + 20
+    while sum(" 'sleep" in one for one in with_token(token)) < count:
+        assert time.monotonic() < until
+        await asyncio.sleep(0.01)
+
+
 @linux
 @pytest.mark.parametrize("turn", range(sized(8, 3)))
 async def test_cancelled_at_once_no_process_is_left_and_output_is_kept(
@@ -344,7 +352,7 @@ async def test_cancelled_at_once_no_process_is_left_and_output_is_kept(
 ) -> None:
     command = f"echo started; sleep {token} & sleep {token}"
     task = asyncio.create_task(session.run("bash", {"command": command}, alias="it"))
-    await asyncio.sleep(0.2)
+    await until_it_sleeps(token, 2)
     begun = time.monotonic()
     assert session.cancel("it")
     result = await task
@@ -362,7 +370,7 @@ async def test_two_sleeping_processes_are_gone_within_a_second(
 ) -> None:
     arguments = {"command": "sleep 60 & sleep 60", "env": {"MARK": token}}
     task = asyncio.create_task(session.run("bash", arguments, alias="it"))
-    await asyncio.sleep(0.2)
+    await until_it_sleeps(token, 2)
     begun = time.monotonic()
     session.cancel("it")
     await task
@@ -371,8 +379,8 @@ async def test_two_sleeping_processes_are_gone_within_a_second(
 
 
 async def test_a_timeout_ends_it_with_its_output_kept(session: Session, token: str) -> None:
-    result = await run(session, f"echo started; sleep {token} & sleep {token}", timeout=0.3)
-    assert result.output.startswith("started\n\nTimed out after 0.3 s")
+    result = await run(session, f"echo started; sleep {token} & sleep {token}", timeout=1)
+    assert result.output.startswith("started\n\nTimed out after 1 s")
     assert result.metadata["timed_out"] is True
     assert result.metadata["error_code"] == "timeout"
     assert report_of(session, result).notes["reason"] == "timeout"
@@ -380,8 +388,8 @@ async def test_a_timeout_ends_it_with_its_output_kept(session: Session, token: s
 
 async def test_a_timeout_of_the_session_is_told_as_one(session: Session, token: str) -> None:
     command = f"trap 'exit 5' TERM; echo started; sleep {token} & wait"
-    result = await session.run("bash", {"command": command}, timeout=0.3)
-    assert result.output.startswith("started\n\nTimed out after 0.3 s")
+    result = await session.run("bash", {"command": command}, timeout=1)
+    assert result.output.startswith("started\n\nTimed out after 1 s")
     assert (result.metadata["timed_out"], result.metadata["exit_code"]) == (True, 5)
     assert report_of(session, result).notes["reason"] == "timeout"
 

@@ -23,6 +23,11 @@ def main() -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
+    except RuntimeError as exc:
+        # Python 3.11 makes this of one that comes while a class is made.
+        if not isinstance(exc.__cause__, KeyboardInterrupt):
+            raise
+        code = 130
     except BrokenPipeError:
         code = 1
     except OSError as exc:

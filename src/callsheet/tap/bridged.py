@@ -77,6 +77,8 @@ class BridgedPipeline(Pipeline):
         self.to_client += [_line(one) for one in self._bridge.agent_gone().to_client]
 
     def _pass_on(self, line: bytes, message: Json, now: float) -> None:
+        if message.get("method") != "session/update":
+            self.release_questions(now)  # as long as the bridge knows what they are about
         told = self._bridge.from_agent(message)
         self.to_agent += [_line(one) for one in told.to_agent]
         for one in told.to_client:

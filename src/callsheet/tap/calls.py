@@ -20,6 +20,7 @@ from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import JsonObject, JsonValue
 
 from .repair import Draft
+from .repair.items import terminal_in
 
 
 class Tapped(Struct, eq=False):
@@ -28,12 +29,16 @@ class Tapped(Struct, eq=False):
     id: str
     """Ours: the agent's own, unless another call had that before."""
     call: Call
+    since: float
+    """When it was first heard of."""
     began: float
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
     """What questions about it have told."""
     newer: Json = field(default_factory=dict[str, Any])
     """What the last question has told, and no update since: it is what would be done."""
+    is_open_again: bool = False
+    """Whether it is asked about, though all that was told of it is that it has ended: so it has not."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Those that were told last, which may be missing in the end."""
     ran: float | None = None
@@ -172,15 +177,23 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
     return rest
 
 
-def in_own_terminals(draft: Draft, mine: Tapped) -> Draft:
-    """Let what is to be told of a call show its own terminals, by the same rule."""
-    if mine.id != mine.call.id:
-        draft.content = [
-            {**obj(item), "terminalId": mine.id}
-            if obj(item).get("type") == "terminal" and obj(item).get("terminalId") == mine.call.id
-            else item
-            for item in draft.content
-        ]
+def in_own_terminals(draft: Draft, mine: Tapped, is_made: Callable[[str], bool]) -> Draft:
+    """Let what is to be told of a call show its own terminals, by the same rule.
+
+    Of those that nobody has made, there is nothing to be seen: they are left out.
+    """
+    if not any(map(terminal_in, draft.content)):
+        return draft
+    shown: list[Any] = []
+    for item in draft.content:
+        key = terminal_in(item)
+        if key == mine.call.id != mine.id:
+            shown.append({**item, "terminalId": mine.id})
+        elif key is None or is_made(key):
+            shown.append(item)
+        else:
+            draft.repaired.add("content")
+    draft.content = shown
     return draft
 
 

@@ -120,11 +120,15 @@ class Driver:
         """Pass on a part of a line that is too long to be looked into."""
         with self._speaking:
             with self._thinking:
+                before = b""
+                if not self._is_within:
+                    self.pipeline.release_questions(self.now())
+                    before = self._for_client()
                 self._is_within = not data.endswith(b"\n")
                 self._plan(at_once=not self._is_within)
             if self._recorder is not None:
                 self._recorder.keep("agent->client", data)
-            send(data)
+            send(before + data)
 
     def last_words(self, data: bytes, send: Send) -> None:
         """Take in a line that has no end: it may be a message all the same."""

@@ -69,13 +69,13 @@ class Repairs:
             self._now = max(self._now, line.time)
         sender = line.sender or self._sender(line, message)
         if sender is None:
+            yield from self._asked()
             yield self._pipeline.for_recording(line.raw + b"\n")
             return
         self._is_wrapped = self._is_wrapped or line.sender is not None
         data = _encode(message) + b"\n"
         if sender == "client":
-            self._pipeline.ask(self._now)
-            yield from self._drained(b"", b"")  # in the recording it may be answered now
+            yield from self._asked()  # it may be answered now
             self._pipeline.from_client(data, self._now)
         else:
             self._pipeline.from_agent(data, self._now)
@@ -83,14 +83,22 @@ class Repairs:
         yield from self._drained(
             data, self._wrapped(sender, data) if is_wrapped else line.raw + b"\n"
         )
+        if line.time is None:  # nothing tells how long anything waits
+            yield from self._asked()
 
     def _as_it_is(self, line: Line) -> Iterator[bytes]:
         """Give a line that is no message, which a tap passes as it came, but without secrets."""
         if not line.raw:
             return
         self._passed = line.number
+        yield from self._asked()
         kept = self._pipeline.for_recording(line.raw + b"\n")
         yield kept if line.sender is None else self._wrapped(line.sender, kept)
+
+    def _asked(self) -> Iterator[bytes]:
+        """Let all be asked that waits to be."""
+        self._pipeline.release_questions(self._now)
+        yield from self._drained(b"", b"")
 
     def _wrapped(self, way: Way, line: bytes) -> bytes:
         return b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))

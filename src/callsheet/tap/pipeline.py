@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from callsheet.check.recording.ids import UsedIds
 from callsheet.check.recording.lines import Line, Way
 from callsheet.check.recording.moments import (
-    FINAL,
     Asked,
     Connection,
     Decided,
@@ -42,6 +41,7 @@ from callsheet.wire.peer import Peer, peer_of
 from .account import Account
 from .alike import Say
 from .bare import Bare, is_about_calls
+from .calls import Tapped
 from .context import Context
 from .keeping import Keeping
 from .messages import Messages, is_invisible
@@ -79,9 +79,10 @@ class Pipeline:
         self._watch: Watch = Watch()
         self._connection: Connection = self._watch.connection
         self._sessions: TappedSessions = TappedSessions(self._is_known)
-        self._questions: Questions = Questions(self._ask, self._fail_to_ask)
+        self._questions: Questions = Questions(self._ask, self._give_up)
         self._client: Peer = Peer()
         self._number: int = 0
+        self._line: bytes = b""
         # The method that the message at hand answers.
         self._answers: str | None = None
         self._guard = tap.guard(Spoken(tap.describer(None)), Faults(strict=False))
@@ -111,7 +112,7 @@ class Pipeline:
         if message is None:
             self.to_agent.append(line)
             return
-        self.ask(now)
+        self.release_questions(now)
         try:
             self._hear(line, message, "client", now)
             line = self._for_agent(line, message)
@@ -119,8 +120,8 @@ class Pipeline:
             self._failed(exc)
         self.to_agent.append(line)
 
-    def ask(self, now: float) -> None:
-        """Let no question wait any longer: the client speaks."""
+    def release_questions(self, now: float) -> None:
+        """Let no question wait any longer: something comes that must not overtake it."""
         self._questions.release(now)
 
     def from_agent(self, line: bytes, now: float) -> None:
@@ -135,6 +136,7 @@ class Pipeline:
         """Look into a line of the agent, and hear it out if it may be more than something to show."""
         message = read(line)
         if message is None:
+            self.release_questions(now)
             self.to_client.append(line)
             return
         try:
@@ -173,7 +175,10 @@ class Pipeline:
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
-        self._questions.release(now)
+        self.release_questions(now)
+        self._release_updates(now)
+
+    def _release_updates(self, now: float) -> None:
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
@@ -207,7 +212,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
-        self._questions.release(now)
+        self.release_questions(now)
         for session in self._sessions:
             try:
                 session.gone(now)
@@ -222,6 +227,7 @@ class Pipeline:
         if len(text(obj(message.get("params")).get("sessionId")) or "") > LONGEST_ID:
             return False
         self._number += 1
+        self._line = line
         heard = Line(self._number, len(line), message, sender, now)
         is_done = False
         for moment in self._watch.feed(heard):
@@ -297,7 +303,9 @@ class Pipeline:
     def _session(self, session: Session, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
-            found = TappedSession(session, self._connection, self._peer(), self._tap)
+            found = TappedSession(
+                session, self._connection, self._peer(), self._tap, self._before_end
+            )
             self._sessions.put(found, now)
         return found
 
@@ -333,8 +341,6 @@ class Pipeline:
     def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
         del message
         session = self._session(folded.session, now)
-        if folded.call.status in FINAL:
-            self._questions.release(now, folded.call)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
         self._questions.told(now)
@@ -344,7 +350,10 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session, now).screens.told(update, now)
+        session = self._session(told.session, now)
+        is_read = session.screens.told(update, now)
+        if not told.is_known:
+            session.terminal_made(told.terminal_id, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
@@ -354,18 +363,25 @@ class Pipeline:
         self.to_client += self._messages.end(question.session.id)
         session = self._session(question.session, now)
         if self._tap.settings.repair:
-            return self._questions.asked(session, asked, message, now)
+            return self._questions.take(session, asked, message, self._line, now)
         session.asked(question, now)
         return False
 
     def _ask(self, asked: Asked, request: Json, now: float) -> None:
-        self._release(now)
+        if asked.question.session is not None:
+            self._sessions.get(asked.question.session.id)  # something may be due in it from now on
+        self._release_updates(now)
         self._send_request(asked, request)
 
-    def _fail_to_ask(self, request: Json, exc: Exception | None) -> None:
+    def _give_up(self, line: bytes, request: Json, exc: Exception | None) -> None:
+        """Pass on a request as it came."""
         if exc is not None:
             self._failed(exc)
-        self.to_client.append(self._cleaned(_encode(request) + b"\n", request))
+        self.to_client.append(self._cleaned(line, request))
+
+    def _before_end(self, mine: Tapped, now: float) -> None:
+        """Ask what is to be asked about a call before it is told that it has ended."""
+        self._questions.release(now, mine)
 
     def _send_request(self, asked: Asked, request: Json) -> None:
         del asked
@@ -380,7 +396,6 @@ class Pipeline:
 
     def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
         del message
-        self._questions.release(now, over.turn.session)
         session = self._sessions.get(over.turn.session.id)
         if session is not None:
             session.turn_over(over.turn, now)
@@ -388,7 +403,6 @@ class Pipeline:
 
     def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:
         del message
-        self._questions.release(now, left.call.session)
         session = self._sessions.get(left.call.session.id)
         if session is not None:
             session.left_open(left.call, now)

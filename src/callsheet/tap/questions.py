@@ -1,8 +1,8 @@
 """Requests for permission, made whole and passed on.
 
 Some agents ask before they tell what they ask about, and even before what they have said until then. Nobody
-should allow what is told a moment later, so such a request waits: until that is told, until something else is
-asked or answered, or for as long as announcements do.
+should allow what is told a moment later, so such a request waits for it, no longer than an announcement does.
+Others may overtake it meanwhile, and texts; answers, and whatever else the agent asks for, may not.
 """
 
 from __future__ import annotations
@@ -11,46 +11,54 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from callsheet.check.recording.moments import Asked, Call, Json, Session
+from callsheet.check.recording.moments import Asked, Json
 
 from .calls import Tapped
 from .post import HOLD
 from .session import TappedSession
 
+MOST = 64
+"""Requests that wait at once."""
+
 
 class _Held(Struct, eq=False):
-    """A request that waits."""
+    """A request that waits. `line` is as it came."""
 
     session: TappedSession
     mine: Tapped
     asked: Asked
     message: Json
+    line: bytes
     until: float
 
 
 class Questions:
     """The requests of one tap.
 
-    `send` passes on a request that was made whole; `fail` is told of one that could not be, and passes it on
-    as far as it can.
+    `send` passes on a request that was made whole; `give_up` one that can't be, as it came.
     """
 
     def __init__(
         self,
         send: Callable[[Asked, Json, float], None],
-        fail: Callable[[Json, Exception | None], None],
+        give_up: Callable[[bytes, Json, Exception | None], None],
     ) -> None:
         self._send: Callable[[Asked, Json, float], None] = send
-        self._fail: Callable[[Json, Exception | None], None] = fail
+        self._give_up: Callable[[bytes, Json, Exception | None], None] = give_up
         self._held: list[_Held] = []
 
-    def asked(self, session: TappedSession, asked: Asked, message: Json, now: float) -> bool:
+    def take(
+        self, session: TappedSession, asked: Asked, message: Json, line: bytes, now: float
+    ) -> bool:
         """Take in a request, and pass it on unless it is to wait. False if it is to pass as it came."""
         mine = session.asked(asked.question, now)
         if mine is None:
             return False
-        if session.is_blind(mine, asked.question):
-            self._held.append(_Held(session, mine, asked, message, now + HOLD))
+        until = mine.since + HOLD
+        if now < until and session.is_blind(mine, asked.question):
+            self._held.append(_Held(session, mine, asked, message, line, until))
+            if len(self._held) > MOST:
+                self._pass_on(self._held.pop(0), now)
             return True
         made = session.request(mine, asked.question, message, now)
         if made is not None:
@@ -60,30 +68,40 @@ class Questions:
     @property
     def due(self) -> float | None:
         """When the first of those that wait has waited for long enough."""
-        return self._held[0].until if self._held else None
+        return min((held.until for held in self._held), default=None)
 
     def tick(self, now: float) -> None:
         """Pass on what has waited for long enough."""
-        self._pass_on(now, lambda held: held.until <= now)
+        self._pass_on_those(now, lambda held: held.until <= now)
 
     def told(self, now: float) -> None:
         """Pass on what is known by now, for a call was told of."""
-        self._pass_on(now, lambda held: not held.session.is_blind(held.mine, held.asked.question))
+        self._pass_on_those(
+            now, lambda held: not held.session.is_blind(held.mine, held.asked.question)
+        )
 
-    def release(self, now: float, about: Session | Call | None = None) -> None:
-        """Pass on what waits, or only that about a session or a call: what comes now must not overtake it."""
-        self._pass_on(now, lambda held: about in (None, held.session.session, held.mine.call))
+    def release(self, now: float, about: Tapped | None = None) -> None:
+        """Pass on what waits, or only that about a call: what comes now must not overtake it."""
+        self._pass_on_those(now, lambda held: about in (None, held.mine))
 
-    def _pass_on(self, now: float, which: Callable[[_Held], bool]) -> None:
-        ready = [held for held in self._held if which(held)]
-        self._held = [held for held in self._held if held not in ready]
+    def _pass_on_those(self, now: float, which: Callable[[_Held], bool]) -> None:
+        if not self._held:
+            return
+        ready: list[_Held] = []
+        others: list[_Held] = []
+        for held in self._held:
+            (ready if which(held) else others).append(held)
+        self._held = others
         for held in ready:
-            try:
-                question = held.asked.question
-                made = held.session.request(held.mine, question, held.message, now)
-                if made is not None:
-                    self._send(held.asked, made, now)
-                else:
-                    self._fail(held.message, None)
-            except Exception as exc:  # noqa: BLE001 - the agent waits for an answer
-                self._fail(held.message, exc)
+            self._pass_on(held, now)
+
+    def _pass_on(self, held: _Held, now: float) -> None:
+        failed: Exception | None = None
+        try:
+            made = held.session.request(held.mine, held.asked.question, held.message, now)
+            if made is not None:
+                self._send(held.asked, made, now)
+                return
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the agent waits for an answer
+            failed = exc
+        self._give_up(held.line, held.message, failed)

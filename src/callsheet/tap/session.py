@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from callsheet.check.recording.moments import (
     Session,
     Turn,
 )
+from callsheet.check.recording.terminals import all_are_known
 from callsheet.check.recording.values import many, obj
 from callsheet.describe import Describer
 from callsheet.report.content import TerminalContent, TextContent
@@ -48,6 +50,7 @@ from .making import declare
 from .post import Post
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
+from .repair.items import terminal_in
 from .reports import Reports
 from .screens import Screens
 
@@ -55,9 +58,19 @@ _IN_QUESTIONS = ("rawInput", "title")
 
 
 class TappedSession:
-    """A session. `session` is what is known of it; `peer` is the client."""
+    """A session. `session` is what is known of it; `peer` is the client.
 
-    def __init__(self, session: Session, connection: Connection, peer: Peer, tap: Context) -> None:
+    `before_end` is told of a call before it is told that it has ended.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        connection: Connection,
+        peer: Peer,
+        tap: Context,
+        before_end: Callable[[Tapped, float], None],
+    ) -> None:
         self.session: Session = session
         self.is_muted: bool = False
         """Whether the client is not to be told anything for now."""
@@ -80,6 +93,7 @@ class TappedSession:
         self._over: WeakSet[Call] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
         self._done: Waiting = Waiting(session)
+        self._before_end: Callable[[Tapped, float], None] = before_end
 
     @property
     def ids(self) -> Ids:
@@ -97,6 +111,7 @@ class TappedSession:
             self._let_others_end(call, now)
         mine = self._mine(call, now)
         mine.newer = {name: value for name, value in mine.newer.items() if not update.get(name)}
+        mine.is_open_again = mine.is_open_again and not update.get("status")
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
         if kind == "tool_call_content_chunk":
@@ -105,6 +120,13 @@ class TappedSession:
         if mine.report is None and kind != "tool_call" and not self._connection.is_v2:
             self._put_right(mine, "announcement")
         self._sync(mine, update, now)
+
+    def terminal_made(self, key: str, now: float) -> None:
+        """Hear of a terminal that calls may show from now on."""
+        for mine in list(self._open.values()):
+            shown = map(terminal_in, many(mine.call.fields.get("content")))
+            if key in shown and mine.id not in self._done:
+                self._sync(mine, {}, now)
 
     def asked(self, question: Question, now: float) -> Tapped | None:
         """Take in what a request for permission tells of its call, and give that."""
@@ -121,6 +143,8 @@ class TappedSession:
             mine.newer = {name: question.tool_call.get(name) for name in _IN_QUESTIONS}
         if mine.report is None:
             self._put_right(mine, "announcement")
+        self._done.drop(mine.id)
+        mine.is_open_again = mine.is_open_again or self._draft(mine, now).status in FINAL
         self._sync(mine, question.tool_call, now)
         return mine
 
@@ -183,6 +207,9 @@ class TappedSession:
         turn = call.turn
         if call.denied is not None:
             self.end(mine, why_denied(mine.call), now)
+        elif mine.is_open_again:
+            mine.is_open_again = False
+            self._sync(mine, {}, now)
         elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
             self.end(mine, Reason.CANCELLED, now)
         elif was_only_allowed(call) or exit_of(call) is not None:  # only that was not told
@@ -204,7 +231,7 @@ class TappedSession:
             if call.turn is None and not self._connection.is_v2:
                 is_left = not call.is_replayed
             else:
-                is_left = bridged and call.turn in (turn, None)
+                is_left = (bridged or mine.is_open_again) and call.turn in (turn, None)
             if is_left and not call.is_background:
                 self.left_open(call, now)
 
@@ -293,7 +320,7 @@ class TappedSession:
         if mine is None:
             self._make_room(call.id, now)
             mine = self._open[call] = self._named[call.id] = Tapped(
-                self._reports.ids.new(call.id), call, now
+                self._reports.ids.new(call.id), call, now, now
             )
             self._reports.calls[mine.id] = mine
             self._tap.account.calls += 1
@@ -320,10 +347,14 @@ class TappedSession:
         draft = self._draft(mine, now, status)
         if mine.id in self._done and (not update or not OF_RESULTS.isdisjoint(update)):
             self._done.drop(mine.id)
-            draft.status = draft.status if draft.status in FINAL else "completed"
+            if (
+                draft.status not in FINAL
+            ):  # it goes on by its last word, but it was done before that
+                draft = self._draft(mine, now, "completed")
         elif mine.id in self._done:
             draft.status = "in_progress"  # it may still be told what came of it
         elif self._may_wait(mine, draft, update):
+            self._before_end(mine, now)
             draft.status = "in_progress"
             self._done.hold(mine, now)
         fields = self._reports.make.fields(mine, draft)
@@ -344,6 +375,7 @@ class TappedSession:
         self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
     ) -> None:
         if draft.status in FINAL:
+            self._before_end(mine, now)
             shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
             self.screens.settle(item.terminal_id for item in shown)
         try:
@@ -367,7 +399,7 @@ class TappedSession:
             describer=self._describer,
             asked=mine.asked,
             newer=mine.newer,
-            status=status,
+            status=status or ("pending" if mine.is_open_again else None),
             diffs=mine.diffs,
             cwd=absolute(self._cwd) or "",
             now=now,
@@ -375,10 +407,17 @@ class TappedSession:
         )
         if self._tap.settings.repair:
             try:
-                return in_own_terminals(repaired(known), mine)
+                return in_own_terminals(repaired(known), mine, self._is_made)
             except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
                 self._tap.failed(exc)
         return as_told(known)
+
+    def _is_made(self, terminal: str) -> bool:
+        """Whether there is a terminal, as far as that is known."""
+        session = self.session
+        if terminal in session.terminals or self.screens.has(terminal):
+            return True
+        return not all_are_known(self._connection, session)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
         """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""

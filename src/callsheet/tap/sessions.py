@@ -55,15 +55,15 @@ class TappedSessions:
 
     @property
     def busy(self) -> list[TappedSession]:
-        """Those in which something waits."""
-        for key, session in list(self._busy.items()):
-            if session.is_idle:
-                del self._busy[key]
+        """Those in which something may wait."""
         return list(self._busy.values())
 
     @property
     def due(self) -> float | None:
-        """When there is something to do, if at all."""
+        """When there is something to do, if at all. Only here is it looked at where that is."""
+        for key, session in list(self._busy.items()):
+            if session.is_idle:
+                del self._busy[key]
         times = [due for session in self.busy if (due := session.due) is not None]
         return min(times, default=None)
 

@@ -104,7 +104,7 @@ def _each(line: Line) -> Iterator[Line]:
         return
     fault, problem = line.fault, line.problem
     for value in mending.messages(line.raw):
-        found = _made(line.number, line.raw, value, mending.size_of(value))
+        found = _made(line.number, line.raw, value, mending.size_of(value, line.raw))
         found.fault, found.problem = fault, problem
         found.sender, found.time = found.sender or line.sender, found.time or line.time
         yield found
@@ -131,7 +131,8 @@ def _mended(number: int, data: bytes, exc: Exception) -> Line:
             line = _made(number, data, _decode(mended), len(data))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        line.fault, line.problem = why, what
+        if line.fault != "several":  # each of them is mended when they are read
+            line.fault, line.problem = why, what
         return line
     return Line(number, len(data), problem=problem, raw=data, fault=fault)
 

@@ -68,9 +68,12 @@ def messages(data: bytes) -> list[Any]:
     return [value for value in found if isinstance(value, dict) and value]
 
 
-def size_of(message: Any) -> int:
-    """Give the bytes of a message that such a line has, also of numbers that others would not write."""
-    return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
+def size_of(message: Any, line: bytes) -> int:
+    """Give the bytes of a message of such a line, also with numbers that others would not write."""
+    try:
+        return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
+    except (RecursionError, ValueError):  # it is all the same deeper here than where it was read
+        return len(line)
 
 
 def is_batch(value: Any) -> bool:

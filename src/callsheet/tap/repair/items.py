@@ -76,6 +76,12 @@ def is_diff(item: Any) -> bool:
     return obj(item).get("type") == "diff"
 
 
+def terminal_in(item: Any) -> str | None:
+    """Give the id of the terminal that an item shows."""
+    told = obj(item)
+    return text(told.get("terminalId")) if told.get("type") == "terminal" else None
+
+
 def _is_good(item: Any, is_v2: bool) -> bool:
     if item.__class__ is not dict:
         return False
