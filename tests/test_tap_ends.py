@@ -166,6 +166,31 @@ def test_calls_that_run_together_may_all_be_done_before_their_results_are_told()
     assert "two" in str(second["content"])
 
 
+def test_an_announcement_that_comes_when_the_turn_is_over_is_late() -> None:
+    tap = Tapped().agent(completed("a", title="Read a.py"), ANSWER)
+    assert told(tap.heard())[-1] == ("a", "completed")
+    assert tap.agent(announced("a")).wait(1).heard() == []
+    assert tap.account.dropped == {"late": 1}
+    tap.client(request(8, "session/prompt", sessionId="s1", prompt=[])).agent(announced("a"))
+    assert [key for key, _ in told(tap.heard())] == ["a~2"]
+
+
+def test_a_call_that_was_done_by_a_word_of_its_own_keeps_its_exit_code() -> None:
+    failed = {"rawInput": {"command": "false"}, "rawOutput": {"exit_code": 3}}
+    tap = Tapped().agent(announced(**BARE), updated(status="done", rawInput=COMMAND))
+    tap.agent(updated(status="in_progress", **failed))
+    assert told(tap.wait(1).heard())[-1] == ("c1", "failed")
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_a_call_that_is_asked_about_has_not_ended(answer: str) -> None:
+    tap = Tapped().agent(announced(**{**GOOD, "status": "done"}), asked())
+    statuses = [status for _, status in told(tap.heard())]
+    assert statuses == ["in_progress"]
+    heard = tap.client(decided(answer)).agent(ANSWER).heard()
+    assert told(heard)[-1] == ("c1", "completed" if answer == "yes" else "failed")
+
+
 # Notes, and the history
 
 

@@ -8,7 +8,7 @@ their results: there it waits until that is told.
 
 from __future__ import annotations
 
-from callsheet.check.recording.moments import Call, Json, Session
+from callsheet.check.recording.moments import Call, Json, Session, Told
 from callsheet.check.recording.results import shows_something
 from callsheet.check.recording.values import obj
 from callsheet.report.status import Reason, ToolCallStatus
@@ -88,6 +88,18 @@ def may_show_more(mine: Tapped, draft: Draft, update: Json, *, is_history: bool)
         return True
     shows = draft.raw_output is not None or mine.call.output_bytes
     return not shows and not shows_something(mine.call.fields.get("content"))
+
+
+def is_late(told: Told) -> bool:
+    """Whether an update is of a call that is long over, or announces one whose turn is over as it is."""
+    session, call = told.session, told.call
+    if session.is_replaying:
+        return False
+    if told.kind != "tool_call":
+        return call is None and told.known_before
+    if call is None or call.ended is None or told.connection.is_v2:
+        return False
+    return session.turn is None and not session.is_loaded and call.turn is session.last_turn
 
 
 def why_denied(call: Call) -> Reason:

@@ -43,6 +43,7 @@ from .alike import Say
 from .bare import Bare, is_about_calls
 from .calls import Tapped
 from .context import Context
+from .ends import is_late
 from .keeping import Keeping
 from .messages import Messages, is_invisible
 from .questions import Questions
@@ -234,6 +235,8 @@ class Pipeline:
             handle = self._HANDLERS.get(moment.__class__)
             if handle is not None:
                 is_done = handle(self, moment, message, now) or is_done
+            if is_done and moment.__class__ is Told:
+                break  # it is late: nothing comes of it
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
             self._sessions.clear(now)
@@ -332,8 +335,7 @@ class Pipeline:
             moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
             self.account.repaired["session"] += 1
             return self._hear(b"", moved, "agent", now)
-        is_late = told.call is None and told.known_before and not told.session.is_replaying
-        if is_late and told.kind != "tool_call":
+        if is_late(told):
             self.account.dropped["late"] += 1
             return True
         return False
