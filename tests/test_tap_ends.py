@@ -21,7 +21,7 @@ from .made_recordings import (
     words,
 )
 from .tapped import Tapped, told, updates
-from .test_tap_pipeline import BARE, COMMAND, request, result, said
+from .test_tap_pipeline import BARE, CANCEL, COMMAND, request, result, said
 
 LOAD = request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[])
 
@@ -180,6 +180,27 @@ def test_a_call_that_was_done_by_a_word_of_its_own_keeps_its_exit_code() -> None
     tap = Tapped().agent(announced(**BARE), updated(status="done", rawInput=COMMAND))
     tap.agent(updated(status="in_progress", **failed))
     assert told(tap.wait(1).heard())[-1] == ("c1", "failed")
+
+
+def test_a_call_that_is_asked_about_is_cancelled_with_its_turn() -> None:
+    tap = Tapped().agent(announced(**{**GOOD, "status": "done"}), asked())
+    tap.client(decided("yes")).client(CANCEL)
+    heard = tap.agent({**ANSWER, "result": {"stopReason": "cancelled"}}).heard()
+    assert told(heard)[-1] == ("c1", "failed")
+
+
+def test_a_command_that_only_a_question_tells_is_remembered() -> None:
+    tap = Tapped().agent(asked(title="echo so; exit 3", kind="execute")).client(decided("yes"))
+    tap.agent(
+        announced(
+            title="Shell",
+            kind="execute",
+            status="completed",
+            content=words("so"),
+            without=("rawInput", "name", "locations"),
+        )
+    )
+    assert told(tap.heard())[-1] == ("c1", "failed")
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])

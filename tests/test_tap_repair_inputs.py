@@ -195,6 +195,10 @@ def test_the_result_of_a_call_is_not_taken_for_arguments() -> None:
     assert told.draft().content == text('{"path": "x"}')
 
 
+def test_an_empty_object_that_is_written_as_a_text_is_one() -> None:
+    assert given(Told().call(title="bash", kind="execute", rawInput="{}")) == {}
+
+
 def test_a_blank_text_is_nothing_to_see_and_all_else_stays_while_the_call_runs() -> None:
     assert Told().call(title="bash", content=text(" ")).draft().content == []
     terminal = {"type": "terminal", "terminalId": "t1"}

@@ -177,6 +177,11 @@ def test_a_terminal_that_nobody_has_made_is_not_shown() -> None:
     assert texts(last) == ["done"]
 
 
+def test_what_a_terminal_that_nobody_has_made_should_show_is_shown_as_text() -> None:
+    tap = Tapped().agent(announced(**CALL), completed(content=SHOWN, rawOutput={"output": "done"}))
+    assert "done" in texts(updates(tap.heard())[-1])[0]
+
+
 def test_a_terminal_is_shown_as_soon_as_it_is_made() -> None:
     tap = Tapped(2).agent(call(**CALL, status="in_progress"))
     assert "content" not in updates(tap.heard())[0]

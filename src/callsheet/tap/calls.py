@@ -37,6 +37,8 @@ class Tapped(Struct, eq=False):
     """What questions about it have told."""
     newer: Json = field(default_factory=dict[str, Any])
     """What the last question has told, and no update since: it is what would be done."""
+    input: Any = None
+    """The input that was found out last, as the agent has it."""
     is_open_again: bool = False
     """Whether it is asked about, though all that was told of it is that it has ended: so it has not."""
     diffs: list[Any] = field(default_factory=list[Any])
@@ -177,23 +179,13 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
     return rest
 
 
-def in_own_terminals(draft: Draft, mine: Tapped, is_made: Callable[[str], bool]) -> Draft:
-    """Let what is to be told of a call show its own terminals, by the same rule.
-
-    Of those that nobody has made, there is nothing to be seen: they are left out.
-    """
-    if not any(map(terminal_in, draft.content)):
-        return draft
-    shown: list[Any] = []
-    for item in draft.content:
-        key = terminal_in(item)
-        if key == mine.call.id != mine.id:
-            shown.append({**item, "terminalId": mine.id})
-        elif key is None or is_made(key):
-            shown.append(item)
-        else:
-            draft.repaired.add("content")
-    draft.content = shown
+def in_own_terminals(draft: Draft, mine: Tapped) -> Draft:
+    """Let what is to be told of a call show its own terminals, by the same rule."""
+    if mine.id != mine.call.id:
+        draft.content = [
+            {**item, "terminalId": mine.id} if terminal_in(item) == mine.call.id else item
+            for item in draft.content
+        ]
     return draft
 
 

@@ -207,11 +207,11 @@ class TappedSession:
         turn = call.turn
         if call.denied is not None:
             self.end(mine, why_denied(mine.call), now)
+        elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
+            self.end(mine, Reason.CANCELLED, now)
         elif mine.is_open_again:
             mine.is_open_again = False
             self._sync(mine, {}, now)
-        elif call.cancelled is not None or (turn is not None and turn.cancelled is not None):
-            self.end(mine, Reason.CANCELLED, now)
         elif was_only_allowed(call) or exit_of(call) is not None:  # only that was not told
             self._put_right(mine, "end")
             self._sync(mine, {}, now, "completed")
@@ -364,7 +364,7 @@ class TappedSession:
             item for item in draft.content if obj(item).get("type") == "diff"
         ] or mine.diffs
         mine.repaired |= draft.repaired
-        mine.has_own_title = draft.has_own_title
+        mine.has_own_title, mine.input = draft.has_own_title, draft.raw_input
         self._become(mine, draft, fields, change, now)
 
     def _may_wait(self, mine: Tapped, draft: Draft, update: Json) -> bool:
@@ -399,15 +399,17 @@ class TappedSession:
             describer=self._describer,
             asked=mine.asked,
             newer=mine.newer,
+            earlier=mine.input,
             status=status or ("pending" if mine.is_open_again else None),
             diffs=mine.diffs,
             cwd=absolute(self._cwd) or "",
             now=now,
             announced=mine.report is not None,
+            is_made=lambda key: self._is_made(mine.id if key == mine.call.id else key),
         )
         if self._tap.settings.repair:
             try:
-                return in_own_terminals(repaired(known), mine, self._is_made)
+                return in_own_terminals(repaired(known), mine)
             except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
                 self._tap.failed(exc)
         return as_told(known)

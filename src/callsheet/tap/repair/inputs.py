@@ -40,6 +40,10 @@ def restore_input(known: Known, draft: Draft) -> None:
         draft.content = []  # nothing to see, and what arguments may follow in
     if is_empty(found):
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
+    if is_empty(found) and not is_empty(known.earlier):
+        found = known.earlier  # it was found out once, by something that is not told any more
+    elif found is None:
+        found = _as_object(draft.raw_input)
     if found is not None:
         if found is not known.call.fields.get("rawInput"):
             draft.repaired.add("input")
@@ -94,7 +98,8 @@ def _as_object(raw: Any) -> Any:
     """Give an object that is written as a text of JSON."""
     if type(raw) is not str:
         return raw
-    whole = object_in(raw.strip())
+    said = raw.strip()
+    whole = {} if said == "{}" else object_in(said)
     return raw if whole is None else whole
 
 

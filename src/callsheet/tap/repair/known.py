@@ -7,6 +7,7 @@ the other right; `callsheet.tap.repair` has the list of stages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
@@ -28,6 +29,8 @@ class Known(Struct, eq=False):
     """What requests for permission have told of the call."""
     newer: Json = field(default_factory=dict[str, Any])
     """The input and the title that the last of them has told, where no update has told others since."""
+    earlier: Any = None
+    """The input that was found out last."""
     status: str | None = None
     """What its status is taken for, if not for what was told."""
     diffs: list[Any] = field(default_factory=list[Any])
@@ -38,6 +41,8 @@ class Known(Struct, eq=False):
     """The time of this moment, on the clock that the recording's times are of."""
     announced: bool = False
     """Whether the client was told of the call before this moment."""
+    is_made: Callable[[str], bool] = lambda _: True
+    """Tells whether there is a terminal, as far as that is known."""
 
 
 class Draft(Struct, eq=False):
