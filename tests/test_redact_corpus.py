@@ -51,6 +51,22 @@ def test_a_secret_is_found_inside_other_text(shape: Shape, place: str) -> None:
     assert clean[-5:] == text[-5:]
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_is_found_beside_other_texts(shape: Shape) -> None:
+    value = {"path": "/code/copy.env", "content": shape.text, "after": "done"}
+    clean, count = ALL.value(value)
+    assert (clean["content"], count) == ALL.text(shape.text)
+    assert ALL.found(value) == ALL.found(shape.text)
+
+
+@pytest.mark.parametrize("length", range(2, 37))
+def test_what_is_secret_alone_is_secret_beside_other_texts(length: int) -> None:
+    """Arguments that an agent streams are cut anywhere."""
+    text = "github_token=" + "ghp_Zk3v9QwLr7TnXb2YcH5dMf8sJg4pAe6uRi1o"[:length]
+    clean, count = ALL.value({"path": "/code/copy.env", "content": text})
+    assert (clean["content"], count) == ALL.text(text)
+
+
 def whole(text: str) -> bytes:
     return ALL.text(text)[0].encode()
 

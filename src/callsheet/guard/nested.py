@@ -17,6 +17,9 @@ OnText: TypeAlias = Callable[[str], tuple[str, int]]
 OnSecret: TypeAlias = Callable[[str, str], str | None]
 Redacted: TypeAlias = tuple[JsonValue, int]
 
+APART = "\n\0\n"
+"""What stands between texts that are searched together: each begins and ends a line, as it does alone."""
+
 _SHORTEST = 4
 _LONG_NAME = 12
 _FEW_BYTES = 8
@@ -49,7 +52,7 @@ def leaves(value: JsonValue) -> str | None:
                     found.append(inner)
         elif kind is str:
             found.append(item)
-    return found[0] if len(found) == 1 else "\0".join(found)
+    return found[0] if len(found) == 1 else APART.join(found)
 
 
 def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bool:

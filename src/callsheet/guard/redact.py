@@ -15,7 +15,7 @@ from .follow import Follower
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARKS, Marks
-from .nested import leaves, rewrite, texts
+from .nested import APART, leaves, rewrite, texts
 from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
 from .scan import Scanner
 from .spans import Span
@@ -111,7 +111,7 @@ class Redactor:
     def found(self, value: JsonValue) -> dict[str, int]:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
         counts: dict[str, int] = {}
-        is_plain = self.passes("\0".join(texts(value)))
+        is_plain = self.passes(APART.join(texts(value)))
 
         def on_text(text: str) -> tuple[str, int]:
             for rule in () if is_plain else self._rules_in(text):
