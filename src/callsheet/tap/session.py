@@ -17,9 +17,7 @@ from callsheet.check.recording.moments import (
     Session,
     Turn,
 )
-from callsheet.check.recording.terminals import all_are_known
 from callsheet.check.recording.values import many, obj
-from callsheet.describe import Describer
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
@@ -34,8 +32,9 @@ from callsheet.wire.peer import Peer
 from callsheet.wire.toolcall import KEYS
 
 from .asking import asked_of, is_blind, is_same, request_of
-from .calls import Ids, Tapped, in_own_terminals, own_terminals, with_parent
-from .context import Context, absolute
+from .calls import Ids, Tapped, own_terminals, with_parent
+from .context import Context
+from .drafts import Drafts
 from .ends import (
     CANCELLED,
     DENIED,
@@ -48,8 +47,7 @@ from .ends import (
 )
 from .making import declare
 from .post import Post
-from .profiles import profile_of
-from .repair import Draft, Known, as_told, repaired
+from .repair import Draft
 from .repair.items import terminal_in
 from .reports import Reports
 from .screens import Screens
@@ -77,15 +75,14 @@ class TappedSession:
         self._tap: Context = tap
         self._connection: Connection = connection
         self._version: int = peer.version
-        self._cwd: str | None = None
         words = Spoken(tap.describer(None))
         guard = self._guard = tap.guard(words, Faults(strict=False))
-        self._describer: Describer = tap.describer(None, guard.clean)
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
         self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
+        self._drafts: Drafts = Drafts(session, connection, tap, guard, self.screens)
         self._open: dict[Call, Tapped] = {}
         # The same by the agent's ids.
         self._named: dict[str, Tapped] = {}
@@ -144,7 +141,7 @@ class TappedSession:
         if mine.report is None:
             self._put_right(mine, "announcement")
         self._done.drop(mine.id)
-        mine.is_open_again = mine.is_open_again or self._draft(mine, now).status in FINAL
+        mine.is_open_again = mine.is_open_again or self._drafts.of(mine, now).status in FINAL
         self._sync(mine, question.tool_call, now)
         return mine
 
@@ -252,8 +249,8 @@ class TappedSession:
         self._done.drop(mine.id)
         self._put_right(mine, "end")
         status, phrase = ENDS[reason]
-        said = self._describer.phrase(words or phrase)
-        draft = self._draft(mine, now)
+        said = self._drafts.describer.phrase(words or phrase)
+        draft = self._drafts.of(mine, now)
         draft.status, draft.reason = status.value, reason.value
         fields = self._reports.make.fields(mine, draft)
         if not any(isinstance(item, TextContent) and item.text == said for item in mine.safe):
@@ -344,13 +341,13 @@ class TappedSession:
     def _sync(self, mine: Tapped, update: Json, now: float, status: str | None = None) -> None:
         """Let our report of a call become what is to be told of it now."""
         change = self._besides(mine, update, now)
-        draft = self._draft(mine, now, status)
+        draft = self._drafts.of(mine, now, status)
         if mine.id in self._done and (not update or not OF_RESULTS.isdisjoint(update)):
             self._done.drop(mine.id)
             if (
                 draft.status not in FINAL
-            ):  # it goes on by its last word, but it was done before that
-                draft = self._draft(mine, now, "completed")
+            ):  # by its last word it goes on, but before that it was done
+                draft = self._drafts.of(mine, now, "completed")
         elif mine.id in self._done:
             draft.status = "in_progress"  # it may still be told what came of it
         elif self._may_wait(mine, draft, update):
@@ -386,40 +383,6 @@ class TappedSession:
                 if self._named.get(mine.call.id) is mine:
                     del self._named[mine.call.id]
                 self._over.add(mine.call)
-
-    def _draft(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
-        """Put a call right, as if its status were `status`, where one is given."""
-        if self.session.cwd != self._cwd:
-            self._cwd = self.session.cwd
-            self._describer = self._tap.describer(self._cwd, self._guard.clean)
-        known = Known(
-            call=mine.call,
-            connection=self._connection,
-            profile=profile_of(self._connection.agent),
-            describer=self._describer,
-            asked=mine.asked,
-            newer=mine.newer,
-            earlier=mine.input,
-            status=status or ("pending" if mine.is_open_again else None),
-            diffs=mine.diffs,
-            cwd=absolute(self._cwd) or "",
-            now=now,
-            announced=mine.report is not None,
-            is_made=lambda key: self._is_made(mine.id if key == mine.call.id else key),
-        )
-        if self._tap.settings.repair:
-            try:
-                return in_own_terminals(repaired(known), mine)
-            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
-                self._tap.failed(exc)
-        return as_told(known)
-
-    def _is_made(self, terminal: str) -> bool:
-        """Whether there is a terminal, as far as that is known."""
-        session = self.session
-        if terminal in session.terminals or self.screens.has(terminal):
-            return True
-        return not all_are_known(self._connection, session)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
         """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""

@@ -1,0 +1,63 @@
+"""What is to be told of a session's calls: all that is known of one, put right."""
+
+from __future__ import annotations
+
+from callsheet.check.recording.moments import Connection, Session
+from callsheet.check.recording.terminals import all_are_known
+from callsheet.describe import Describer
+from callsheet.runtime.guard import Guard
+
+from .calls import Tapped, in_own_terminals
+from .context import Context, absolute
+from .profiles import profile_of
+from .repair import Draft, Known, as_told, repaired
+from .screens import Screens
+
+
+class Drafts:
+    """Makes drafts of the calls of one session."""
+
+    def __init__(
+        self, session: Session, connection: Connection, tap: Context, guard: Guard, screens: Screens
+    ) -> None:
+        self._session: Session = session
+        self._connection: Connection = connection
+        self._tap: Context = tap
+        self._guard: Guard = guard
+        self._screens: Screens = screens
+        self._cwd: str | None = None
+        self.describer: Describer = tap.describer(None, guard.clean)
+
+    def of(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
+        """Put a call right, as if its status were `status`, where one is given."""
+        if self._session.cwd != self._cwd:
+            self._cwd = self._session.cwd
+            self.describer = self._tap.describer(self._cwd, self._guard.clean)
+        known = Known(
+            call=mine.call,
+            connection=self._connection,
+            profile=profile_of(self._connection.agent),
+            describer=self.describer,
+            asked=mine.asked,
+            newer=mine.newer,
+            earlier=mine.input,
+            status=status or ("pending" if mine.is_open_again else None),
+            diffs=mine.diffs,
+            cwd=absolute(self._cwd) or "",
+            now=now,
+            announced=mine.report is not None,
+            is_made=lambda terminal: self._is_made(mine, terminal),
+        )
+        if self._tap.settings.repair:
+            try:
+                return in_own_terminals(repaired(known), mine)
+            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+                self._tap.failed(exc)
+        return as_told(known)
+
+    def _is_made(self, mine: Tapped, terminal: str) -> bool:
+        """Whether there is a terminal that a call shows, as far as that is known."""
+        ours = mine.id if terminal == mine.call.id else terminal
+        if terminal in self._session.terminals or self._screens.has(ours):
+            return True
+        return not all_are_known(self._connection, self._session)
