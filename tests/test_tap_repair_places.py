@@ -100,6 +100,27 @@ def test_what_no_editor_can_open_is_no_location() -> None:
     assert "paths" in told.draft().repaired
 
 
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ("/a.py", {"path": "/a.py"}),
+        ({"path": "/a.py", "line": "3"}, {"path": "/a.py", "line": 3}),
+        ({"path": "/a.py", "line": -1}, {"path": "/a.py"}),
+        ({"path": "/a.py", "line": 1.5, "_meta": {}}, {"path": "/a.py", "_meta": {}}),
+        ({"uri": "file:///a.py"}, {"path": "/a.py"}),
+        ({"filePath": "/a.py", "line": 2}, {"path": "/a.py", "line": 2}),
+    ],
+)
+def test_a_place_that_is_not_in_form_is_one_all_the_same(told: Any, place: Any) -> None:
+    assert Told().call(title="read", kind="read", locations=[told]).draft().locations == [place]
+
+
+@pytest.mark.parametrize("told", [4, None, {}, {"path": 4}, {"line": 3}, ["/a.py"]])
+def test_where_no_place_is_told_the_input_tells(told: Any) -> None:
+    call = Told().call(title="read", kind="read", locations=[told], rawInput={"path": "/b.py"})
+    assert [place["path"] for place in call.draft().locations] == ["/b.py"]
+
+
 def test_line_0_is_the_first_line() -> None:
     told = Told().call(
         title="x y", locations=[{"path": "/code/a.py", "line": 0, "_meta": {"k": 1}}]

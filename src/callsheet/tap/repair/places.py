@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import is_
 from typing import Any
 
 from callsheet.check.recording.moments import Json
@@ -18,12 +19,16 @@ from .known import Draft, Known
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
+_PATHS = ("path", "file_path", "filePath", "file", "uri")
+"""Names under which agents tell where a place is."""
+_LONG = 8
+"""Digits that no number of a line has."""
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_places(known: Known, draft: Draft) -> None:
     """Give locations where there are none. Paths become absolute, if the session's directory is known."""
-    draft.locations = _openable(draft)
+    draft.locations = _openable(draft, draft.locations)
     draft.content = _with_whole_paths(draft)
     if not draft.locations:
         _locate(known, draft)
@@ -31,22 +36,34 @@ def find_places(known: Known, draft: Draft) -> None:
     draft.content = _mended(draft, draft.content, known)
 
 
-def _openable(draft: Draft) -> list[Any]:
-    """Leave out what no editor can open: links to the web, and paths that are empty."""
-    places = draft.locations
-    if not any(_is_nowhere(place) for place in places):
-        return places
+def _openable(draft: Draft, told: list[Any]) -> list[Any]:
+    """Give places in ACP's form, without what no editor can open: links to the web, and empty paths."""
+    places = [place for one in told if (place := _place(one)) is not None]
+    if len(places) == len(told) and all(map(is_, places, told)):
+        return told
     draft.repaired.add("paths")
-    return [place for place in places if not _is_nowhere(place)]
+    return places
 
 
-def _is_nowhere(place: Any) -> bool:
-    path = text(obj(place).get("path"))
-    return path is not None and (not path.strip() or _LINK(path) is not None)
+def _place(told: Any) -> Json | None:
+    """Give a place, also one that is told as its path alone or by another name; None if it is none."""
+    place = {"path": told} if type(told) is str else obj(told)
+    path = next((found for key in _PATHS if (found := text(place.get(key)))), "")
+    if not path.strip() or _LINK(path):
+        return None
+    line = place.get("line")
+    is_line = line is None or (type(line) is int and line >= 0)
+    if is_line and place.get("path") == path:
+        return place
+    rest = {key: value for key, value in place.items() if key not in (*_PATHS, "line")}
+    if type(line) is str and line.isdecimal() and len(line) < _LONG:
+        line, is_line = int(line), True
+    return {"path": path, **({"line": line} if is_line and line is not None else {}), **rest}
 
 
 def _locate(known: Known, draft: Draft) -> None:
-    found = many(known.asked.get("locations")) or list(_shown(known, draft))
+    asked = _openable(draft, many(known.asked.get("locations")))
+    found = asked or list(_shown(known, draft))
     if found:
         draft.locations = found[-MAX_LOCATIONS:]
         draft.repaired.add("locations")
