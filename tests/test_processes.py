@@ -555,7 +555,7 @@ async def test_end_tree_ends_what_was_started_elsewhere(token: str) -> None:
 
 @linux
 async def test_end_tree_that_is_cancelled_kills_at_once(token: str) -> None:
-    command = f"trap '' TERM; echo up; sleep {token} & wait"
+    command = f"trap '' TERM; echo up; sleep {token} & while :; do wait; sleep 0.1; done"
     with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
