@@ -32,7 +32,6 @@ CONTENTS: list[Any] = [
     [{"type": "text", "text": "bare"}],
     [{"type": "content", "content": {"type": "text"}}],
     [{"type": "diff", "path": "a.py", "newText": "x"}],
-    [{"type": "terminal", "terminalId": "t9"}],
 ]
 PLACES: list[Any] = [
     None,

@@ -17,6 +17,7 @@ from .made_recordings import (
     asked,
     completed,
     decided,
+    opening,
     updated,
     words,
 )
@@ -167,12 +168,39 @@ def test_calls_that_run_together_may_all_be_done_before_their_results_are_told()
 
 
 def test_an_announcement_that_comes_when_the_turn_is_over_is_late() -> None:
-    tap = Tapped().agent(completed("a", title="Read a.py"), ANSWER)
+    tap = Tapped().agent(completed("a"), ANSWER)
     assert told(tap.heard())[-1] == ("a", "completed")
     assert tap.agent(announced("a")).wait(1).heard() == []
     assert tap.account.dropped == {"late": 1}
     tap.client(request(8, "session/prompt", sessionId="s1", prompt=[])).agent(announced("a"))
     assert [key for key, _ in told(tap.heard())] == ["a~2"]
+
+
+@pytest.mark.parametrize("before", [(announced("a"),), ()], ids=["announced", "not announced"])
+def test_another_call_under_an_id_of_the_last_turn_is_shown(before: tuple[Message, ...]) -> None:
+    make = {"title": "Run make", "kind": "execute", "rawInput": {"command": "make"}}
+    tap = Tapped().agent(*before, completed("a", title="Read a.py"), ANSWER)
+    tap.heard()
+    heard = tap.agent(announced("a", **make), asked("a")).heard()
+    assert next(key for key, _ in told(heard)) == "a~2"
+    assert heard[-1]["params"]["toolCall"]["rawInput"] == make["rawInput"]
+
+
+def test_a_result_that_only_a_late_announcement_tells_is_shown() -> None:
+    tap = Tapped().agent(announced("a"), updated("a", status="completed"), ANSWER)
+    tap.heard()
+    late = tap.agent(announced("a", status="completed", content=words("The result"))).wait(1)
+    assert "The result" in str(late.heard())
+
+
+def test_calls_of_a_session_without_turns_may_share_an_id() -> None:
+    tap = Tapped(begun=False)
+    for message in opening()[:4]:
+        (tap.client if "method" in message else tap.agent)(message)
+    for _ in range(3):
+        tap.agent(announced("a"), completed("a"))
+    keys = [key for key, status in told(tap.heard()) if status == "completed"]
+    assert keys == ["a", "a~2", "a~3"]
 
 
 def test_a_call_that_was_done_by_a_word_of_its_own_keeps_its_exit_code() -> None:

@@ -24,6 +24,8 @@ LEFT = {
     # A call of the turn before is told of when its session was loaded, or an update of another one: it is told
     # as part of the history.
     "lifecycle/id-reused",
+    # A terminal is shown before it is made; it may still be.
+    "safety/unknown-terminal",
     # Nothing tells what is asked: what told it was left out.
     "complete/asked-blindly",
     # What is told of a file contradicts what was told of it before.

@@ -89,9 +89,10 @@ def test_one_about_a_call_that_is_known_is_asked_at_once() -> None:
         {"jsonrpc": "2.0", "id": 9, "method": "elicitation/create", "params": {"message": "?"}},
         {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": "p1"}},
         {"jsonrpc": "2.0", "method": "_vendor/news", "params": {}},
+        {"jsonrpc": "2.0", "id": 9, "method": "terminal/create", "params": {"sessionId": SESSION}},
         ANSWER,
     ],
-    ids=["question", "withdrawn", "vendor", "turn"],
+    ids=["question", "withdrawn", "vendor", "terminal", "turn"],
 )
 def test_nothing_else_that_is_asked_or_answered_overtakes_it(other: Message) -> None:
     tap = begun()
@@ -137,6 +138,14 @@ def test_one_that_is_known_is_not_held_up_by_one_that_is_not() -> None:
     assert [one["id"] for one in heard if "id" in one] == ["p2"]
     heard = tap.agent(announced(**{**BARE, "rawInput": {"command": "ls"}})).heard()
     assert question(heard)["rawInput"] == {"command": "ls"}
+
+
+def test_two_about_one_call_are_asked_in_their_order_and_in_their_own_words() -> None:
+    tap = begun().agent({**asked(**BARE, content=words("rm -rf /")), "id": "p2"})
+    first, second = [one for one in tap.heard() if one.get("method") == REQUEST]
+    assert (first["id"], second["id"]) == ("p1", "p2")
+    assert "rm -rf /" not in str(first)
+    assert "rm -rf /" in str(second)
 
 
 def test_each_waits_for_its_own_time() -> None:

@@ -199,6 +199,11 @@ def test_an_empty_object_that_is_written_as_a_text_is_one() -> None:
     assert given(Told().call(title="bash", kind="execute", rawInput="{}")) == {}
 
 
+def test_an_input_that_only_a_question_tells_as_empty_is_not_repaired() -> None:
+    told = Told().call(title="bash", kind="execute").ask(title="bash", rawInput={})
+    assert "input" not in told.draft().repaired
+
+
 def test_a_blank_text_is_nothing_to_see_and_all_else_stays_while_the_call_runs() -> None:
     assert Told().call(title="bash", content=text(" ")).draft().content == []
     terminal = {"type": "terminal", "terminalId": "t1"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .made_recordings import Message, announced, completed, opening, updated, words
+from .made_recordings import Message, announced, completed, opening, updated
 from .tapped import Tapped, texts, unnumbered, updates
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -170,23 +170,12 @@ def test_terminals_of_the_client_stay_what_they_are() -> None:
     assert updates(tap.heard())[0]["content"] == SHOWN
 
 
-def test_a_terminal_that_nobody_has_made_is_not_shown() -> None:
-    tap = Tapped().agent(announced(**CALL), completed(content=[*SHOWN, *words("done")]))
-    first, *_, last = updates(tap.heard())
-    assert "content" not in first
-    assert texts(last) == ["done"]
-
-
-def test_what_a_terminal_that_nobody_has_made_should_show_is_shown_as_text() -> None:
-    tap = Tapped().agent(announced(**CALL), completed(content=SHOWN, rawOutput={"output": "done"}))
-    assert "done" in texts(updates(tap.heard())[-1])[0]
-
-
-def test_a_terminal_is_shown_as_soon_as_it_is_made() -> None:
-    tap = Tapped(2).agent(call(**CALL, status="in_progress"))
-    assert "content" not in updates(tap.heard())[0]
-    tap.agent(terminal(output={"data": base64("x\n")})).wait(0.1)
-    assert updates(tap.heard())[-1]["content"] == SHOWN
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_terminal_that_is_not_known_yet_is_shown_all_the_same(version: int) -> None:
+    """It may be told of right after the call, even when that has ended."""
+    tell = announced if version == 1 else updated
+    tap = Tapped(version).agent(tell(**{**CALL, "status": "completed"})).wait(1)
+    assert updates(tap.heard())[0]["content"] == SHOWN
 
 
 def test_memory_does_not_grow_with_terminals_that_never_end() -> None:

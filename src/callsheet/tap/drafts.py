@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from callsheet.check.recording.moments import Connection, Session
-from callsheet.check.recording.terminals import all_are_known
 from callsheet.describe import Describer
 from callsheet.runtime.guard import Guard
 
@@ -11,20 +10,18 @@ from .calls import Tapped, in_own_terminals
 from .context import Context, absolute
 from .profiles import profile_of
 from .repair import Draft, Known, as_told, repaired
-from .screens import Screens
 
 
 class Drafts:
     """Makes drafts of the calls of one session."""
 
     def __init__(
-        self, session: Session, connection: Connection, tap: Context, guard: Guard, screens: Screens
+        self, session: Session, connection: Connection, tap: Context, guard: Guard
     ) -> None:
         self._session: Session = session
         self._connection: Connection = connection
         self._tap: Context = tap
         self._guard: Guard = guard
-        self._screens: Screens = screens
         self._cwd: str | None = None
         self.describer: Describer = tap.describer(None, guard.clean)
 
@@ -46,7 +43,6 @@ class Drafts:
             cwd=absolute(self._cwd) or "",
             now=now,
             announced=mine.report is not None,
-            is_made=lambda terminal: self._is_made(mine, terminal),
         )
         if self._tap.settings.repair:
             try:
@@ -54,10 +50,3 @@ class Drafts:
             except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
                 self._tap.failed(exc)
         return as_told(known)
-
-    def _is_made(self, mine: Tapped, terminal: str) -> bool:
-        """Whether there is a terminal that a call shows, as far as that is known."""
-        ours = mine.id if terminal == mine.call.id else terminal
-        if terminal in self._session.terminals or self._screens.has(ours):
-            return True
-        return not all_are_known(self._connection, self._session)

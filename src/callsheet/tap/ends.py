@@ -8,7 +8,7 @@ their results: there it waits until that is told.
 
 from __future__ import annotations
 
-from callsheet.check.recording.moments import Call, Json, Session, Told
+from callsheet.check.recording.moments import FINAL, Call, Json, Session, Told
 from callsheet.check.recording.results import shows_something
 from callsheet.check.recording.values import obj
 from callsheet.report.status import Reason, ToolCallStatus
@@ -97,9 +97,20 @@ def is_late(told: Told) -> bool:
         return False
     if told.kind != "tool_call":
         return call is None and told.known_before
-    if call is None or call.ended is None or told.connection.is_v2:
+    if call is None or call.ended is None or call.announced is not None or told.connection.is_v2:
         return False
-    return session.turn is None and not session.is_loaded and call.turn is session.last_turn
+    if session.turn is not None or session.last_turn is None or session.is_loaded:
+        return False
+    return call.turn is session.last_turn and not _tells_otherwise(told.update, call)
+
+
+def _tells_otherwise(update: Json, call: Call) -> bool:
+    """Whether an announcement tells something else than is known of a call, or what came of it."""
+    known = call.fields
+    if update.get("rawOutput") or update.get("status") in FINAL:
+        return True
+    told = {name: update.get(name) for name in ("title", "rawInput", "content")}
+    return any(value and known.get(name) not in (None, value) for name, value in told.items())
 
 
 def why_denied(call: Call) -> Reason:

@@ -164,6 +164,7 @@ class Pipeline:
             self.to_client += self._messages.pass_on(line, message, now)
             return
         if type(method) is str and method.startswith(_UNSEEN):
+            self.release_questions(now)
             session = text(obj(message.get("params")).get("sessionId")) or ""
             self.to_client += self._messages.pause(session)
         else:
@@ -352,10 +353,7 @@ class Pipeline:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        session = self._session(told.session, now)
-        is_read = session.screens.told(update, now)
-        if not told.is_known:
-            session.terminal_made(told.terminal_id, now)
+        is_read = self._session(told.session, now).screens.told(update, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:

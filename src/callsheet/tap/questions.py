@@ -2,7 +2,7 @@
 
 Some agents ask before they tell what they ask about, and even before what they have said until then. Nobody
 should allow what is told a moment later, so such a request waits for it, no longer than an announcement does.
-Others may overtake it meanwhile, and texts; answers, and whatever else the agent asks for, may not.
+Those of other calls may overtake it meanwhile, and texts; answers, and what else the agent asks for, may not.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Questions:
         self, session: TappedSession, asked: Asked, message: Json, line: bytes, now: float
     ) -> bool:
         """Take in a request, and pass it on unless it is to wait. False if it is to pass as it came."""
+        call = asked.question.twin or asked.question.call
+        self._pass_on_those(now, lambda held: held.mine.call is call)
         mine = session.asked(asked.question, now)
         if mine is None:
             return False

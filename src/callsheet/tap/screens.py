@@ -57,10 +57,6 @@ class Screens:
             self._finish(key)
         self._apply(self._clean(event), now)
 
-    def has(self, key: str) -> bool:
-        """Whether anything was told of a terminal."""
-        return self._ledger.terminal(key) is not None
-
     def settle(self, keys: Iterable[str]) -> None:
         """Let nothing wait in some terminals: the call that shows them ends."""
         for key in keys:

@@ -48,7 +48,6 @@ from .ends import (
 from .making import declare
 from .post import Post
 from .repair import Draft
-from .repair.items import terminal_in
 from .reports import Reports
 from .screens import Screens
 
@@ -82,7 +81,7 @@ class TappedSession:
         self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
-        self._drafts: Drafts = Drafts(session, connection, tap, guard, self.screens)
+        self._drafts: Drafts = Drafts(session, connection, tap, guard)
         self._open: dict[Call, Tapped] = {}
         # The same by the agent's ids.
         self._named: dict[str, Tapped] = {}
@@ -118,13 +117,6 @@ class TappedSession:
             self._put_right(mine, "announcement")
         self._sync(mine, update, now)
 
-    def terminal_made(self, key: str, now: float) -> None:
-        """Hear of a terminal that calls may show from now on."""
-        for mine in list(self._open.values()):
-            shown = map(terminal_in, many(mine.call.fields.get("content")))
-            if key in shown and mine.id not in self._done:
-                self._sync(mine, {}, now)
-
     def asked(self, question: Question, now: float) -> Tapped | None:
         """Take in what a request for permission tells of its call, and give that."""
         call = question.twin or question.call
@@ -141,7 +133,8 @@ class TappedSession:
         if mine.report is None:
             self._put_right(mine, "announcement")
         self._done.drop(mine.id)
-        mine.is_open_again = mine.is_open_again or self._drafts.of(mine, now).status in FINAL
+        if not self._connection.is_v2:
+            mine.is_open_again |= self._drafts.of(mine, now).status in FINAL
         self._sync(mine, question.tool_call, now)
         return mine
 
@@ -229,7 +222,7 @@ class TappedSession:
                 is_left = not call.is_replayed
             else:
                 is_left = (bridged or mine.is_open_again) and call.turn in (turn, None)
-            if is_left and not call.is_background:
+            if is_left and (mine.is_open_again or not call.is_background):
                 self.left_open(call, now)
 
     def gone(self, now: float, why: str = "interrupted") -> None:

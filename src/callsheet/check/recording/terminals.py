@@ -91,13 +91,6 @@ class Terminals:
         return TerminalTold(line, connection, session, key, update, known)
 
 
-def all_are_known(connection: Connection, session: Session) -> bool:
-    """Whether all terminals of a session are known: nothing is missing that may have made one."""
-    if session.is_replaying or not session.is_whole:
-        return False
-    return connection.is_whole and (connection.has_both_ways or connection.is_v2)
-
-
 def _note(known: dict[Any, Any], key: Any, value: Any) -> None:
     if len(known) >= KEEP:
         del known[next(iter(known))]

@@ -15,7 +15,7 @@ from callsheet.guard.repeats import IN_CONTENT
 from callsheet.report.status import Reason
 from callsheet.wire.plaintext import fenced
 
-from .items import block_item, in_form, is_diff, json_item, terminal_in, text_item
+from .items import block_item, in_form, is_diff, json_item, text_item
 from .known import Draft, Known
 from .outcome import as_drafted
 from .statuses import FINAL, in_acp
@@ -38,8 +38,6 @@ def contents(known: Known, draft: Draft) -> None:
     is_v2 = known.connection.is_v2
     has_ended = draft.status in FINAL
     draft.content = in_form(_told(known, draft), is_v2=is_v2, is_growing=not has_ended)
-    if not all(_is_there(known, item) for item in draft.content):
-        draft.content = [item for item in draft.content if _is_there(known, item)]
     if draft.status not in _BAD:
         _keep_diffs(known, draft, is_v2=is_v2)
     if has_ended:
@@ -57,12 +55,6 @@ def _told(known: Known, draft: Draft) -> list[Any]:
         return draft.content
     told = known.call.fields.get("content", known.asked.get("content"))
     return [told] if told and type(told) in (str, dict) else draft.content
-
-
-def _is_there(known: Known, item: Any) -> bool:
-    """Whether an item is no terminal that nobody has made: there is nothing to be seen in those."""
-    key = terminal_in(item)
-    return key is None or known.is_made(key)
 
 
 def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:

@@ -42,7 +42,7 @@ def restore_input(known: Known, draft: Draft) -> None:
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
     if is_empty(found) and not is_empty(known.earlier):
         found = known.earlier  # it was found out once, by something that is not told any more
-    elif found is None:
+    elif found is None and type(draft.raw_input) is str:
         found = _as_object(draft.raw_input)
     if found is not None:
         if found is not known.call.fields.get("rawInput"):

@@ -7,7 +7,6 @@ the other right; `callsheet.tap.repair` has the list of stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
@@ -41,8 +40,6 @@ class Known(Struct, eq=False):
     """The time of this moment, on the clock that the recording's times are of."""
     announced: bool = False
     """Whether the client was told of the call before this moment."""
-    is_made: Callable[[str], bool] = lambda _: True
-    """Tells whether there is a terminal, as far as that is known."""
 
 
 class Draft(Struct, eq=False):

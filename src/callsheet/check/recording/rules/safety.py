@@ -9,7 +9,6 @@ from callsheet.check.recording.again import news
 from callsheet.check.recording.finding import Rule, Said
 from callsheet.check.recording.moments import Asked, Json, TerminalTold, Told
 from callsheet.check.recording.quoting import redactor
-from callsheet.check.recording.terminals import all_are_known
 from callsheet.check.recording.values import many, obj, text
 
 _FIELDS = ("title", "rawInput", "content", "rawOutput", "locations", "_meta")
@@ -105,8 +104,10 @@ def raw_escapes(told: Told) -> Said | None:
 def unknown_terminal(told: Told) -> list[Said] | None:
     """Find a terminal that nobody has made."""
     shown = [item for item in _items(told.update) if "terminalId" in obj(item)]
-    session = told.session
-    if not shown or not all_are_known(told.connection, session):
+    seen, session = told.connection, told.session
+    if not shown or not (seen.is_whole and (seen.has_both_ways or seen.is_v2)):
+        return None
+    if session.is_replaying or not session.is_whole:
         return None
     known = {
         *session.terminals,
