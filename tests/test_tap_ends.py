@@ -217,6 +217,12 @@ def test_a_call_that_is_asked_about_is_cancelled_with_its_turn() -> None:
     assert told(heard)[-1] == ("c1", "failed")
 
 
+def test_a_call_that_is_asked_about_outside_of_turns_ends_some_time_after_the_answer() -> None:
+    tap = Tapped().agent(ANSWER, asked(**GOOD, status="failed")).client(decided("yes"))
+    assert told(tap.wait(4.9).heard())[-1] == ("c1", "pending")
+    assert told(tap.wait(0.2).heard())[-1] == ("c1", "failed")
+
+
 def test_a_command_that_only_a_question_tells_is_remembered() -> None:
     tap = Tapped().agent(asked(title="echo so; exit 3", kind="execute")).client(decided("yes"))
     tap.agent(

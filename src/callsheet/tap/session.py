@@ -107,7 +107,9 @@ class TappedSession:
             self._let_others_end(call, now)
         mine = self._mine(call, now)
         mine.newer = {name: value for name, value in mine.newer.items() if not update.get(name)}
-        mine.is_open_again = mine.is_open_again and not update.get("status")
+        if update.get("status"):
+            mine.is_open_again = False
+            self._spare(mine, Reason.ABANDONED)
         if kind == "tool_call" and mine.report is not None:
             self._put_right(mine, "repeated")
         if kind == "tool_call_content_chunk":
@@ -169,10 +171,12 @@ class TappedSession:
         else:
             self._spare(mine)
             mine.began = now  # it has not run before, unless it was told so
+            if mine.is_open_again and self.session.turn is None:  # no turn will end it
+                self._deadlines[mine.id] = now + CANCELLED, Reason.ABANDONED
 
-    def _spare(self, mine: Tapped) -> None:
-        """Let a call that was denied go on: it is asked about again, or was allowed after all."""
-        if self._deadlines.get(mine.id, (0, None))[1] is Reason.DENIED:
+    def _spare(self, mine: Tapped, reason: Reason = Reason.DENIED) -> None:
+        """Let a call go on that was to end: it is asked about again, was allowed after all, or is told of."""
+        if self._deadlines.get(mine.id, (0, None))[1] is reason:
             del self._deadlines[mine.id]
 
     def cancelled(self, now: float) -> None:
@@ -275,6 +279,8 @@ class TappedSession:
                 del self._deadlines[key]  # whatever becomes of it, it is not due again
             if key in self._done and until <= now:
                 self._settle([key], now)
+            elif key in calls and until <= now and reason is Reason.ABANDONED:
+                self.left_open(calls[key].call, now)
             elif key in calls and until <= now:
                 self.end(calls[key], reason, now)
         self.screens.tick(now)
