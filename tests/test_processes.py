@@ -346,11 +346,17 @@ async def test_signals_that_can_be_caught_do_not_end_the_keeper() -> None:
 
 HOST = """
 import asyncio, os, sys, time
+from callsheet.tools.processes import start
 from callsheet.tools.processes.run import run_process
+
+if "slow" in sys.argv:  # the keeper is held up as soon as the command runs
+    slow = "import time; begin = keeper._start; "
+    slow += "keeper._start = lambda *given: (begin(*given), time.sleep(0.5))[0]; keeper.main()"
+    start._KEEPER = start._KEEPER.replace("keeper.main()", slow)
 
 def show(data):
     other = 0
-    if sys.argv[1:] == ["forked"]:
+    if "forked" in sys.argv:
         other = os.fork()
         if not other:
             time.sleep(60)
@@ -380,9 +386,10 @@ def test_if_we_are_killed_the_command_ends_too(token: str, sign: signal.Signals)
 
 
 @linux
-def test_if_we_are_killed_a_fork_of_us_does_not_keep_the_command(token: str) -> None:
+@pytest.mark.parametrize("pace", ["", "slow"])
+def test_if_we_are_killed_a_fork_of_us_does_not_keep_the_command(token: str, pace: str) -> None:
     """A fork has our end of the socket too, so the keeper is not told by the socket."""
-    with host(token, "forked") as (process, fork):
+    with host(token, "forked", pace) as (process, fork):
         process.kill()
         left = wait_until_gone(token, but=fork)
         os.kill(fork, signal.SIGKILL)
@@ -623,7 +630,7 @@ def test_a_process_without_a_command_line_is_named_by_its_number() -> None:
 
 
 def test_a_keeper_names_a_few_and_counts_the_others() -> None:
-    kept = keeper.Keeper(-1, 1, 0.1, b"", True)
+    kept = keeper.Keeper(-1, 1, 1, 0.1, b"", True)
     kept.left = [f"p{i}" for i in range(8)]
     told = start.Told()
     told.take(kept.report())

@@ -52,13 +52,15 @@ _KB = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
 class Keeper:
     """What is known of the command, and what is to be done next, and when."""
 
-    def __init__(self, control: int, shell: int, grace: float, marker: bytes, owns: bool) -> None:
+    def __init__(
+        self, control: int, parent: int, shell: int, grace: float, marker: bytes, owns: bool
+    ) -> None:
         self.control = control
+        self.parent = parent
         self.shell = shell
         self.grace = grace
         self.marker = b"" if owns else marker
         self.owns = owns
-        self.parent = os.getppid()
         self.phase = RUNNING
         self.until: float | None = None
         self.has_children = True
@@ -201,6 +203,7 @@ class Keeper:
 
 def main() -> None:
     """Keep one command."""
+    parent = os.getppid()  # before it can be gone: it may be as soon as the command runs
     control = os.dup(0)  # the command can't inherit this one
     wakeup = _take_signals()
     owns = _prctl(_SET_CHILD_SUBREAPER, 1)
@@ -209,7 +212,7 @@ def main() -> None:
     words, pairs = rest[: int(count)], rest[int(count) :]
     environment = dict(pair.split(b"=", 1) for pair in pairs)
     shell = _start(control, directory, words, environment)
-    keeper = Keeper(control, shell, float(grace), marker, owns)
+    keeper = Keeper(control, parent, shell, float(grace), marker, owns)
     keeper.run(wakeup)
     _say(control, keeper.report())
     os._exit(0)  # there is nothing to tidy up, and we are waited for
