@@ -178,6 +178,13 @@ def test_a_terminal_that_is_not_known_yet_is_shown_all_the_same(version: int) ->
     assert updates(tap.heard())[0]["content"] == SHOWN
 
 
+def test_an_agents_own_terminal_without_output_does_not_hide_the_result() -> None:
+    shown = [{"type": "terminal", "terminalId": "c1"}]
+    tap = Tapped().agent(announced(**{**CALL, "content": shown}, status="in_progress"))
+    tap.agent(completed(content=shown, rawOutput={"output": "made it\n"}))
+    assert "made it" in str(texts(updates(tap.heard())[-1]))
+
+
 def test_memory_does_not_grow_with_terminals_that_never_end() -> None:
     tap = Tapped(2).agent(call(**CALL, status="in_progress"))
     for number in range(600):

@@ -15,7 +15,7 @@ from callsheet.guard.repeats import IN_CONTENT
 from callsheet.report.status import Reason
 from callsheet.wire.plaintext import fenced
 
-from .items import block_item, in_form, is_diff, json_item, text_item
+from .items import block_item, in_form, is_diff, json_item, terminal_in, text_item
 from .known import Draft, Known
 from .outcome import as_drafted
 from .statuses import FINAL, in_acp
@@ -70,7 +70,12 @@ def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
 def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
     """Give what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
     came: list[Any] = []
-    if not known.call.output_bytes and not shows_something(own):
+    call = known.call
+    if (
+        not call.output_bytes
+    ):  # nothing has come in a terminal of the agent's own, named like the call
+        own = [item for item in own if terminal_in(item) != call.id]
+    if not call.output_bytes and not shows_something(own):
         came.extend(_result(draft.raw_output, draft.kind))
     if draft.status in _BAD:
         why = _why(known, draft, [*own, *came])
