@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from callsheet.agent.rpc import LONGEST_ID
+
 from .mutations import places, spliced
 from .raw_agent import COMMAND, Message, RawAgent, line_of
 
@@ -283,6 +285,8 @@ def wanted(line: bytes) -> tuple[int, int, str | None]:
         return 1, 1, None
     key = message.get("id")
     known = json.dumps(key) if isinstance(key, str) and key.startswith("f") else None
+    if isinstance(key, str) and len(key) > LONGEST_ID:
+        known = None  # it is refused, and no such id is told
     if message.get("jsonrpc") == "2.0" and ("method" not in message or "id" not in message):
         return 0, 1, known  # an answer or a notification, if nothing is wrong with it
     return 1, 1, known
