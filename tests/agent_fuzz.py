@@ -65,7 +65,7 @@ class FuzzedAgent(RawAgent):
         self.errors: Counter[int] = Counter()
         self.asked: list[Any] = []
         self.statuses: dict[str, str] = {}
-        options = ("--permission", "deny", "--protocol", str(version))
+        options = ("--permission", "deny", "--protocol", str(version), "--history", "off")
         super().__init__([*COMMAND, *options], cwd)
 
     def heard(self, line: bytes, message: Message) -> None:
