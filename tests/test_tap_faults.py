@@ -13,10 +13,11 @@ from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
 from .recorded import OURS, SHARED
-from .sizes import sized
+from .sizes import FULL, sized
 from .tap_faults import Faulty
 
 TRIES = sized(3000, 120)
+"""In full they are others each time."""
 BATCHES = 6
 LEFT = {
     # The agent ends a call, or uses its id for another, while people are asked about it.
@@ -26,6 +27,8 @@ LEFT = {
     "lifecycle/id-reused",
     # A terminal is shown before it is made; it may still be.
     "safety/unknown-terminal",
+    # A call is told as done before its command has ended, as its terminal says later.
+    "complete/exit-code",
     # Nothing tells what is asked: what told it was left out.
     "complete/asked-blindly",
     # What is told of a file contradicts what was told of it before.
@@ -41,7 +44,7 @@ def errors(data: bytes) -> Counter[str]:
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_faults_that_are_put_in_are_put_right(batch: int, request: pytest.FixtureRequest) -> None:
-    seed = int(request.config.option.hypothesis_seed) + batch
+    seed = (int(request.config.option.hypothesis_seed) if FULL else 0) + batch
     chance = random.Random(seed)
     for number in range(TRIES // BATCHES):
         path = chance.choice([*OURS, *SHARED])
