@@ -237,7 +237,7 @@ class Pipeline:
             if handle is not None:
                 is_done = handle(self, moment, message, now) or is_done
             if is_done and moment.__class__ is Told:
-                break  # it is late: nothing comes of it
+                break  # it is late, or was heard out as another session's
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
             self._sessions.clear(now)

@@ -71,9 +71,8 @@ def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
     """Give what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
     came: list[Any] = []
     call = known.call
-    if (
-        not call.output_bytes
-    ):  # nothing has come in a terminal of the agent's own, named like the call
+    if not call.output_bytes:
+        # Nothing has come in a terminal of the agent's own, which is named like the call.
         own = [item for item in own if terminal_in(item) != call.id]
     if not call.output_bytes and not shows_something(own):
         came.extend(_result(draft.raw_output, draft.kind))
@@ -99,7 +98,7 @@ def _why(known: Known, draft: Draft, content: list[Any]) -> Any:
         return text_item(error)
     if draft.reason == Reason.EXIT_CODE.value and _was_told_as_done(known):
         return _phrase(known, draft)
-    if said or known.call.output_bytes or _has_terminal(content):
+    if said or known.call.output_bytes or any(map(terminal_in, content)):
         return None
     result = next(_result(draft.raw_output, draft.kind), None)
     return result or _phrase(known, draft) or json_item(draft.raw_output)
@@ -119,10 +118,6 @@ def _phrase(known: Known, draft: Draft) -> Any:
         return text_item(known.describer.phrase("exit_code", code=found.code))
     key = _PHRASES.get(draft.reason or "")
     return text_item(known.describer.phrase(key)) if key is not None else None
-
-
-def _has_terminal(content: list[Any]) -> bool:
-    return any(obj(item).get("type") == "terminal" for item in content)
 
 
 def _result(raw: Any, kind: str | None) -> Iterator[Any]:
