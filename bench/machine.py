@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import callsheet
 
 _PEERS = (
-    "msgspec", "agent-client-protocol", "pydantic", "google-re2", "hyperscan", "detect-secrets",
+    "msgspec", "agent-client-protocol", "pydantic", "google-re2", "detect-secrets",
     "ripgrep",
 )  # fmt: skip
 

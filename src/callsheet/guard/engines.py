@@ -5,8 +5,6 @@ rules do, and gives the places where one matches. `scan.py` then looks at these 
 `re` and decides. So the engines can differ in speed only, not in what is found.
 
 * `re2` (the usual one) searches for all patterns at once, in linear time.
-* `hyperscan` is faster on clean text. It only says whether there is anything; another gate says where.
-  It takes long to set up, so unless it is asked for, it waits until much has been searched with `re2`.
 * `re` needs nothing. It looks for each rule's literals first, and uses the patterns of those it has seen.
 """
 
@@ -14,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property, lru_cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,10 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .rules import InvalidRule
 
-ENGINES = ("hyperscan", "re2", "re")
-
-MUCH = 64 << 20
-"""Bytes that are searched with `re2` before hyperscan is set up, which takes as long as it saves on these."""
+ENGINES = ("re2", "re")
 
 
 class Trigger(NamedTuple):
@@ -60,12 +54,8 @@ class Gate(Protocol):
 def make_gate(triggers: tuple[Trigger, ...], engine: str | None = None) -> Gate:
     """Make a gate with this engine, or with the best that is installed. Sessions share it."""
     name = engine or best()
-    if engine is None and name == "hyperscan" and find_spec("re2"):
-        return PatientGate(triggers)
     if name == "re2":
         return Re2Gate(triggers)
-    if name == "hyperscan":
-        return HyperscanGate(triggers)
     if name == "re":
         return ReGate(triggers)
     raise InvalidRule(f"unknown engine {name!r}: use one of {', '.join(ENGINES)}")
@@ -162,89 +152,6 @@ class ReGate:
         if compiled is None:
             compiled = self._compiled[pattern] = re.compile(pattern)
         return compiled
-
-
-class HyperscanGate:
-    """A quick yes or no. Where to look is then another gate's work."""
-
-    name = "hyperscan"
-
-    def __init__(self, triggers: Sequence[Trigger]) -> None:
-        hyperscan = _installed("hyperscan")
-        # Two threads at once: the second has no room to work in, and asks the other gate.
-        self._stopped = (hyperscan.ScanTerminated, hyperscan.ScratchInUseError)
-        self._database = hyperscan.Database()
-        count = len(triggers)
-        try:
-            self._database.compile(
-                expressions=[trigger.pattern for trigger in triggers],
-                ids=list(range(count)),
-                elements=count,
-                flags=[hyperscan.HS_FLAG_SINGLEMATCH] * count,
-            )
-        except hyperscan.error as error:
-            raise InvalidRule(f"the rules don't work in hyperscan: {error}") from None
-        self._where: Gate = Re2Gate(triggers) if find_spec("re2") else ReGate(triggers)
-
-    def hits(self, data: bytes) -> Sequence[int]:
-        """Stop at the first match."""
-        try:
-            self._database.scan(data, match_event_handler=_stop)
-        except self._stopped:
-            return self._where.hits(data)
-        return ()
-
-    def each(self, data: bytes) -> Iterator[int]:
-        """Leave it to the other gate."""
-        return self._where.each(data)
-
-    def finds(self, data: bytes) -> bool:
-        """Stop at the first match."""
-        try:
-            self._database.scan(data, match_event_handler=_stop)
-        except self._stopped:
-            return self._where.finds(data)
-        return False
-
-
-class PatientGate:
-    """`re2`, and hyperscan as soon as it is worth its set-up. Most processes end before."""
-
-    def __init__(self, triggers: Sequence[Trigger]) -> None:
-        self._triggers = triggers
-        self._gate: Gate = Re2Gate(triggers)
-        self._rest = MUCH
-
-    @property
-    def name(self) -> str:
-        """The engine in use."""
-        return self._gate.name
-
-    def hits(self, data: bytes) -> Sequence[int]:
-        """Count what is searched."""
-        if self._rest > 0:
-            self._count(len(data))
-        return self._gate.hits(data)
-
-    def each(self, data: bytes) -> Iterator[int]:
-        """Ask whichever there is: both leave this to `re2`."""
-        return self._gate.each(data)
-
-    def finds(self, data: bytes) -> bool:
-        """Count what is searched."""
-        if self._rest > 0:
-            self._count(len(data))
-        return self._gate.finds(data)
-
-    def _count(self, size: int) -> None:
-        self._rest -= size
-        if self._rest <= 0:
-            with suppress(InvalidRule):  # then `re2` goes on, which finds the same
-                self._gate = HyperscanGate(self._triggers)
-
-
-def _stop(*_: object) -> bool:
-    return True
 
 
 def _installed(name: str) -> Any:
