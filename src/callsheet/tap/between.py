@@ -47,14 +47,15 @@ class Between:
         return self._answers is None or (self._answers.is_alive() and self._answers.is_heard)
 
     def _let_finish(self, answers: Relay) -> None:
-        """Let the client read what the agent said last, however long it takes for it.
+        """Let the client read what the agent said last, however long that takes, here or there.
 
-        One that left the agent's group may hold its stdout open. It is not waited for if it is silent.
+        One that left the agent's group may hold its stdout open. It is not waited for if it is silent: the
+        relay has nothing in hand, neither at the beginning nor at the end of the wait, and nothing came.
         """
         while answers.is_alive() and not self.child.told_to_leave:
-            pieces = answers.pieces
+            pieces, was_idle = answers.pieces, answers.is_idle
             answers.join(PATIENCE)
-            if answers.pieces == pieces and not answers.is_writing:
+            if was_idle and answers.is_idle and answers.pieces == pieces:
                 return
 
 

@@ -52,8 +52,8 @@ class Relay(Thread):
     ) -> None:
         """`is_wanted` tells whether what comes from `source` still matters, while `target` does not read."""
         super().__init__(daemon=True)
-        self.is_writing: bool = False
-        """Whether it waits for the other side to read."""
+        self.is_listening: bool = False
+        """Whether it has passed on all that it took, and waits for more."""
         self.pieces: int = 0
         """How many pieces it has taken."""
         self._source: int = source
@@ -75,11 +75,24 @@ class Relay(Thread):
             return False
         return not any(what & _NOBODY for _, what in found)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that came so far was passed on, and nothing waits to be read."""
+        try:
+            return self.is_listening and not _wait(self._source, select.POLLIN, 0)
+        except (OSError, ValueError):  # it has ended meanwhile
+            return False
+
     def run(self) -> None:
         """Pass on bytes until there are no more, or nobody wants them."""
         source, take, send = self._source, self._hook.take, self._send
         try:
-            while data := _read(source):
+            while True:
+                self.is_listening = True
+                data = _read(source)
+                self.is_listening = False
+                if not data:
+                    break
                 self.pieces += 1
                 take(data, send)
             self._hook.end(send)
@@ -97,18 +110,14 @@ class Relay(Thread):
         os.close(self._source)
 
     def _send(self, data: bytes) -> None:
-        self.is_writing = True
         try:
-            try:
-                written = os.write(self._target, data)  # nearly always all of it
-            except BlockingIOError:
-                written = 0
-            if written < len(data):
-                rest = memoryview(data)[written:]
-                while rest:
-                    rest = rest[self._write(rest) :]
-        finally:
-            self.is_writing = False
+            written = os.write(self._target, data)  # nearly always all of it
+        except BlockingIOError:
+            written = 0
+        if written < len(data):
+            rest = memoryview(data)[written:]
+            while rest:
+                rest = rest[self._write(rest) :]
 
     def _write(self, data: memoryview) -> int:
         while True:
