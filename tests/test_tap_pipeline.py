@@ -57,19 +57,6 @@ CANCEL = {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": 
 # When a call is announced
 
 
-def test_an_announcement_without_input_waits_for_the_calls_next_event() -> None:
-    tap = Tapped().agent(announced(**BARE)).wait(0.14)
-    assert tap.heard() == []
-    (opened,) = updates(tap.agent(updated(rawInput=COMMAND)).heard())
-    assert (opened["sessionUpdate"], opened["rawInput"]) == ("tool_call", COMMAND)
-
-
-def test_an_announcement_waits_no_longer_than_150_ms() -> None:
-    tap = Tapped().agent(announced(**BARE))
-    assert tap.wait(0.149).heard() == []
-    assert kinds(tap.wait(0.002).heard()) == ["tool_call"]
-
-
 @pytest.mark.parametrize(
     ("message", "is_seen"),
     [

@@ -51,6 +51,8 @@ class Tapped(Struct, eq=False):
     """Whether it was done in a history that was told."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
+    is_streaming: bool = False
+    """Whether its arguments are on their way, as far as can be seen."""
     given: dict[str, Any] = field(default_factory=dict[str, Any])
     """What each field was last made of, to see that it is still the same."""
     items: tuple[ToolCallContent, ...] = ()

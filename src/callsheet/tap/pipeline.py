@@ -178,9 +178,6 @@ class Pipeline:
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
         self.release_questions(now)
-        self._release_updates(now)
-
-    def _release_updates(self, now: float) -> None:
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
@@ -368,9 +365,10 @@ class Pipeline:
         return False
 
     def _ask(self, asked: Asked, request: Json, now: float) -> None:
+        del now  # its session has sent what must come before
         if asked.question.session is not None:
             self._sessions.get(asked.question.session.id)  # something may be due in it from now on
-        self._release_updates(now)
+            self.to_client += self._messages.end(asked.question.session.id)
         self._send_request(asked, request)
 
     def _give_up(self, line: bytes, request: Json, exc: Exception | None) -> None:

@@ -26,7 +26,16 @@ INSIST = 2
 """Times that it is asked so while nothing new comes."""
 
 HOLD = 0.15
-"""Seconds that an announcement waits for what it lacks, at most."""
+"""Seconds that an announcement waits for what it lacks while its call may run."""
+
+ARGUMENTS = 1.0
+"""Seconds that it waits for arguments that are on their way, from the last sign of them.
+
+`pending` without an input means just that in ACP. Agents were seen to need up to 0.9 s.
+"""
+
+LONGEST_HOLD = 5.0
+"""Seconds that it waits in all. Who streams a long file before its path has a card by then."""
 
 
 class Post:
@@ -46,8 +55,8 @@ class Post:
         # What waits, in order: moves under numbers, other changes under the ids of calls and terminals.
         self._queue: dict[int | str, ToolCallReport | TerminalState] = {}
         self._number: int = 0
-        # Announcements that wait: until when, and with which report.
-        self._held: dict[str, tuple[float, ToolCallReport]] = {}
+        # Announcements that wait: until when, with which report, and since when.
+        self._held: dict[str, tuple[float, ToolCallReport, float]] = {}
         self._next: float = float("-inf")
         self._insist_at: float | None = None
         self._insisted: int = 0
@@ -56,9 +65,12 @@ class Post:
 
     # Putting in
 
-    def hold(self, report: ToolCallReport, now: float) -> None:
-        """Let an announcement wait for what it lacks."""
-        self._held[report.tool_call_id] = (now + HOLD, report)
+    def hold(self, report: ToolCallReport, now: float, patience: float) -> None:
+        """Let an announcement wait for what it lacks, for so many seconds from now. It keeps its place."""
+        held = self._held.get(report.tool_call_id)
+        since = now if held is None else held[2]
+        until = min(now + patience, since + LONGEST_HOLD)
+        self._held[report.tool_call_id] = (until, report, since)
 
     def held(self, tool_call_id: str) -> bool:
         """Whether a call's announcement waits."""
@@ -75,7 +87,7 @@ class Post:
         """Send an announcement that waited, as it is by now; those that came before it, too."""
         key = report.tool_call_id
         for other in list(self._held):
-            _, held = self._held.pop(other)
+            held = self._held.pop(other)[1]
             self._move(report if other == key else held)
             if other == key:
                 break
@@ -112,7 +124,7 @@ class Post:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = [until for until, _ in self._held.values()]
+        times = [until for until, _, _ in self._held.values()]
         if self._queue:
             times.append(self._next)
         if self._insist_at is not None:
@@ -123,7 +135,7 @@ class Post:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        late = [report for until, report in self._held.values() if until <= now]
+        late = [report for until, report, _ in self._held.values() if until <= now]
         if late:
             self.announce(late[-1], now)
         if self._queue and now >= self._next:
@@ -137,10 +149,15 @@ class Post:
         for report in self._growing.late(now):
             self._lines(self._view.call(self._shown(report)))
 
-    def release(self, now: float) -> None:
-        """Send all that waits: something else comes now, which must not overtake it."""
-        if self._held:
+    def release(self, now: float, last: str | None = None) -> None:
+        """Send all that waits: something else comes now, which must not overtake it.
+
+        What comes may be about the call `last`: calls that were announced after it may go on waiting.
+        """
+        if self._held and last is None:
             self.announce(next(reversed(self._held.values()))[1], now)
+        elif last in self._held:
+            self.announce(self._held[last][1], now)
         if self._queue:
             self._flush(now)
 

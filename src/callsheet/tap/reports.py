@@ -36,7 +36,7 @@ from callsheet.wire.view import view_for
 from .calls import Ids, Tapped, own_notes
 from .context import Context
 from .making import Maker
-from .post import Post
+from .post import ARGUMENTS, HOLD, Post
 from .repair import Draft
 
 KEEP = 32
@@ -95,6 +95,7 @@ class Reports:
             notes |= own_notes(meta.pop("callsheet"), self.ids, status, mine.id)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
         extra = self.make.meta(change.extra) if change is not None and self._is_same else None
+        mine.is_streaming = draft.is_streaming
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, extra, now)
         else:
@@ -136,8 +137,8 @@ class Reports:
         if extra and not report.is_final:
             report = self._with_extra(mine.id, extra)
         mine.report = report
-        if self._may_wait(mine, report):
-            self.post.hold(report, now)
+        if patience := self._patience(mine, report):
+            self.post.hold(report, now, patience)
         else:
             self.post.open(report, now)
         self._keep(mine, report)
@@ -153,13 +154,16 @@ class Reports:
         if began is not None:
             notes.setdefault("startedAt", began)
 
-    def _may_wait(self, mine: Tapped, report: ToolCallReport) -> bool:
-        """Whether an announcement may soon be better: its input, or the main part, is not known yet."""
+    def _patience(self, mine: Tapped, report: ToolCallReport) -> float:
+        """Return how long an announcement may wait for its input, or the main part of it; 0 if not at all."""
         if not self._tap.settings.repair or report.is_final or mine.call.is_replayed:
-            return False
+            return 0
         if report.raw_input:
-            return report.kind is ToolKind.EXECUTE and _lacks_command(report)
-        return report.kind is not ToolKind.THINK
+            lacks = report.kind is ToolKind.EXECUTE and _lacks_command(report)
+        else:
+            lacks = report.kind is not ToolKind.THINK
+        is_coming = mine.is_streaming or report.status is ToolCallStatus.PENDING
+        return 0 if not lacks else ARGUMENTS if is_coming and not report.content else HOLD
 
     def _change(
         self,
@@ -179,6 +183,16 @@ class Reports:
         if not (steps or fields or meta or notes or extra):
             return  # it says nothing that was not known
         if self.post.held(mine.id):
+            if self._goes_on_waiting(mine, steps, fields):
+                for step in steps:
+                    self.ledger.update(mine.id, step)
+                if extra:
+                    self._with_extra(mine.id, extra)
+                mine.report = self.ledger.update(
+                    mine.id, None, meta=meta, notes=notes or None, **fields
+                )
+                self.post.hold(mine.report, now, ARGUMENTS)
+                return
             first = {name: fields.pop(name) for name in _SAID_FIRST if name in fields}
             if first:
                 report = self.ledger.update(mine.id, None, **first)
@@ -196,6 +210,21 @@ class Reports:
         mine.report = report
         if report.status is not before:
             self._keep(mine, report)
+
+    def _goes_on_waiting(
+        self, mine: Tapped, steps: list[ToolCallStatus], fields: JsonObject
+    ) -> bool:
+        """Whether an announcement that waits is no better by a change, and arguments are on their way.
+
+        Some agents say that a call runs as soon as its model writes the first of them.
+        """
+        report = mine.report
+        assert report is not None
+        status = steps[-1] if steps else report.status
+        names = ("name", "kind", "content", "raw_input")
+        changed = {name: fields[name] for name in names if name in fields}
+        report = replace(report, status=status, **changed)
+        return self._patience(mine, report) == ARGUMENTS
 
     def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
         """Keep fields that we don't know: who speaks the same version may."""

@@ -146,7 +146,7 @@ class TappedSession:
 
     def request(self, mine: Tapped, question: Question, message: Json, now: float) -> Json | None:
         """Give a request for permission as the client is to get it. None if it is to stay as it is."""
-        self.release(now)
+        self.release(now, mine.id)
         report = mine.report
         assert report is not None
         also = self._reports.make.items(many(question.tool_call.get("content")))
@@ -286,10 +286,10 @@ class TappedSession:
         self.screens.tick(now)
         self.post.tick(now)
 
-    def release(self, now: float) -> None:
-        """Send all that waits: something else comes now, which must not overtake it."""
+    def release(self, now: float, last: str | None = None) -> None:
+        """Send all that waits: something else comes now, which must not overtake it (see `Post.release`)."""
         self._settle(self._done.overtaken(), now)
-        self.post.release(now)
+        self.post.release(now, last)
 
     def _let_others_end(self, call: Call, now: float) -> None:
         """Let calls end that were done: a new one is told of. In a history, all may be told of first."""

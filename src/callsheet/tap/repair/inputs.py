@@ -38,6 +38,7 @@ def restore_input(known: Known, draft: Draft) -> None:
         draft.is_streaming = streamed.whole is None and streamed.is_shown
     elif sole_text(draft.content) == "" and known.call.status not in FINAL:
         draft.content = []  # nothing to see, and what arguments may follow in
+        draft.is_streaming = is_empty(found)
     if is_empty(found):
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
     if is_empty(found) and not is_empty(known.earlier):
