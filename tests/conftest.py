@@ -1,12 +1,16 @@
 """For all tests: a seed that is printed, a schema check of every message that is made, and no trace left.
 
-Nothing is written to the user's own directories: neither spill files nor a history.
+Nothing is written to the user's own directories, and nothing around the tests changes them: neither
+settings, variables and the language of who runs them, nor what stands above the directories they work in.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,27 +62,46 @@ def pytest_terminal_summary(
     )
 
 
-@pytest.fixture(autouse=True, scope="session")
-def spills_go_to_a_directory_of_their_own(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
+_FOR_TESTS = re.compile(r"CALLSHEET_(FULL|EXAMPLES|SEED|LIVE|RACE_SECONDS|POSTGRES_BIN)")
+_FOREIGN = re.compile(
+    r"CALLSHEET_.*|XDG_.*|GIT_.*|LC_.*|LANGUAGE|BASH_ENV|ENV|CDPATH|SHELLOPTS|BASHOPTS|POSIXLY_CORRECT"
+    r"|RIPGREP_CONFIG_PATH|COLUMNS|LINES|(NO|FORCE|CLICOLOR)_COLOR|CLICOLOR.*|PY_COLORS|TTY_.*"
+    r"|PAGER|EDITOR|VISUAL|PG[A-Z]+|PYTHON(UTF8|IOENCODING|WARNINGS|OPTIMIZE|UNBUFFERED)"
+)
+"""Variables that change what programs do, and are not ours."""
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_history_is_kept_unless_a_test_wants_one(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:
-    """Processes that tests start inherit this. Settings of the user, if there are any, are not read."""
+def nothing_around_the_tests_counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let tests, and the processes that they start, see an empty home, plain settings and nothing above.
+
+    No history is kept unless a test wants one.
+    """
+    home = tmp_path_factory.mktemp("home")
+    own = {
+        "HOME": home,
+        "XDG_CACHE_HOME": home / "cache",
+        "XDG_DATA_HOME": home / "data",
+        "XDG_CONFIG_HOME": home / "config",
+        "CALLSHEET_HISTORY": "off",
+        "GIT_CEILING_DIRECTORIES": os.path.realpath(tempfile.gettempdir()),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm",
+        "TZ": "UTC",
+    }
+    # Settings of a project are looked for upwards, and found here.
+    (tmp_path_factory.getbasetemp() / "pyproject.toml").write_text("[tool.callsheet]\n")
+    umask = os.umask(0o022)
     with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        patch.setenv("CALLSHEET_HISTORY", "off")
-        patch.setenv("XDG_DATA_HOME", str(home / "data"))
-        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
-        patch.delenv("CALLSHEET_CONFIG", raising=False)
+        for name in os.environ:
+            if _FOREIGN.fullmatch(name) and not _FOR_TESTS.fullmatch(name):
+                patch.delenv(name)
+        for name, value in own.items():
+            patch.setenv(name, str(value))
+        time.tzset()
         yield
+    os.umask(umask)
+    time.tzset()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -134,6 +134,33 @@ def test_without_a_repository_rules_count_from_the_workspace_down(tmp_path: Path
     assert seen(top / "work" / "sub", top / "work") == {"z"}
 
 
+RULES = {".gitignore": "*", ".ignore": "*", ".git/info/exclude": "*", "work/sub/z": ""}
+
+
+def test_a_stray_git_directory_above_is_no_repository(tmp_path: Path) -> None:
+    top = make(tmp_path, RULES)
+    assert seen(top / "work" / "sub", top / "work") == {"z"}
+    assert seen(top / "work", top / "work") == {"sub/z"}
+
+
+@pytest.mark.parametrize("rule", ["*", "work/", "/work", "wo*", "**"])
+def test_a_repository_that_ignores_the_workspace_has_no_say_in_it(
+    tmp_path: Path, rule: str
+) -> None:
+    top = make(tmp_path, {".git/HEAD": "", ".gitignore": f"{rule}\nz\n", "work/a/z": "", "b/z": ""})
+    assert seen(top / "work" / "a", top / "work" / "a") == {"z"}
+    assert seen(top / "b", top / "b") == ({"z"} if rule in ("*", "**") else set())
+
+
+def test_a_repository_is_not_looked_for_above_git_s_ceiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = make(tmp_path, {".git/HEAD": "", ".gitignore": "z\n", "work/z": ""})
+    assert seen(top / "work", top / "work") == set()
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", f"/elsewhere{os.pathsep}{top}")
+    assert seen(top / "work", top / "work") == {"z"}
+
+
 def test_a_repository_in_a_repository_has_its_own_rules(tmp_path: Path) -> None:
     top = make(tmp_path, {
         ".git/HEAD": "", ".gitignore": "x\n", "x": "", "inner/.git/HEAD": "", "inner/x": "",

@@ -441,7 +441,8 @@ def test_a_link_that_was_put_in_the_way_is_not_followed(tmp_path: Path) -> None:
                 pass
 
 
-async def test_a_file_that_may_not_be_read_is_refused() -> None:
+async def test_a_file_that_may_not_be_read_is_refused(session: Session) -> None:
+    await session.run("read", {"path": "missing"})
     with without_rights() as here:
         (here / "a.txt").write_text("a")
         (here / "a.txt").chmod(0)

@@ -273,7 +273,8 @@ async def test_a_read_only_file_is_refused(session: Session, tmp_path: Path) -> 
     assert (tmp_path / "a.txt").read_text() == "a"
 
 
-async def test_a_read_only_directory_is_refused() -> None:
+async def test_a_read_only_directory_is_refused(session: Session) -> None:
+    await session.run("write", {"path": "a.txt", "content": "a"})
     with without_rights() as here:
         (here / "d").mkdir()
         (here / "d" / "a.txt").write_text("a")

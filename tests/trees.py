@@ -52,6 +52,7 @@ class Trees:
         info = directory / ".git" / "info"
         info.mkdir(parents=True, exist_ok=True)
         (info / "exclude").write_text(f"{self.rule()}\n{self.rule()}\n", "utf-8")
+        (directory / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
 
     def content(self) -> bytes:
         """Give the content of a file: few words, so that some are found."""

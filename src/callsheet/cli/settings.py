@@ -1,24 +1,29 @@
-"""What files and the environment say about the history. A flag beats the environment beats a file.
+"""What files and the environment say. A flag beats the environment beats a file.
 
-The file is the one that `CALLSHEET_CONFIG` names; else the nearest `pyproject.toml` that has a
-`[tool.callsheet]`; else `callsheet.toml` in the user's directory for settings. In a file of ours, the tables
-stand without `tool.callsheet` before them, or with it. A project's file comes from whoever wrote the project:
-it can keep a history of its own, inside of the project, and has no say over the user's.
+The user's own file is the one that `CALLSHEET_CONFIG` names, else `callsheet.toml` in the user's directory
+for settings. In it, the tables stand without `tool.callsheet` before them, or with it. What is wrong in it is
+an error.
+
+A project's file is the nearest `pyproject.toml` that has a `[tool.callsheet]`, up to the repository's root.
+It comes from whoever wrote the project: it can keep a history of its own, inside of the project, and has no
+say over the user's; it can add rules for secrets, and take none away. Nothing in it stops a command: what is
+wrong is said once, and left out.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.values import JsonObject, JsonValue, is_object
 
 from .amounts import AGES, SIZES, BadAmount, age_of, size_of
 
@@ -36,6 +41,21 @@ class BadSettings(CallsheetError):
     """A settings file can't be read, or says something that is not known."""
 
 
+class SettingsFile(NamedTuple):
+    """A file, the settings in it, and what stands before the names of its tables."""
+
+    path: Path
+    tables: JsonObject
+    prefix: str
+
+    def table(self, name: str) -> JsonObject:
+        """Return one of its tables, empty if it is not there."""
+        found = self.tables.get(name, {})
+        if not is_object(found):
+            raise BadSettings(f"{self.path}: [{self.prefix}{name}] is no table")
+        return found
+
+
 class HistoryTable(msgspec.Struct):
     """`[tool.callsheet.history]`. What is not said is as it is by default; `"none"` means without limit."""
 
@@ -51,6 +71,8 @@ _KEYS = HistoryTable.__struct_fields__
 _TABLES = ("history", "redact")
 _LEAST = 1_000_000
 """Bytes that a history must be allowed: an empty one takes a part of that."""
+_MOST = 1 << 20
+"""Bytes of a settings file."""
 
 
 def history_settings(
@@ -61,39 +83,83 @@ def history_settings(
 ) -> tuple[str | None, Retention]:
     """Give the URL of the history, None if none is to be kept, and how much of it is kept.
 
-    Raises `BadSettings` for a file, and `callsheet.history.BadUrl` for a URL that is wrong.
+    Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
     """
     from callsheet.history.places import chosen_url
 
-    found = settings_table(environ, cwd)
-    file, table = found if found is not None else (Path(), HistoryTable())
-    is_projects = file.name == "pyproject.toml" and not environ.get(VARIABLE)
-    keep = _retention(table, file)  # also where it does not hold: a mistake in it is told
+    own = own_settings(environ)
+    table = HistoryTable() if own is None else _history_table(own)
+    keep = _retention(table, own)  # also where it does not hold: a mistake in it is told
     said = flag if flag is not None else environ.get(URL_VARIABLE) or None
-    if said is None and table.url is not None:
-        said = _beside(table.url, file)
-        if is_projects:
-            _hold_inside(said, file)
-    elif is_projects:  # its limits are for its own store: they must not empty the user's
-        keep = _retention(HistoryTable(), file)
+    if said is None and not environ.get(VARIABLE):
+        projects = _projects_history(cwd)
+        if projects is not None:
+            return projects
+    if said is None and own is not None and table.url is not None:
+        said = _beside(table.url, own.path)
     return chosen_url(said, environ), keep
 
 
-def settings_table(
-    environ: Mapping[str, str], cwd: str | os.PathLike[str]
-) -> tuple[Path, HistoryTable] | None:
-    """Give the file that holds, and what it says of the history."""
+def _projects_history(cwd: str | os.PathLike[str]) -> tuple[str | None, Retention] | None:
+    """Return the history that a project keeps inside of it, if it says so; its limits are for that alone."""
+    from callsheet.history.places import chosen_url
+
+    file = project_settings(cwd)
+    if file is None:
+        return None
+    try:
+        table = _history_table(file)
+        keep = _retention(table, file)
+        if table.url is None:
+            return None
+        url = _beside(table.url, file.path)
+        _hold_inside(url, file.path)
+        return chosen_url(url), keep
+    except (CallsheetError, OSError, ValueError, RuntimeError) as exc:
+        warn(str(exc) if str(file.path) in str(exc) else f"{file.path}: {exc}")
+        return None
+
+
+# Files
+
+
+def own_settings(environ: Mapping[str, str] = os.environ) -> SettingsFile | None:
+    """Return the user's own settings, if there are any. Raises `BadSettings`."""
     named = environ.get(VARIABLE)
-    if named:
-        file = Path(named).expanduser()
-        return file.absolute(), _table(_parsed(file), file)
-    start = Path(os.path.abspath(cwd))  # noqa: PTH100 - as it was typed, with its links
+    file = Path(os.path.abspath(os.path.expanduser(named))) if named else user_file(environ)  # noqa: PTH100, PTH111
+    if file is None or not (named or os.path.lexists(file)):
+        return None
+    body = _parsed(file)
+    tools = _tools(body)
+    if "callsheet" not in tools and file.name != "pyproject.toml":
+        return _checked(SettingsFile(file, body, ""))
+    return _checked(_in_tools(file, tools.get("callsheet", {})))
+
+
+def project_settings(cwd: str | os.PathLike[str] = ".") -> SettingsFile | None:
+    """Return what the project says that a directory is in. What can't be used is warned of, and passed by."""
+    try:
+        start = Path(os.path.abspath(cwd))  # noqa: PTH100 - as it was typed, with its links
+    except OSError:  # the directory that we are in was removed
+        return None
     for directory in (start, *start.parents):
         file = directory / "pyproject.toml"
-        if file.is_file() and "callsheet" in _tools(body := _parsed(file)):
-            return file, _table(body, file)
-    file = user_file(environ)
-    return (file, _table(_parsed(file), file)) if file is not None and file.is_file() else None
+        try:
+            body = _parsed(file) if os.path.lexists(file) else {}
+            if "callsheet" in _tools(body):
+                return _checked(_in_tools(file, _tools(body)["callsheet"]))
+        except BadSettings as exc:
+            warn(str(exc))
+        if os.path.lexists(directory / ".git"):
+            break
+    return None
+
+
+def warn(text: str, _said: set[str] = set()) -> None:  # noqa: B006 - once in a process
+    """Say what a project's file has that is not used, and go on."""
+    if text not in _said and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        _said.add(text)
+        sys.stderr.write(f"callsheet: {text} (left out)\n")
 
 
 def user_file(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -111,11 +177,25 @@ def user_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 def _parsed(file: Path) -> JsonObject:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        return tomllib.loads(_read(file).decode("utf-8-sig"))
+    except RecursionError:
+        raise BadSettings(f"{file}: it is nested too deeply") from None
+    except ValueError as exc:
         raise BadSettings(f"{file}: no TOML: {exc}") from None
     except OSError as exc:
         raise BadSettings(f"{file} can't be read: {exc.strerror or exc}") from None
+
+
+def _read(file: Path) -> bytes:
+    """Read a regular file; anything else could take for ever."""
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb") as opened:  # noqa: PTH123
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise BadSettings(f"{file} can't be read: it is no regular file")
+        data = opened.read(_MOST + 1)
+    if len(data) > _MOST:
+        raise BadSettings(f"{file} can't be read: it is larger than {_MOST:,} bytes")
+    return data
 
 
 def _tools(body: JsonObject) -> JsonObject:
@@ -123,27 +203,34 @@ def _tools(body: JsonObject) -> JsonObject:
     return tools if is_object(tools) else {}
 
 
-def _table(body: JsonObject, file: Path) -> HistoryTable:
-    ours, name = _tools(body).get("callsheet"), "tool.callsheet.history"
-    if ours is None and file.name != "pyproject.toml":
-        ours, name = body, "history"
-    table = ours.get("history", {}) if is_object(ours) else ours
-    if not is_object(table):
-        raise BadSettings(f"{file}: [{name}] is no table")
-    for key in ours if is_object(ours) else ():
-        if key not in _TABLES and (near := _near(key, _TABLES)):  # others may be of a later version
-            begin = name.removesuffix("history")
-            raise BadSettings(f"{file}: there is no [{begin}{key}]; did you mean [{begin}{near}]?")
+def _in_tools(file: Path, tables: JsonValue) -> SettingsFile:
+    if not is_object(tables):
+        raise BadSettings(f"{file}: [tool.callsheet] is no table")
+    return SettingsFile(file, tables, "tool.callsheet.")
+
+
+def _checked(file: SettingsFile) -> SettingsFile:
+    """Refuse names that are nearly those of our tables. Others may be of a later version."""
+    for name in file.tables:
+        if name not in _TABLES and (near := _near(name, _TABLES)):
+            meant = f"did you mean [{file.prefix}{near}]?"
+            raise BadSettings(f"{file.path}: there is no [{file.prefix}{name}]; {meant}")
+    return file
+
+
+def _history_table(file: SettingsFile) -> HistoryTable:
+    table, name = file.table("history"), f"{file.prefix}history"
     for key in table:
         if key not in _KEYS:
             near = _near(key, _KEYS)
             hint = f"; did you mean {near}?" if near else ""
-            raise BadSettings(f"{file}: [{name}] has no {key!r}{hint}; it has {', '.join(_KEYS)}")
+            has = f"it has {', '.join(_KEYS)}"
+            raise BadSettings(f"{file.path}: [{name}] has no {key!r}{hint}; {has}")
     try:
         return msgspec.convert(table, HistoryTable)
     except msgspec.ValidationError as exc:
         said = str(exc).replace(" - at `$.", f" - [{name}] ").removesuffix("`")
-        raise BadSettings(f"{file}: {said}") from None
+        raise BadSettings(f"{file.path}: {said}") from None
 
 
 def _near(word: str, known: tuple[str, ...]) -> str | None:
@@ -184,8 +271,10 @@ def _hold_inside(url: str, file: Path) -> None:
         )
 
 
-def _retention(table: HistoryTable, file: Path) -> Retention:
+def _retention(table: HistoryTable, where: SettingsFile | None) -> Retention:
     from callsheet.history.rows import KEEP, Retention
+
+    file = where.path if where is not None else None
 
     def said(name: str, otherwise: _T | None, read: Callable[[str], _T], how: str) -> _T | None:
         value = getattr(table, name)

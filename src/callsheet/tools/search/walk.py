@@ -1,7 +1,8 @@
 """Walking a tree as ripgrep does: without what is ignored, never through links, and never into `.git`.
 
 Ignore files count from the root of the repository down, or from the workspace's if there is no
-repository. Those above the directory that is walked are weaker than all those in it.
+repository, or one that ignores the workspace. Those above the directory that is walked are weaker
+than all those in it.
 """
 
 from __future__ import annotations
@@ -34,17 +35,36 @@ class Scope(NamedTuple):
 
 def scope_of(base: str, roots: Iterable[str]) -> Scope:
     """Find from where on ignore files count for a directory."""
-    directory = base
-    while True:
-        if os.path.lexists(os.path.join(directory, ".git")):  # noqa: PTH118
-            return Scope(directory, _below(directory, base), in_repository=True)
-        above = os.path.dirname(directory)  # noqa: PTH120
-        if above == directory:
-            break
-        directory = above
     holding = [root for root in roots if base == root or base.startswith(root.rstrip("/") + "/")]
     top = min(holding, key=len, default=base)
+    repository = _repository_of(base)
+    if repository is not None and not _is_ignored(top, repository):
+        return Scope(repository, _below(repository, base), in_repository=True)
     return Scope(top, _below(top, base), in_repository=False)
+
+
+def _repository_of(base: str) -> str | None:
+    """Return the root of the repository that a directory is in, as git would find it."""
+    ceilings = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    stops = {os.path.realpath(ceiling) for ceiling in ceilings if ceiling}
+    directory = base
+    while True:
+        git = f"{directory.rstrip('/')}/.git"
+        if os.path.isfile(git) or os.path.lexists(f"{git}/HEAD"):  # noqa: PTH113
+            return directory
+        above = os.path.dirname(directory)  # noqa: PTH120
+        if above == directory or above in stops:
+            return None
+        directory = above
+
+
+def _is_ignored(top: str, repository: str) -> bool:
+    """Whether a repository ignores a directory in it, or one that this is in."""
+    below = _below(repository, top) if top.startswith(repository.rstrip("/") + "/") else ""
+    names = below.split("/") if below else []
+    walk = Walk(Scope(repository, "", in_repository=True), hidden=True)
+    paths = ("/".join(names[:count]) for count in range(1, len(names) + 1))
+    return any(walk.is_left_out(path, is_directory=True) for path in paths)
 
 
 def _below(top: str, path: str) -> str:
@@ -155,14 +175,14 @@ class Walk:
         """Give what is in the directory itself. Raises `OSError` if it can't be read."""
         return self._read("", Level.first(self._scope))[0]
 
-    def is_left_out(self, path: str) -> bool:
-        """Say whether a walk passes by a file, though it enters the directory that it is in."""
+    def is_left_out(self, path: str, *, is_directory: bool = False) -> bool:
+        """Whether a walk passes by something, though it enters the directory that it is in."""
         level, at = Level.first(self._scope), ""
         *directories, _ = path.split("/")
         for name in ["", *directories]:
             at = f"{at}{name}/" if name else at
             level = self._enter(at.rstrip("/"), level, None)
-        return self._leaves_out(path, path[path.rfind("/") + 1 :], False, level)
+        return self._leaves_out(path, path[path.rfind("/") + 1 :], is_directory, level)
 
     def _read(self, path: str, level: Level) -> tuple[list[Found], Level]:
         base = self._scope.base
