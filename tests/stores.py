@@ -120,8 +120,8 @@ def check_whole(store: SqliteStore) -> None:
     missing = "SELECT count(*) FROM blob_uses u WHERE NOT EXISTS (SELECT 1 FROM blobs b WHERE u.hash = b.hash)"
     owners = (
         "SELECT count(*) FROM blob_uses u WHERE NOT EXISTS (SELECT 1 FROM calls c WHERE c.session_id = "
-        "u.session_id AND c.call_id = u.owner) AND NOT EXISTS (SELECT 1 FROM messages m WHERE "
-        "m.session_id = u.session_id AND m.message_id || ' ' || m.part = u.owner)"
+        "u.session_id AND c.key = u.owner) AND NOT EXISTS (SELECT 1 FROM messages m WHERE "
+        "m.session_id = u.session_id AND m.key = u.owner)"
     )
     indexed = "SELECT count(*) FROM calls_text_docsize d WHERE d.id NOT IN (SELECT seq FROM calls)"
     for question in (orphans, missing, owners, indexed):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from secrets import token_hex
 from typing import Self, TypeVar
 from weakref import WeakSet
 
@@ -75,6 +76,7 @@ class History:
     ) -> None:
         self.url: str = without_password(url)
         self.lock: threading.RLock = threading.RLock()
+        self.run: str = token_hex(8)
         self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
         self._scribe: Scribe = self._make()
         self._thread: threading.Thread | None = None
@@ -359,6 +361,7 @@ class History:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
         _parents.append(self._scribe)
         self.lock, self._flushes = threading.RLock(), []
+        self.run = token_hex(8)
         self._thread = self._loop = self._news = self._hurry = None
         self._ready = threading.Event()
         self._given, self._packing, self._sessions, self._in_hand = {}, {}, {}, {}

@@ -12,6 +12,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
+from itertools import count
 from threading import RLock
 from typing import Any, Protocol
 
@@ -32,7 +33,10 @@ and again.
 
 TITLE = 80
 KNOWN = 1000
-"""Messages of which it is known how many parts they have."""
+"""Messages of which it is known how many parts they have, and calls of which it is known when they began."""
+
+_numbers = count()
+"""Tells the logs of one process apart."""
 
 
 class Waiting(Protocol):
@@ -48,6 +52,9 @@ class Taker(Protocol):
 
     lock: RLock
     """Held while something gets its place and is put. Re-entrant: a finaliser may report within a report."""
+
+    run: str
+    """Tells this process from all others that write, have written or will write to the same store."""
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
         """Write an item down soon. A later one under the same key takes its place."""
@@ -66,6 +73,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
     at: float
     updated_at: float
     record: CallRecord
+    run: str = ""
 
     def fold(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
         """Give its row, and the blobs that this refers to. They are still to be pressed."""
@@ -89,6 +97,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
             size=packed.size,
             payload=packed.payload,
             blobs=tuple([blob.hash for blob in packed.blobs]) if packed.blobs else (),
+            key=key_of(self.run, self.position),
         )
         return row, packed.blobs
 
@@ -103,6 +112,7 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     kind: str
     at: float
     blocks: tuple[JsonObject, ...]
+    run: str = ""
 
     def fold(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
         """Give its row, and the blobs that this refers to. They are still to be pressed."""
@@ -117,8 +127,18 @@ class WaitingMessage(Struct, frozen=True, gc=False):
             size=packed.size,
             payload=packed.payload,
             blobs=tuple([blob.hash for blob in packed.blobs]),
+            key=key_of(self.run, self.position),
         )
         return row, packed.blobs
+
+
+class _Place(Struct, frozen=True, gc=False):
+    """Where a call stands, when it began, and the terminals that it was announced with."""
+
+    position: int
+    run: str
+    at: float
+    terminals: tuple[str, ...]
 
 
 class SessionLog:
@@ -150,10 +170,12 @@ class SessionLog:
             created_at=now,
             updated_at=now,
         )
+        self._number: int = next(_numbers)
         self._next: int = position
-        # Of each open call: its place, when it began, and the terminals that it was announced with.
-        self._open: dict[str, tuple[int, float, tuple[str, ...]]] = {}
-        self._plan: tuple[str, int, float] | None = None
+        self._open: dict[str, _Place] = {}
+        # When calls began that have ended: a later one may have the same id.
+        self._ended: dict[str, object] = {}
+        self._plan: WaitingMessage | None = None
         self._saying: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
 
@@ -188,18 +210,29 @@ class SessionLog:
         key, session_id = report.tool_call_id, row.session_id
         place = self._open.get(key)
         if place is None:
+            began = self._ended.get(key)
+            if report.status.is_final and began is not None and began == _began(record):
+                return  # it is told again, and has ended
             first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
-            place = self._place(), now, first
+            place = _Place(self._place(), self._run, now, first)
             self._open[key] = place
         elif record.terminals:
-            record = _with_late(record, place[2])
+            record = _with_late(record, place.terminals)
         if report.status.is_final:
             self._open.pop(key, None)
+            self._ended.pop(key, None)
+            self._ended[key] = _began(record)
+            if len(self._ended) > KNOWN:
+                del self._ended[next(iter(self._ended))]
         elif key not in self._open:  # a signal's handler has ended it just now, within this
             return
         row.updated_at = now
-        item = WaitingCall(session_id, place[0], place[1], now, record)
-        self._history.put((session_id, key), item, row)
+        item = WaitingCall(session_id, place.position, place.at, now, record, place.run)
+        self._history.put((session_id, key_of(place.run, place.position)), item, row)
+
+    @property
+    def _run(self) -> str:
+        return f"{self._history.run}-{self._number}"
 
     def _place(self) -> int:
         self._saying = None  # what is said after a call is shown after it
@@ -229,6 +262,7 @@ class SessionLog:
                 kind,
                 last.at,
                 _joined(last.blocks, blocks),
+                last.run,
             )
         else:
             part = self._parts.pop(message_id, 0)
@@ -236,7 +270,14 @@ class SessionLog:
             if len(self._parts) > KNOWN:  # nobody goes on with what was said so long ago
                 del self._parts[next(iter(self._parts))]
             message = WaitingMessage(
-                self.session_id, message_id, part, self._place(), kind, now, tuple(blocks)
+                self.session_id,
+                message_id,
+                part,
+                self._place(),
+                kind,
+                now,
+                tuple(blocks),
+                self._run,
             )
         self._saying = message
         self._keep(message, now)
@@ -245,13 +286,12 @@ class SessionLog:
         """Keep a plan. A later one under the same id takes its place."""
         now = time.time()
         with self._history.lock:
-            if self._plan is None or self._plan[0] != message_id:
-                self._plan = message_id, self._place(), now
-            _, place, at = self._plan
-            self._keep(
-                WaitingMessage(self.session_id, message_id, 0, place, "plan", at, tuple(entries)),
-                now,
-            )
+            if self._plan is None or self._plan.message_id != message_id:
+                self._plan = WaitingMessage(
+                    self.session_id, message_id, 0, self._place(), "plan", now, (), self._run
+                )
+            self._plan = replace(self._plan, blocks=tuple(entries))
+            self._keep(self._plan, now)
 
     def name(self, title: str) -> None:
         """Name the session, if it has no name yet."""
@@ -260,8 +300,17 @@ class SessionLog:
 
     def _keep(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
-        key = (self.session_id, f"{message.message_id} {message.part}")
+        key = (self.session_id, key_of(message.run, message.position))
         self._history.put(key, message, self._row)
+
+
+def key_of(run: str, position: int) -> str:
+    """Return the key of what has a position in a run of a log. What has no run is known by its id."""
+    return f"{run} {position}" if run else ""
+
+
+def _began(record: CallRecord) -> object:
+    return record.report.notes.get("startedAt")
 
 
 def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:

@@ -9,6 +9,7 @@ abandoned here: nobody would end it for this client.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from callsheet.wire.view import view_for
 from callsheet.wire.words import ENGLISH, Words
 
 from .abandoned import abandoned
+from .naming import names
 from .rows import StoredCall, StoredMessage
 
 LINE = 60 * 1024
@@ -57,6 +59,8 @@ class Replay:
         self._alive: Collection[str] = alive
         self._plan: Callable[[list[JsonObject]], JsonObject] = plan or self._told_plan
         self._frames: UpdateFrames = UpdateFrames(session_id)
+        # The runs in which messages of each id were said.
+        self._runs: dict[str, list[str]] = {}
 
     def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
         """Give the lines that tell of one entry of the session's timeline."""
@@ -112,16 +116,24 @@ class Replay:
         if message.kind == "plan":
             yield self._plan(message.blocks)
         elif message.kind == "user" and self._peer.version == 2:
-            said: JsonObject = {"messageId": message.message_id, "content": message.blocks}
+            said: JsonObject = {"messageId": self._message_id(message), "content": message.blocks}
             yield {"sessionUpdate": "user_message", **said}
         else:
+            key = self._message_id(message)
             for block in message.blocks:
                 for piece in _pieces(block):
                     yield {
                         "sessionUpdate": _CHUNKS[message.kind],
-                        "messageId": message.message_id,
+                        "messageId": key,
                         "content": piece,
                     }
+
+    def _message_id(self, message: StoredMessage) -> str:
+        """Return an id that no message of another run has: a client would take both for one."""
+        runs = self._runs.setdefault(message.message_id, [])
+        if message.run not in runs:
+            runs.append(message.run)
+        return next(islice(names(message.message_id), runs.index(message.run), None))
 
     def _told_plan(self, entries: list[JsonObject]) -> JsonObject:
         if self._peer.version == 1:

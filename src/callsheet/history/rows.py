@@ -2,6 +2,11 @@
 
 A session has one timeline: its messages and its calls have a `position` in it. A call's row is written when
 the call is announced, and again as it changes; while it is open, the store notes which process has it.
+
+Ids of sessions, calls and messages are made by whoever reports, and may come again: an agent may number its
+calls anew in each process. So a row is told from others by its `key`, which is ours: who wrote it (a run of a
+log) and its position there. The same key is the same row, however often it is written. Within a session, a
+store gives each call a `call_id` of its own: the second `call_0` becomes `call_0~2`.
 `payload` and the data of blobs are compressed (see `packing`).
 """
 
@@ -30,7 +35,10 @@ class SessionRow(Struct, kw_only=True, gc=False):
 
 
 class CallRow(Struct, kw_only=True, gc=False):
-    """A call. `size` is what its payload takes when it is not compressed, its blobs included."""
+    """A call. `size` is what its payload takes when it is not compressed, its blobs included.
+
+    Without a `key`, its id is the key, as it was before version 2.
+    """
 
     session_id: str
     call_id: str
@@ -47,6 +55,12 @@ class CallRow(Struct, kw_only=True, gc=False):
     size: int
     payload: bytes
     blobs: tuple[bytes, ...] = ()
+    key: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Its key, by which it is named where blobs are used, too."""
+        return self.key or self.call_id
 
 
 class MessageRow(Struct, kw_only=True, gc=False):
@@ -64,11 +78,12 @@ class MessageRow(Struct, kw_only=True, gc=False):
     size: int
     payload: bytes
     blobs: tuple[bytes, ...] = ()
+    key: str = ""
 
     @property
     def owner(self) -> str:
-        """What it is called where blobs are used. No call has such an id."""
-        return f"{self.message_id} {self.part}"
+        """Its key, by which it is named where blobs are used, too. No call has the same."""
+        return self.key or f"{self.message_id} {self.part}"
 
 
 class BlobRow(Struct, gc=False):
@@ -136,6 +151,8 @@ class StoredMessage(Struct):
     message_id: str
     at: float
     blocks: list[JsonObject]
+    run: str = ""
+    """Which run of a log it was said in: another one may have used the same id."""
 
 
 class StoredSession(Struct, kw_only=True):

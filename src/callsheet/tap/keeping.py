@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from threading import RLock, Thread
@@ -147,13 +148,13 @@ class Keeping:
             self._lookups.append(Thread(target=self._look_up, args=(session, cwd), daemon=True))
             self._lookups[-1].start()
         else:
-            write(self._begun(session, cwd, 0))
+            write(self._begun(session, cwd, _after_all()))
 
     def _look_up(self, session: str, cwd: str) -> None:
         """Find where a session's timeline ends, and write what waits for that."""
         import asyncio  # it takes long, and is rarely needed
 
-        position = 0
+        position = _after_all()
         try:
             position = 1 + asyncio.run(self._last_position(session))
         except (CallsheetError, TimeoutError):
@@ -195,6 +196,14 @@ class Keeping:
         say, self._say_once = self._say_once, None
         if say is not None:
             say(f"the history fails, and something is not kept ({type(exc).__name__})")
+
+
+def _after_all() -> int:
+    """Return a position after all that was kept earlier, of a session of which nobody knows where it ends.
+
+    An agent may use the id of a session again in its next process.
+    """
+    return int(time.time() * 1e6)
 
 
 def _blocks(told: list[Any]) -> list[Json]:

@@ -112,6 +112,8 @@ class Connection:
         except Exception as exc:
             if not _is_servers(exc):
                 raise
+            if getattr(exc, "sqlstate", None) == "23505":
+                raise Taken(self._told(exc)) from exc
             if (getattr(exc, "sqlstate", None) or "")[:2] == "22":  # what was given is at fault
                 raise HistoryError(self._told(exc)) from exc
             if _is_lost(exc) or (self._db is not None and self._db.is_closed()):
@@ -165,6 +167,10 @@ class Connection:
         for secret in _secrets(self._url):
             text = text.replace(secret, "…")
         return text
+
+
+class Taken(HistoryError):
+    """A row has an id that another one has."""
 
 
 class _Lost(Exception):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from callsheet.history.errors import StoreDamaged
+from callsheet.history.naming import named, run_of
 from callsheet.history.packing import Packer
 from callsheet.history.rows import (
     DictionaryInfo,
@@ -156,7 +157,7 @@ async def _whole(db: Any, packer: Packer, rows: Sequence[Any]) -> list[StoredCal
 def _call(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) -> StoredCall:
     head = _head(row)
     try:
-        return StoredCall(head, packer.unpack(row["payload"], blob))
+        return StoredCall(head, named(packer.unpack(row["payload"], blob), head.call_id))
     except StoreDamaged as exc:  # one that is damaged is no reason to show nothing of the others
         return StoredCall(head, unreadable(head, str(exc)))
 
@@ -227,7 +228,7 @@ async def timeline(
     values = (plain(session_id), after, last)
     did = await db.fetch(f"SELECT {HEAD}, c.payload FROM callsheet.calls c {within}", *values)
     said = await db.fetch(
-        f"SELECT position, at, message_id, part, kind, payload FROM callsheet.messages {within}",
+        f"SELECT position, at, message_id, part, kind, payload, key FROM callsheet.messages {within}",
         *values,
     )
     both = sorted(
@@ -248,7 +249,9 @@ def _message(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) ->
         blocks = packer.expand(row["payload"], blob)["blocks"]
     except StoreDamaged:
         blocks = []
-    return StoredMessage(row["position"], row["kind"], row["message_id"], row["at"], blocks)
+    key = row["message_id"]
+    run = run_of(row["key"], key)
+    return StoredMessage(row["position"], row["kind"], key, row["at"], blocks, run)
 
 
 async def last_position(db: Any, session_id: str) -> int:
@@ -315,7 +318,7 @@ async def _around(db: Any, query: Query) -> tuple[int, int, int]:
         theirs = f"session_id IN (SELECT c.session_id FROM {terms.source} WHERE {terms})"
         blobs = (
             "hash IN (SELECT u.hash FROM callsheet.blob_uses u WHERE (u.session_id, u.owner) IN "
-            f"(SELECT c.session_id, c.call_id FROM {terms.source} WHERE {terms}))"
+            f"(SELECT c.session_id, c.key FROM {terms.source} WHERE {terms}))"
         )
         values = terms.values
     return await db.fetchrow(

@@ -97,6 +97,21 @@ STEPS = (
         END LOOP;
     END $$;
     """,
+    # A row is told from others by a key of ours. `seq` is the order in which calls were written.
+    """
+    ALTER TABLE callsheet.calls ADD COLUMN key text COLLATE "C";
+    UPDATE callsheet.calls SET key = call_id;
+    ALTER TABLE callsheet.calls ALTER key SET NOT NULL;
+    CREATE UNIQUE INDEX calls_by_key ON callsheet.calls (session_id, key);
+    ALTER TABLE callsheet.messages ADD COLUMN key text COLLATE "C";
+    UPDATE callsheet.messages SET key = message_id || ' ' || part;
+    ALTER TABLE callsheet.messages ALTER key SET NOT NULL;
+    ALTER TABLE callsheet.messages DROP CONSTRAINT messages_pkey;
+    ALTER TABLE callsheet.messages ADD PRIMARY KEY (session_id, key);
+    CREATE SEQUENCE callsheet.calls_seq;
+    ALTER TABLE callsheet.calls ADD COLUMN seq bigint;
+    ALTER TABLE callsheet.calls ALTER seq SET DEFAULT nextval('callsheet.calls_seq');
+    """,
 )
 
 VERSION = len(STEPS)

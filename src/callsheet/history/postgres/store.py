@@ -31,7 +31,7 @@ from callsheet.history.rows import (
 )
 
 from . import reading, schema, tidying, writing
-from .connection import Connection, transaction
+from .connection import Connection, Taken, transaction
 from .payloads import load_dictionaries
 from .writers import Writers
 
@@ -97,12 +97,19 @@ class PostgresStore:
         """Write all of a batch, or nothing."""
 
         async def work(db: Any) -> None:
+            if is_taken:
+                await writing.rename_calls(db, batch.calls)
             await writing.write(db, batch, self._writers.me, self._with_blobs)
             await self._writers.seen(db, time.time())
 
-        await self._transact(work)
+        is_taken = False
+        try:
+            await self._transact(work)
+        except Taken:  # an id that another call has
+            is_taken = True
+            await self._transact(work)
         for row in batch.calls:
-            key = (row.session_id, row.call_id)
+            key = (row.session_id, row.owner)
             if row.is_open and row.blobs:
                 self._with_blobs.add(key)
             elif not row.is_open:

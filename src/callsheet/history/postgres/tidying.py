@@ -31,7 +31,7 @@ FREE = 1 << 20
 _BLOBS = """
 SELECT coalesce(sum(octet_length(data)), 0)::int8 FROM callsheet.blobs WHERE hash IN (
     SELECT u.hash FROM callsheet.blob_uses u JOIN callsheet.calls c
-    ON c.session_id = u.session_id AND c.call_id = u.owner WHERE u.session_id = $1)
+    ON c.session_id = u.session_id AND c.key = u.owner WHERE u.session_id = $1)
 """
 _WHERE = "WHERE c.session_id = g.session_id AND c.call_id = g.call_id"
 _GIVEN = "unnest($1::text[], $2::text[]) AS g (session_id, call_id)"
@@ -127,12 +127,11 @@ async def prune(db: Any, packer: Packer, keep: Retention, now: float, most: int)
 async def _remove_said(db: Any, before: float, most: int) -> int:
     """Remove the oldest messages of sessions that have no calls. Gives how many it were."""
     gone = await db.fetch(
-        "WITH g AS MATERIALIZED (SELECT m.session_id, m.message_id, m.part FROM callsheet.messages m "
+        "WITH g AS MATERIALIZED (SELECT m.session_id, m.key FROM callsheet.messages m "
         "WHERE m.at < $1 AND NOT EXISTS "
         "(SELECT 1 FROM callsheet.calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT $2) "
         "DELETE FROM callsheet.messages m USING g WHERE m.session_id = g.session_id "
-        "AND m.message_id = g.message_id AND m.part = g.part "
-        "RETURNING m.session_id, m.message_id || ' ' || m.part",
+        "AND m.key = g.key RETURNING m.session_id, m.key",
         before,
         most,
     )
@@ -205,7 +204,7 @@ async def _oldest(db: Any, condition: str, values: list[Any], count: int) -> lis
     if count <= 0:
         return []
     return await db.fetch(
-        "SELECT session_id, call_id, position, payload FROM callsheet.calls "
+        "SELECT session_id, call_id, position, payload, key FROM callsheet.calls "
         f"WHERE {condition} AND writer IS NULL ORDER BY at LIMIT $1 FOR UPDATE",
         count,
         *values,
@@ -222,17 +221,18 @@ async def _remove(db: Any, packer: Packer, rows: Sequence[Any]) -> Pruned:
     for table in ("calls", "calls_text", "unindexed"):
         await db.execute(f"DELETE FROM callsheet.{table} c USING {_GIVEN} {_WHERE}", *keys)
     reached: dict[str, int] = {}
-    for session, _, position, _ in rows:
+    for session, _, position, _, _ in rows:
         reached[session] = max(position, reached.get(session, -1))
     said = await db.fetch(
         "DELETE FROM callsheet.messages m USING unnest($1::text[], $2::int8[]) AS g (session_id, position) "
         "WHERE m.session_id = g.session_id AND m.position < g.position "
-        "RETURNING m.session_id, m.message_id || ' ' || m.part",
+        "RETURNING m.session_id, m.key",
         list(reached),
         list(reached.values()),
     )
     pruned.messages = len(said)
-    await _let_go(db, [*zip(*keys, strict=True), *(tuple(row) for row in said)])
+    owners = [(row["session_id"], row["key"]) for row in rows]
+    await _let_go(db, [*owners, *(tuple(row) for row in said)])
     pruned.sessions = await _drop_empty(db, list(reached))
     return pruned
 
@@ -302,14 +302,13 @@ async def forget(db: Any, packer: Packer, session_id: str) -> Pruned:
     key = plain(session_id)
     await db.execute("SELECT 1 FROM callsheet.sessions WHERE session_id = $1 FOR UPDATE", key)
     rows = await db.fetch(
-        "SELECT session_id, call_id, position, payload FROM callsheet.calls "
+        "SELECT session_id, call_id, position, payload, key FROM callsheet.calls "
         "WHERE session_id = $1 FOR UPDATE",
         key,
     )
     pruned = await _remove(db, packer, rows)
     gone = await db.fetch(
-        "DELETE FROM callsheet.messages WHERE session_id = $1 "
-        "RETURNING session_id, message_id || ' ' || part",
+        "DELETE FROM callsheet.messages WHERE session_id = $1 RETURNING session_id, key",
         key,
     )
     await _let_go(db, [tuple(row) for row in gone])

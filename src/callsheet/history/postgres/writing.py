@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 from typing import Any, TypeVar
 
 from callsheet.history.abandoned import abandoned
+from callsheet.history.naming import names
 from callsheet.history.packing import Packer
 from callsheet.history.rows import Batch, BlobRow, CallRow, MessageRow, SessionRow, StoredCall
 
@@ -32,13 +33,14 @@ _CALLS = """
 WITH written AS (
     INSERT INTO callsheet.calls AS c (
         session_id, call_id, position, name, title, kind, status, reason, at, updated_at,
-        duration_ms, writer, size, payload
+        duration_ms, writer, size, payload, key
     )
     SELECT * FROM unnest(
         $1::text[], $2::text[], $3::int8[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-        $9::float8[], $10::float8[], $11::float8[], $12::text[], $13::int8[], $14::bytea[]
+        $9::float8[], $10::float8[], $11::float8[], $12::text[], $13::int8[], $14::bytea[],
+        $15::text[]
     )
-    ON CONFLICT (session_id, call_id) DO UPDATE SET
+    ON CONFLICT (session_id, key) DO UPDATE SET
         name = excluded.name, title = excluded.title, kind = excluded.kind, status = excluded.status,
         reason = excluded.reason, updated_at = excluded.updated_at, duration_ms = excluded.duration_ms,
         writer = excluded.writer, size = excluded.size, payload = excluded.payload
@@ -53,9 +55,10 @@ ON CONFLICT DO NOTHING
 _MESSAGES = """
 INSERT INTO callsheet.messages
 SELECT * FROM unnest(
-    $1::text[], $2::text[], $3::int[], $4::int8[], $5::text[], $6::float8[], $7::int8[], $8::bytea[]
+    $1::text[], $2::text[], $3::int[], $4::int8[], $5::text[], $6::float8[], $7::int8[], $8::bytea[],
+    $9::text[]
 )
-ON CONFLICT (session_id, message_id, part) DO UPDATE SET size = excluded.size, payload = excluded.payload
+ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excluded.payload
 """
 
 # Only of a row that was taken as it is.
@@ -65,7 +68,7 @@ WITH gone AS (
     USING unnest($1::text[], $2::text[], $3::bytea[]) AS g (session_id, owner, payload)
     WHERE u.session_id = g.session_id AND u.owner = g.owner AND (g.payload IS NULL OR EXISTS (
         SELECT 1 FROM callsheet.calls c
-        WHERE c.session_id = g.session_id AND c.call_id = g.owner AND c.payload = g.payload
+        WHERE c.session_id = g.session_id AND c.key = g.owner AND c.payload = g.payload
     )) AND NOT EXISTS (
         SELECT 1 FROM unnest($4::text[], $5::text[], $6::bytea[]) AS k (session_id, owner, hash)
         WHERE k.session_id = u.session_id AND k.owner = u.owner AND k.hash = u.hash
@@ -101,13 +104,11 @@ async def write(db: Any, batch: Batch, me: str, with_blobs: Container[tuple[str,
     for sessions in _rounds(batch.sessions, lambda row: row.session_id):
         await db.execute(_SESSIONS, *_columns(sessions, _of_session))
     await keep_blobs(db, batch.blobs)
-    for calls in _rounds(batch.calls, lambda row: (row.session_id, row.call_id)):
+    for calls in _rounds(batch.calls, lambda row: (row.session_id, row.owner)):
         await db.execute(_CALLS, *_columns(calls, lambda row: _of_call(row, me)))
-    for messages in _rounds(batch.messages, lambda row: (row.session_id, row.message_id, row.part)):
+    for messages in _rounds(batch.messages, lambda row: (row.session_id, row.owner)):
         await db.execute(_MESSAGES, *_columns(messages, _of_message))
-    did: list[Owner] = [
-        (row.session_id, row.call_id, row.payload, row.blobs) for row in batch.calls
-    ]
+    did: list[Owner] = [(row.session_id, row.owner, row.payload, row.blobs) for row in batch.calls]
     said: list[Owner] = [(row.session_id, row.owner, None, row.blobs) for row in batch.messages]
     await _use(db, did + said)
     before = [one for one in did if (one[0], one[1]) in with_blobs]
@@ -125,15 +126,30 @@ def _of_call(row: CallRow, me: str) -> tuple[Any, ...]:
     return (
         plain(row.session_id), plain(row.call_id), row.position, plain(row.name), plain(row.title),
         plain(row.kind), row.status, row.reason and plain(row.reason), row.at, row.updated_at,
-        row.duration_ms, me if row.is_open else None, row.size, row.payload,
+        row.duration_ms, me if row.is_open else None, row.size, row.payload, plain(row.owner),
     )  # fmt: skip
 
 
 def _of_message(row: MessageRow) -> tuple[Any, ...]:
     return (
         plain(row.session_id), plain(row.message_id), row.part, row.position, plain(row.kind), row.at,
-        row.size, row.payload,
+        row.size, row.payload, plain(row.owner),
     )  # fmt: skip
+
+
+async def rename_calls(db: Any, calls: Sequence[CallRow]) -> None:
+    """Give calls ids that no other call of their session has. Called within a transaction."""
+    taken: dict[tuple[str, str], str] = {}
+    for row in calls:
+        row.key = row.owner
+        for name in names(row.call_id):
+            where = plain(row.session_id), plain(name)
+            found = await db.fetchval(
+                "SELECT key FROM callsheet.calls WHERE session_id = $1 AND call_id = $2", *where
+            )
+            if taken.get(where, found or plain(row.key)) == plain(row.key):
+                taken[where], row.call_id = plain(row.key), name
+                break
 
 
 def _rounds(rows: Sequence[_T], key: Callable[[_T], Any]) -> Iterator[list[_T]]:
@@ -217,8 +233,13 @@ async def abandon(
         packed.size,
         packed.payload,
     )
+    key = await db.fetchval(
+        "SELECT key FROM callsheet.calls WHERE session_id = $1 AND call_id = $2",
+        head.session_id,
+        head.call_id,
+    )
     blobs = [blob.hash for blob in packed.blobs]
-    owners = [(head.session_id, head.call_id, packed.payload, blobs)]
+    owners = [(head.session_id, key, packed.payload, blobs)]
     await _use(db, owners)
     await _use_no_more(db, owners)
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from callsheet.history.errors import StoreDamaged
+from callsheet.history.naming import named, run_of
 from callsheet.history.rows import (
     DictionaryInfo,
     Head,
@@ -138,7 +139,7 @@ def _head(row: Sequence[Any]) -> Head:
 def _call(row: Sequence[Any], store: Unpacking) -> StoredCall:
     head = _head(row)
     try:
-        return StoredCall(head, store.unpack(row[len(_FIELDS)]))
+        return StoredCall(head, named(store.unpack(row[len(_FIELDS)]), head.call_id))
     except StoreDamaged as exc:  # one that is damaged is no reason to show nothing of the others
         return StoredCall(head, unreadable(head, str(exc)))
 
@@ -203,7 +204,7 @@ def timeline(
     values = (session_id, after, sorted(places)[:limit][-1])
     did = db.execute(f"SELECT {HEAD}, c.payload FROM calls c {within}", values).fetchall()
     said = db.execute(
-        f"SELECT position, at, message_id, part, kind, payload FROM messages {within}", values
+        f"SELECT position, at, message_id, part, kind, payload, key FROM messages {within}", values
     ).fetchall()
     both = sorted(
         [(row[2], row[8], 1, row) for row in did] + [(row[0], row[1], 0, row) for row in said]
@@ -212,13 +213,13 @@ def timeline(
 
 
 def _message(row: Sequence[Any], store: Unpacking) -> StoredMessage:
-    position, at, message_id, _, kind, payload = row
+    position, at, message_id, _, kind, payload, key = row
     blocks: list[JsonObject]
     try:
         blocks = store.expand(payload)["blocks"]
     except StoreDamaged:
         blocks = []
-    return StoredMessage(position, kind, message_id, at, blocks)
+    return StoredMessage(position, kind, message_id, at, blocks, run_of(key, message_id))
 
 
 def last_position(db: sqlite3.Connection, session_id: str) -> int:
@@ -286,7 +287,7 @@ def _around(db: sqlite3.Connection, query: Query) -> tuple[int, int, int]:
         theirs = f"session_id IN (SELECT c.session_id FROM {source} WHERE {terms})"
         blobs = (
             f"hash IN (SELECT u.hash FROM {source} JOIN blob_uses u "
-            f"ON u.session_id = c.session_id AND u.owner = c.call_id WHERE {terms})"
+            f"ON u.session_id = c.session_id AND u.owner = c.key WHERE {terms})"
         )
     return (
         _one(db, f"SELECT count(*) FROM sessions WHERE {theirs}", values),

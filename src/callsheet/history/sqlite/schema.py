@@ -64,6 +64,31 @@ STEPS = (
         INSERT OR IGNORE INTO calls_later VALUES (OLD.seq, OLD.payload);
     END;
     """,
+    # A row is told from others by a key of ours. The trigger looks for itself whether a row is there: its
+    # OR IGNORE was overridden by the upsert that fires it.
+    """
+    ALTER TABLE calls ADD COLUMN key TEXT NOT NULL DEFAULT '';
+    UPDATE calls SET key = call_id;
+    CREATE UNIQUE INDEX calls_by_key ON calls (session_id, key);
+    CREATE TABLE messages_2 (
+        session_id TEXT NOT NULL, key TEXT NOT NULL, message_id TEXT NOT NULL, part INTEGER NOT NULL,
+        position INTEGER NOT NULL, kind TEXT NOT NULL, at REAL NOT NULL,
+        size INTEGER NOT NULL, payload BLOB NOT NULL,
+        PRIMARY KEY (session_id, key)
+    );
+    INSERT INTO messages_2 SELECT session_id, message_id || ' ' || part, message_id, part, position, kind, at,
+        size, payload FROM messages ORDER BY rowid;
+    DROP TABLE messages;
+    ALTER TABLE messages_2 RENAME TO messages;
+    CREATE INDEX messages_by_place ON messages (session_id, position);
+    DROP TRIGGER calls_changed;
+    CREATE TRIGGER calls_changed AFTER UPDATE OF payload ON calls
+    WHEN OLD.writer IS NULL AND OLD.seq <= (SELECT value FROM facts WHERE name = 'indexed_to')
+        AND NOT EXISTS (SELECT 1 FROM calls_later WHERE seq = OLD.seq)
+    BEGIN
+        INSERT INTO calls_later VALUES (OLD.seq, OLD.payload);
+    END;
+    """,
 )
 
 VERSION = len(STEPS)

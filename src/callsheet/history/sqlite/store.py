@@ -33,7 +33,7 @@ from callsheet.history.rows import (
 from . import indexing, reading, tidying
 from .file import FileId, guarded, id_of, open_to_read, open_to_write, transact
 from .writers import Writers
-from .writing import Writing, keep_blobs, use
+from .writing import Writing, keep_blobs, rename_calls, use
 
 _T = TypeVar("_T")
 
@@ -128,7 +128,13 @@ class SqliteStore:
         self._writing.written(batch)
 
     def _write(self, batch: Batch) -> None:
-        self._writing.write(self.db, batch, self._writers.me)
+        self.db.execute("SAVEPOINT batch")
+        try:
+            self._writing.write(self.db, batch, self._writers.me)
+        except sqlite3.IntegrityError:  # an id that another call has
+            self.db.execute("ROLLBACK TO batch")
+            rename_calls(self.db, batch.calls)
+            self._writing.write(self.db, batch, self._writers.me)
         self._writers.seen(self.db, time.time())
 
     async def recover(self) -> int:
@@ -151,13 +157,17 @@ class SqliteStore:
         )
         report, packed = record.report, self.packer.pack(record)
         keep_blobs(db, packed.blobs)
-        use(db, [(head.session_id, head.call_id, [blob.hash for blob in packed.blobs])])
+        row = head.session_id, head.call_id
+        (key,) = db.execute(
+            "SELECT key FROM calls WHERE session_id = ? AND call_id = ?", row
+        ).fetchone()
+        use(db, [(head.session_id, key, [blob.hash for blob in packed.blobs])])
         found = db.execute(
             "UPDATE calls SET status = ?, reason = ?, duration_ms = ?, writer = NULL, size = ?, payload = ? "
             "WHERE session_id = ? AND call_id = ? AND writer IS NOT NULL",
             (
                 report.status.value, report.notes.get("reason"), report.notes.get("durationMs"),
-                packed.size, packed.payload, head.session_id, head.call_id,
+                packed.size, packed.payload, *row,
             ),
         )  # fmt: skip
         return found.rowcount

@@ -24,7 +24,7 @@ SPARE = 0.9
 
 _BLOBS = """
 SELECT total(length(data)) FROM blobs WHERE hash IN (
-    SELECT u.hash FROM blob_uses u JOIN calls c ON c.session_id = u.session_id AND c.call_id = u.owner
+    SELECT u.hash FROM blob_uses u JOIN calls c ON c.session_id = u.session_id AND c.key = u.owner
     WHERE u.session_id = ?)
 """
 _STAY, _STAY_FOR = "calls_to_stay", "bytes_to_stay"
@@ -56,14 +56,12 @@ def prune(
 def _remove_said(db: sqlite3.Connection, before: float, most: int) -> int:
     """Remove the oldest messages of sessions that have no calls. Gives how many it were."""
     rows = db.execute(
-        "SELECT m.session_id, m.message_id, m.part FROM messages m WHERE m.at < ? AND NOT EXISTS "
+        "SELECT m.session_id, m.key FROM messages m WHERE m.at < ? AND NOT EXISTS "
         "(SELECT 1 FROM calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT ?",
         (before, most),
     ).fetchall()
-    db.executemany(
-        "DELETE FROM messages WHERE session_id = ? AND message_id = ? AND part = ?", rows
-    )
-    let_go(db, [(session, f"{message} {part}") for session, message, part in rows])
+    db.executemany("DELETE FROM messages WHERE session_id = ? AND key = ?", rows)
+    let_go(db, rows)
     return len(rows)
 
 
@@ -125,14 +123,14 @@ def _least_bytes(db: sqlite3.Connection) -> int:
     (pages,) = db.execute(
         "SELECT coalesce(sum(length(data) / ?), 0) FROM dictionaries", (size,)
     ).fetchone()
-    return (trees + 2 + pages) * size  # and two in which SQLite notes where all is
+    return (trees + 4 + pages) * size  # and four in which SQLite notes where all is
 
 
 def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: int) -> list[Any]:
     if count <= 0:
         return []
     return db.execute(
-        "SELECT seq, session_id, call_id, position, payload FROM calls "
+        "SELECT seq, session_id, key, position, payload FROM calls "
         f"WHERE {condition} AND writer IS NULL ORDER BY at LIMIT ?",
         [*values, count],
     ).fetchall()
@@ -155,8 +153,7 @@ def _remove(db: sqlite3.Connection, store: Unpacking, rows: Sequence[Any]) -> Pr
         reached[session] = max(position, reached.get(session, -1))
     for session, position in reached.items():
         gone = db.execute(
-            "DELETE FROM messages WHERE session_id = ? AND position < ? "
-            "RETURNING message_id || ' ' || part",
+            "DELETE FROM messages WHERE session_id = ? AND position < ? RETURNING key",
             (session, position),
         ).fetchall()
         owners += [(session, owner) for (owner,) in gone]
@@ -203,12 +200,12 @@ def _drop_empty(
 def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
     """Remove a session, with all that it has said and done."""
     rows = db.execute(
-        "SELECT seq, session_id, call_id, position, payload FROM calls WHERE session_id = ?",
+        "SELECT seq, session_id, key, position, payload FROM calls WHERE session_id = ?",
         (session_id,),
     ).fetchall()
     pruned = _remove(db, store, rows)
     gone = db.execute(
-        "DELETE FROM messages WHERE session_id = ? RETURNING message_id || ' ' || part",
+        "DELETE FROM messages WHERE session_id = ? RETURNING key",
         (session_id,),
     ).fetchall()
     let_go(db, [(session_id, owner) for (owner,) in gone])

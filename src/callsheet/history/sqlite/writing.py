@@ -6,15 +6,16 @@ import sqlite3
 from collections.abc import Iterable
 from itertools import chain
 
+from callsheet.history.naming import names
 from callsheet.history.rows import Batch, BlobRow, CallRow
 
 from .tidying import let_go
 
 _CALLS = """
 INSERT INTO calls (session_id, call_id, position, name, title, kind, status, reason, at, updated_at,
-                   duration_ms, writer, size, payload)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (call_id, session_id) DO UPDATE SET
+                   duration_ms, writer, size, payload, key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_id, key) DO UPDATE SET
     name = excluded.name, title = excluded.title, kind = excluded.kind, status = excluded.status,
     reason = excluded.reason, updated_at = excluded.updated_at, duration_ms = excluded.duration_ms,
     writer = excluded.writer, size = excluded.size, payload = excluded.payload
@@ -29,15 +30,15 @@ ON CONFLICT (session_id) DO UPDATE SET
 """
 
 _MESSAGES = """
-INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (session_id, message_id, part) DO UPDATE SET size = excluded.size, payload = excluded.payload
+INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excluded.payload
 """
 
 
 WIDE = 32
 """Calls that one statement writes: the interpreter's lock is given away, and fought for, once for all."""
 
-_ROW = "(" + ", ".join("?" * 14) + ")"
+_ROW = "(" + ", ".join("?" * 15) + ")"
 _MANY_CALLS = _CALLS.replace(_ROW, ", ".join([_ROW] * WIDE))
 
 
@@ -66,8 +67,8 @@ class Writing:
                 _MESSAGES,
                 [
                     (
-                        row.session_id, row.message_id, row.part, row.position, row.kind, row.at,
-                        row.size, row.payload,
+                        row.session_id, row.owner, row.message_id, row.part, row.position, row.kind,
+                        row.at, row.size, row.payload,
                     )
                     for row in batch.messages
                 ],
@@ -82,16 +83,16 @@ class Writing:
         known = self._with_blobs
         for row in batch.calls:
             if row.is_open and row.blobs:
-                known.add((row.session_id, row.call_id))
+                known.add((row.session_id, row.owner))
             elif known and not row.is_open:
-                known.discard((row.session_id, row.call_id))
+                known.discard((row.session_id, row.owner))
 
     def _write_calls(self, db: sqlite3.Connection, calls: list[CallRow], writer: str) -> None:
         values = [
             (
                 row.session_id, row.call_id, row.position, row.name, row.title, row.kind,
                 row.status, row.reason, row.at, row.updated_at, row.duration_ms,
-                writer if row.is_open else None, row.size, row.payload,
+                writer if row.is_open else None, row.size, row.payload, row.owner,
             )
             for row in calls
         ]  # fmt: skip
@@ -99,11 +100,26 @@ class Writing:
         db.executemany(_CALLS, values[:rest])
         for begin in range(rest, len(values), WIDE):
             db.execute(_MANY_CALLS, list(chain.from_iterable(values[begin : begin + WIDE])))
-        use(db, [(row.session_id, row.call_id, row.blobs) for row in calls if row.blobs])
+        use(db, [(row.session_id, row.owner, row.blobs) for row in calls if row.blobs])
         known = self._with_blobs
         for row in calls:
-            if row.blobs or (known and (row.session_id, row.call_id) in known):
+            if row.blobs or (known and (row.session_id, row.owner) in known):
                 _use_no_more(db, row)
+
+
+def rename_calls(db: sqlite3.Connection, calls: list[CallRow]) -> None:
+    """Give calls ids that no other call of their session has. Called within a transaction."""
+    taken: dict[tuple[str, str], str] = {}
+    for row in calls:
+        row.key = row.owner
+        for name in names(row.call_id):
+            where = row.session_id, name
+            found = db.execute(
+                "SELECT key FROM calls WHERE session_id = ? AND call_id = ?", where
+            ).fetchone()
+            if taken.get(where, found[0] if found else row.key) == row.key:
+                taken[where], row.call_id = row.key, name
+                break
 
 
 def keep_blobs(db: sqlite3.Connection, blobs: Iterable[BlobRow]) -> None:
@@ -127,9 +143,9 @@ def _use_no_more(db: sqlite3.Connection, row: CallRow) -> None:
     Not of those that the index of words is yet to be told to forget.
     """
     taken = db.execute(
-        "SELECT 1 FROM calls c WHERE session_id = ? AND call_id = ? AND payload = ? AND NOT EXISTS "
+        "SELECT 1 FROM calls c WHERE session_id = ? AND key = ? AND payload = ? AND NOT EXISTS "
         "(SELECT 1 FROM calls_later l WHERE l.seq = c.seq AND l.was IS NOT NULL)",
-        (row.session_id, row.call_id, row.payload),
+        (row.session_id, row.owner, row.payload),
     ).fetchone()
     if taken:
-        let_go(db, [(row.session_id, row.call_id)], row.blobs)
+        let_go(db, [(row.session_id, row.owner)], row.blobs)
