@@ -29,7 +29,7 @@ def of_rule(rule: Rule, number: int, example: str) -> Shape:
     text = fill(example)
     match = re.search(rule.pattern, text)
     assert match is not None
-    secret = match.group(match.re.groups)
+    secret = text if rule.open == "block" else match.group(match.re.groups)
     return Shape(f"{rule.id}-{number}", text, secret, "password" if match.re.groups else "x")
 
 

@@ -139,5 +139,5 @@ def _stays_in_a_word(rule: Shape) -> bool:
         return False
     return not any(
         _WIDE.search(source.replace(r"[^\s", "[")) or any(sign == "." for _, sign in signs(source))
-        for source in (rule.rule.pattern, rule.rule.gate)
+        for source in (rule.rule.pattern,)
     )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from .columns import begins_line
 from .keys import family_of, is_mixed, is_placeholder, scheme_length
 from .marks import alike
 
@@ -384,10 +385,14 @@ _LINE_START = re.compile(
 
 def _is_settings_line(data: bytes, name_start: int, match: re.Match[bytes], end: int) -> bool:
     """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no more."""
-    if data[end : end + 1] not in (b"", b"\r", b"\n", b"\\", b"\x1b"):
+    # A line may be a string in a list of lines, and end with the quote that it begins with.
+    quote = data[max(0, name_start - 40) : name_start].rstrip(b" \t")[-1:]
+    after = data[end : end + 1]
+    if after not in (b"", b"\r", b"\n", b"\\", b"\x1b") and not (after == quote in _QUOTES):
         return False
     sign, gap = match["sign"], match["gap"]
     tight = not gap and data[match.start("sign") - 1] not in b" \t"
     if not ((tight and sign == b"=") or (sign == b":" and gap)):
         return False
-    return _LINE_START.search(data, max(0, name_start - 40), name_start) is not None
+    begins = _LINE_START.search(data, max(0, name_start - 40), name_start)
+    return begins is not None or begins_line(data, name_start)

@@ -38,17 +38,15 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     mixed: bool = False
     placeholders: bool = False
     ignore_case: bool = False
-    run: int = 0
     open: Literal["token", "word", "line", "block"] = "token"
     end: str = ""
-    gate: str = ""
 
 
 OPEN: Mapping[str, re.Pattern[bytes]] = {
     "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
     "word": re.compile(rb"""[^\s"'<>]*"""),
     "line": re.compile(rb"[^\r\n]*"),
-    "block": re.compile(rb"""[A-Za-z0-9+/=\s\\%"',>|:;.()\[\x1b-]*"""),
+    "block": re.compile(rb"[\s\S]*"),
 }
 """What a secret is made of, by `Rule.open`."""
 

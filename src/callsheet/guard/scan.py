@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import NamedTuple
 
 from . import pairs
+from .blocks import Block
 from .engines import Gate, Trigger, make_gate, simpler
 from .follow import Words, distant
 from .glance import beginnings
@@ -40,7 +41,7 @@ class Begun(NamedTuple):
 
     place: int
     goes_on: re.Pattern[bytes] | None = None
-    block: Shape | None = None
+    block: Block | None = None
 
 
 class Scanner:
@@ -63,7 +64,7 @@ class Scanner:
         self._wordy = [rule for rule in self._rules if not rule.literals]
         self.work: int = 0
         """How many places were looked at so far. Tests hold it down."""
-        self._blocks = [rule for rule in self._rules if rule.rule.open == "block"]
+        self._blocks = [rule.block for rule in self._rules if rule.block is not None]
 
     def _triggers(self) -> list[Trigger]:
         known = [_known_trigger(form, _PREFIX) for form in self._known]
@@ -202,12 +203,10 @@ class Scanner:
         return found._replace(place=mark_around(data, found.place))
 
     def _block_begun(self, data: bytes, found: Begun) -> Begun:
-        for rule in self._blocks:
-            for literal in rule.literals:
-                place = data.rfind(literal)
-                begun = rule.begun(data, place) if place >= 0 else None
-                if begun is not None and begun < found.place:
-                    found = Begun(begun, None, rule)
+        for block in self._blocks:
+            begun = block.begun(data)
+            if begun is not None and begun < found.place:
+                found = Begun(begun, None, block)
         return found
 
     def _token_begun(self, data: bytes) -> Begun:
@@ -242,7 +241,7 @@ class Scanner:
                 break
             self.work += 1
             for rule in self._candidates(data[place : place + 2])[0]:
-                if not rule.is_token and rule.starts(data, place):
+                if not rule.is_token and rule.block is None and rule.starts(data, place):
                     begun = rule.begun(data, place)
                     if begun is not None and begun < found.place:
                         found = Begun(begun, OPEN[rule.rule.open])
@@ -333,7 +332,7 @@ def _known_trigger(form: bytes, size: int) -> Trigger:
 
 
 def _trigger(rule: Shape) -> Trigger:
-    pattern = simpler((rule.rule.gate or rule.rule.pattern).encode())
+    pattern = simpler(rule.rule.pattern.encode())
     return Trigger(pattern, tuple(literal.lower() for literal in rule.literals))
 
 

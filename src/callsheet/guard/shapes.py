@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
+from .blocks import Block
 from .keys import is_mixed, is_placeholder
 from .marks import alike
 from .rules import OPEN, Rule, group_start
@@ -43,8 +44,18 @@ class Shape:
         right = _RIGHT if self.rule.right else b""
         return re.compile(left + b"(?:" + self.rule.pattern.encode() + b")" + right)
 
+    @cached_property
+    def block(self) -> Block | None:
+        """What finds the whole block, if the pattern is only its first line or its last."""
+        rule = self.rule
+        return (
+            Block(self.pattern, self.literals, rule.end.encode()) if rule.open == "block" else None
+        )
+
     def find(self, data: bytes, place: int) -> tuple[int, int] | None:
         """Give the secret's span if the rule holds at this place."""
+        if self.block is not None:
+            return self.block.find(data, place)
         match = self.pattern.match(data, place)
         if match is None:
             return None
@@ -55,17 +66,7 @@ class Shape:
         rule = self.rule
         if rule.mixed and not is_mixed(secret):
             return False
-        if rule.run and not re.search(rb"[A-Za-z0-9+/]{%d}" % rule.run, secret):
-            return False
         return not (rule.placeholders and is_placeholder(secret))
-
-    def goes_on(self, data: bytes, size: int) -> bool:
-        """Whether an unfinished one is still so after the last `size` bytes."""
-        end = self.rule.end.encode()
-        if end and data.find(end, max(0, len(data) - size - len(end))) >= 0:
-            return False
-        match = OPEN[self.rule.open].match(data, len(data) - size)
-        return match is not None and match.end() == len(data)
 
     def begun(self, data: bytes, place: int) -> int | None:
         """Give where the secret begins if it may go on beyond the end of the data."""
@@ -77,10 +78,6 @@ class Shape:
         match = OPEN[self.rule.open].match(data, place)
         if match is None or match.end() < len(data) or place == len(data):
             return None
-        if self.rule.end:
-            found = self.find(data, place)
-            if found and data.endswith(self.rule.end.encode(), found[0], found[1]):
-                return None
         return place
 
     def has_begun(self, data: bytes, place: int) -> bool:

@@ -26,7 +26,7 @@ _FEW = 3
 
 _REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]|\Z))*")
 """Where a piece ends with a dot, nobody knows whether the secret goes on after it."""
-_BLOCK_REST = re.compile(rb"[A-Za-z0-9+/=\r\n]*")
+_BLOCK_REST = re.compile(rb"(?:[^\n-]{0,200}?[A-Za-z0-9+/]{16,}[=\r\n]*|[A-Za-z0-9+/=\r\n])*")
 
 
 class StreamRedactor:
@@ -126,7 +126,7 @@ class StreamRedactor:
             if span.start == hold and len(data) - span.end < _BACK:
                 self._data = data[: hold + IDENTITY] + data[-IDENTITY:]
                 return hold
-        hold = len(data) - HOLD // 4
+        hold = len(data) - HOLD // 2
         return max((span.end for span in spans if span.start < hold), default=hold)
 
     def _pass_on(self, spans: Sequence[Span], hold: int, *, crowded: bool) -> bytes:

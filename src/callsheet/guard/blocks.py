@@ -1,0 +1,123 @@
+"""Keys that are blocks of lines, whatever stands before and after the data in each line.
+
+A listing puts `12→` before each line, a diff `+`, a log the time, JSON quotes around it. None of these is
+looked for. What counts is the data itself: runs of base64 that are not far apart, after a first line that
+says what they are, before a last line that does, or both. Of a block without its first line, as in a listing
+that begins in the middle, only long lines are taken, since the last line comes too late to say what they are.
+"""
+
+from __future__ import annotations
+
+import re
+
+GAP = 256
+"""Bytes between the data of two lines at most: what ends one and stands before the other."""
+
+REACH = 8192
+"""So far before its last line a block may begin whose first line is not there."""
+
+_EDGE = 96
+"""Bytes that a first or last line may have."""
+
+LONGEST = 1 << 20
+"""So far after its first line a block is looked for."""
+
+_RUN = rb"[A-Za-z0-9+/]{16,}={0,2}"
+_TELLING = (
+    rb"(?:[A-Za-z0-9+/]{40,}"
+    rb"|(?=[a-z+/]{0,15}[A-Z0-9])(?=[A-Za-z+/]{0,15}[0-9])[A-Za-z0-9+/]{16,39})={0,2}"
+)
+_BETWEEN = rb"(?:[^\n]{0,24}?|(?:[^\n]{0,64}\n){1,2}?[^\n]{0,200}?)"
+"""Between the data of two lines: the end of one, perhaps an empty one, what is before the next one's data."""
+
+_CHAIN = re.compile(rb"(?:[\s\S]{0,%d}?%s)*" % (GAP, _RUN))
+_LINES = re.compile(
+    rb"(?:(?:\x1b\[[0-9;]*m|[^A-Za-z0-9/\x1b]){1,24}(?=[A-Za-z0-9+/]{16})|[\s\S]{1,%d}?(?=[A-Za-z0-9+/]{32}))%s"
+    rb"(?:%s%s)*(?:%s[A-Za-z0-9+/]{1,63}={1,2})?" % (GAP, _TELLING, _BETWEEN, _TELLING, _BETWEEN)
+)
+"""The lines of a block that does not end."""
+_LONG = re.compile(rb"[A-Za-z0-9+/]{56,}={0,2}")
+_MIXED = re.compile(rb"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])")
+_LAST_RUN = re.compile(_RUN)
+_BEGUN = re.compile(rb"(?<![A-Za-z0-9+/])(?=.[a-z]*[A-Z0-9+/])[A-Za-z0-9+/]{8,}\Z")
+"""A line of data that has begun: no word is written so."""
+LINE_BEGUN = rb"[A-Za-z0-9+/]{16}"
+"""Every line of data has this in it, once it tells more than its first letters."""
+
+
+class Block:
+    """Finds the blocks of one rule: `pattern` is their first or last line, the last begins with `end`."""
+
+    def __init__(self, pattern: re.Pattern[bytes], literals: tuple[bytes, ...], end: bytes) -> None:
+        self._pattern = pattern
+        self._literals = literals
+        self._end = end
+
+    def find(self, data: bytes, place: int) -> tuple[int, int] | None:
+        """Return where the block begins and ends whose first or last line is at this place."""
+        edge = self._pattern.match(data, place)
+        if edge is None:
+            return None
+        if self._end and data.startswith(self._end, place):
+            start = self._lines_before(data, place)
+            return None if start is None else (start, edge.end())
+        stop, last = self._chain(data, edge.end(), min(len(data), edge.end() + LONGEST))
+        if self._end and last > edge.end() and data.startswith(self._end, stop):
+            closing = self._pattern.match(data, stop)
+            if closing is not None and stop - last <= GAP:
+                return place, closing.end()
+        lines = _LINES.match(data, edge.end(), stop)
+        return None if lines is None else (place, lines.end())
+
+    def begun(self, data: bytes) -> int | None:
+        """Return where a block begins that may go on beyond the end of the data."""
+        edge, literal = self._last_edge(data, max(0, len(data) - _EDGE), len(data))
+        cut = len(data)
+        if edge >= 0 and self._pattern.match(data, edge) is None and b"\n" not in data[edge:]:
+            cut = edge  # its first or last line is not whole
+        place = self._open_block(data, cut)
+        if place is None and cut < len(data) and literal != self._end:
+            return cut
+        return place
+
+    def _open_block(self, data: bytes, cut: int) -> int | None:
+        """Return where a block begins that goes on to this place."""
+        first, literal = self._last_edge(data, max(0, cut - LONGEST), cut)
+        edge = self._pattern.match(data, first) if first >= 0 and literal != self._end else None
+        if edge is not None and cut - self._chain(data, edge.end(), cut)[1] <= GAP:
+            return first
+        return self._lines_before(data, cut) if self._end else None
+
+    def _last_edge(self, data: bytes, low: int, high: int) -> tuple[int, bytes]:
+        return max((data.rfind(literal, low, high), literal) for literal in self._literals)
+
+    def goes_on(self, data: bytes, size: int) -> bool:
+        """Whether a block that may go on still may after the last `size` bytes, with nothing new to tell."""
+        if data.find(b"-", len(data) - size) >= 0:
+            return False
+        return _LAST_RUN.search(data, max(0, len(data) - GAP // 2)) is not None
+
+    def _chain(self, data: bytes, start: int, stop: int) -> tuple[int, int]:
+        """Return where the next first or last line is, and where the last data before it ends."""
+        for literal in self._literals:
+            found = data.find(literal, start, stop)
+            stop = found if found >= 0 else stop
+        chain = _CHAIN.match(data, start, stop)
+        return stop, chain.end() if chain else start
+
+    def _lines_before(self, data: bytes, place: int) -> int | None:
+        """Return where the long lines begin that go on to this place."""
+        low = max(0, place - REACH)
+        edge, literal = self._last_edge(data, low, place)
+        if edge >= 0 and literal != self._end and self._pattern.match(data, edge) is None:
+            return None  # it is a block of something else, as a certificate is
+        low = max(low, edge)
+        start, after = None, place
+        begun = _BEGUN.search(data, max(low, place - GAP), place) if place == len(data) else None
+        if begun is not None:
+            start = after = begun.start()
+        for run in reversed(list(_LONG.finditer(data, low, after))):
+            if after - run.end() > GAP or not _MIXED.match(run.group()):
+                break
+            start = after = run.start()
+        return start
