@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from callsheet.describe import LOCALES, Describer, escape_title, fit_title
 from callsheet.describe.arguments import PATH
 from callsheet.describe.describer import TITLE_WIDTH
 from callsheet.describe.text import clusters, cut, fit, one_line, width
+
+from .sizes import sized
 
 describe = Describer("/home/me/app", home="/home/me")
 
@@ -311,6 +314,11 @@ LINE = (
 )
 
 
+def unquoted(title: str) -> str:
+    """Return a title without marks of quotation: a value has those of Markdown, or the language's."""
+    return regex.sub(r"«\s?|\s?»|[`'‘’“”„「」]", "", title)
+
+
 @given(LINE)
 @example("Searching for '*_`[x](y)`_*' in __init__.py")
 @example("Running `echo `date``")
@@ -344,8 +352,8 @@ def test_a_command_is_a_code_span_whatever_backticks_it_has() -> None:
 @example("~~~")
 def test_a_title_reads_well_whether_it_is_rendered_or_not(title: str) -> None:
     either = escape_title(title, "search", "either")
-    assert rendered(either).replace("`", "") == title.replace("`", "")
-    assert either.replace("`", "").split() == title.replace("`", "").split()
+    assert unquoted(rendered(either)) == unquoted(title)
+    assert unquoted(either).split() == unquoted(title).split()
 
 
 def test_what_markdown_would_swallow_stands_between_backticks() -> None:
@@ -353,8 +361,8 @@ def test_what_markdown_would_swallow_stands_between_backticks() -> None:
         "Reading __init__.py": "Reading `__init__.py`",
         "Reading src/my_file.py": "Reading src/my_file.py",
         "Finding *.py": "Finding *.py",
-        "Searching for '*a b*' in src": "Searching for `'*a b*'` in src",
-        "Searching for '\\.py'": "Searching for `'\\.py'`",
+        "Searching for '*a b*' in src": "Searching for `*a b*` in src",
+        "Searching for '\\.py'": "Searching for `\\.py`",
         "Running `cat *x*`": "Running `cat *x*`",
     }.items():
         assert escape_title(title, "search", "either") == either
@@ -418,11 +426,70 @@ def test_a_cut_never_hides_the_part_that_may_do_harm(command: str) -> None:
     assert "rm -rf ~/data" in own
 
 
-def test_a_title_says_how_many_parts_it_leaves_out() -> None:
-    command = "; ".join(f"make step-{number} VERBOSE=1 KEEP=1" for number in range(12))
-    title = describe("bash", {"command": command}).title
-    assert title.startswith("Running `make step-0")
-    assert title.endswith("… +7`")
+def command_in(title: str, locale: str) -> str:
+    """Return the command that a title of ours shows between its first and its last backtick."""
+    assert title.count("`") >= 2, locale
+    return title[title.index("`") + 1 : title.rindex("`")]
+
+
+def generated_command(random: Random) -> str:
+    """Return a shell command of several parts: pipes, lists, loops, substitutions, quotes, line breaks."""
+    words = (
+        "echo",
+        "seq 1 200",
+        "while read i",
+        "do echo",
+        "done",
+        "rm -rf x",
+        "grep -n 'a b'",
+        "cat",
+    )
+    parts = [
+        f"{random.choice(words)} {random.choice(('', 'y', 'z.txt', 'long' * random.randrange(40)))}"
+        for _ in range(random.randrange(1, 9))
+    ]
+    glue = (" | ", "; ", " && ", "\n", "  ", " $(", ' "', "`", " & ", "\t||\t", " <(", ")\n\n(")
+    return "".join(part + random.choice(glue) for part in parts)
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_a_shell_command_reads_as_it_was_written(locale: str) -> None:
+    speak = Describer("/home/me/app", locale=locale)
+    random = Random(17)
+    for _ in range(sized(5000, 300)):
+        command = generated_command(random)
+        if not command.strip():
+            continue
+        shown = command_in(speak("bash", {"command": command}).title, locale)
+        written = one_line(command, " ⏎ ")
+        if width(written) <= 100:
+            assert shown == written
+            continue
+        assert "…" in shown
+        at = 0
+        for piece in shown.split("…"):  # only where an ellipsis stands, something is left out
+            at = written.find(piece, at)
+            assert at >= 0, (shown, written)
+            at += len(piece)
+        assert written.startswith(shown.split("…")[0])
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+@pytest.mark.parametrize("rendering", ["markdown", "either", "plain"])
+def test_a_value_is_quoted_once(locale: str, rendering: Any) -> None:
+    speak = Describer("/home/me/app", locale=locale)
+    for name, arguments, value in (
+        ("glob", {"pattern": "src/**/*.py"}, "src/**/*.py"),
+        ("grep", {"pattern": "a *b* c", "path": "src/__init__.py"}, "a *b* c"),
+        ("grep", {"pattern": "TODO"}, "TODO"),
+        ("web_search", {"query": "what *is* it"}, "what *is* it"),
+    ):
+        title = escape_title(speak(name, arguments).title, "search", rendering)
+        rendered = title.replace("\\", "")
+        before, after = rendered.split(value)
+        marks = regex.compile(r"[`'‘’“”„«»「」]")
+        assert len(marks.findall(before.rstrip()[-2:])) == 1, title
+        assert len(marks.findall(after.lstrip()[:2])) == 1, title
 
 
 def test_a_command_that_fits_stays_as_it_is() -> None:

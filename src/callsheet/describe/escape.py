@@ -15,7 +15,11 @@ from typing import Literal
 
 Rendering = Literal["markdown", "plain", "either"]
 
-_SPAN = re.compile(r"(?:(?<=\s)|^)`(.*)`(?=\s|$)")
+_SPAN = re.compile(r"(?:(?<=\s)|^)`(?P<value>.*)`(?=\s|$)")
+_QUOTED = re.compile(
+    r"(?:(?:(?<=\s)|^)'|„|«\s?|「|‘|“)(?P<value>\S.*?\S|\S)(?:'(?=\s|$)|\s?»|“|」|’|”)"
+).search
+"""A value between the quotation marks of our messages, in any of their languages."""
 _ALWAYS = re.compile(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
 _UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 """Underscores inside a word (`my_file.py`) mean nothing in Markdown and stay readable."""
@@ -45,18 +49,27 @@ def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> st
 
 
 def _between_backticks(title: str, span: re.Match[str] | None) -> str:
-    """Give a title with its signs of Markdown in one code span, together with the words that they are in."""
-    if span is not None:
-        before, after = title[: span.start()], title[span.end() :]
-        if not _SWALLOWED(f"{before} {after}"):
-            return f"{before}{_fence(span[1])}{after}"
-    elif not _SWALLOWED(title):
+    """Return a title with what Markdown would swallow in code spans. A quoted value is quoted by its span."""
+    found = span or _QUOTED(title)
+    if found is None or not (span or _SIGNS.search(found["value"])):
+        return _fence_words(title) if _SWALLOWED(title) else title
+    if span is None and not _SWALLOWED(title):
         return title
-    signs = [match.start() for match in _SIGNS.finditer(title)]
-    begin = title.rfind(" ", 0, signs[0]) + 1
-    end = title.find(" ", signs[-1])
-    end = len(title) if end < 0 else end
-    return f"{title[:begin]}{_fence(title[begin:end])}{title[end:]}"
+    before, after = title[: found.start()], title[found.end() :]
+    if _SWALLOWED(f"{before} {after}"):
+        before, after = _fence_words(before), _fence_words(after)
+    return f"{before}{_fence(found['value'])}{after}"
+
+
+def _fence_words(text: str) -> str:
+    """Put the signs of Markdown in one code span, together with the words that they are in."""
+    signs = [match.start() for match in _SIGNS.finditer(text)]
+    if not signs:
+        return text
+    begin = text.rfind(" ", 0, signs[0]) + 1
+    end = text.find(" ", signs[-1])
+    end = len(text) if end < 0 else end
+    return f"{text[:begin]}{_fence(text[begin:end])}{text[end:]}"
 
 
 def _escape(text: str) -> str:

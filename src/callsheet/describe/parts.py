@@ -1,29 +1,37 @@
-"""A command as a title shows it. What is too long keeps the beginning of each of its parts.
+"""A command as a title shows it: as it was written, on one line.
 
-A cut in the middle would hide `rm -rf x` between two long harmless parts. So the parts that aren't known
-to be harmless come first, and what is left out is counted.
+What is too long is shortened within its parts, in place: a cut at the end would hide `rm -rf x` behind a long
+harmless part. Parts that are known to be harmless are left out first.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from .commands import is_harmless
 from .paths import Workspace
-from .text import LINE_BREAK, cut, cut_end, isolate, one_line, width
+from .text import ELLIPSIS, LINE_BREAK, cut_end, isolate, one_line, width
 
-_TOKEN = re.compile(r"\\.|'[^']*'|[<>]&|&>|\$\(|[`;|&()\"]")
+_TOKEN = re.compile(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
 _SHOWN = 5
+_LEAST = 8
+"""Columns that a part has at least, or fewer parts are shown."""
 _JUDGED = 200
 """Parts that are judged. What comes after them counts as not harmless."""
-
-_SEPARATOR = " · "
 _MAX_LENGTH = 200_000
 
 
+class Part(NamedTuple):
+    """A simple command as it is written, and the operators before it."""
+
+    glue: str
+    text: str
+
+
 def say_command(command: str, limit: int, workspace: Workspace) -> str:
-    """Give a command on one line of at most `limit` columns, without hiding a part that may do harm."""
+    """Return a command on one line of at most `limit` columns, without hiding a part that may do harm."""
     if (
         len(command) <= limit
         and command.isascii()
@@ -32,42 +40,81 @@ def say_command(command: str, limit: int, workspace: Workspace) -> str:
     ):
         return command.strip()
     command = workspace.clean(command)
-    if len(command) <= limit * 8:
-        line = one_line(command, LINE_BREAK)
-        if width(line) <= limit:
-            return isolate(cut(line, limit))
-    parts = [one_line(part) for part in _parts(command[:_MAX_LENGTH])]
-    parts = [part for part in parts if part]
+    line = one_line(command[:_MAX_LENGTH], LINE_BREAK)
+    if len(command) > _MAX_LENGTH:
+        line += ELLIPSIS
+    if width(line) > limit:
+        line = _shortened(_parts(line), limit) or cut_end(line, limit)
+    return isolate(line)
+
+
+def _shortened(parts: list[Part], limit: int) -> str:
+    """Return the parts in their order, the long ones shortened; "" if there is no room for that."""
     if len(parts) < 2:
-        return workspace.say(command, limit, LINE_BREAK)
-    return isolate(_shown(parts, limit))
+        return ""
+    safe = [place < _JUDGED and is_harmless(part.text) for place, part in enumerate(parts)]
+    by_harm = sorted(range(len(parts)), key=safe.__getitem__)
+    for count in range(min(_SHOWN, len(parts)), 0, -1):
+        shown = sorted(by_harm[:count])
+        pieces = _with_gaps(parts, shown)
+        room = limit - sum(width(piece.glue) + (piece.text == ELLIPSIS) for piece in pieces)
+        if room >= _LEAST * count:
+            shares = _shares([piece.text for piece in pieces if piece.text != ELLIPSIS], room)
+            return "".join(
+                piece.glue
+                + (piece.text if piece.text == ELLIPSIS else cut_end(piece.text, next(shares)))
+                for piece in pieces
+            )
+    return ""
 
 
-def _shown(parts: list[str], limit: int) -> str:
-    safe = [place < _JUDGED and is_harmless(part) for place, part in enumerate(parts)]
-    order = sorted(range(len(parts)), key=safe.__getitem__)[:_SHOWN]
-    left_out = len(parts) - len(order)
-    rest = f"{_SEPARATOR}… +{left_out}" if left_out else ""
-    room = limit - width(rest) - len(_SEPARATOR) * (len(order) - 1)
+def _with_gaps(parts: list[Part], shown: list[int]) -> list[Part]:
+    """Return the parts that are shown, and one ellipsis for all that are left out between two of them."""
+    pieces: list[Part] = []
+    after = 0
+    for which in (*shown, len(parts)):
+        if which > after:
+            pieces.append(Part(parts[after].glue, ELLIPSIS))
+        pieces += parts[which : which + 1]
+        after = which + 1
+    return pieces
+
+
+def _shares(texts: list[str], room: int) -> Iterator[int]:
+    """Yield the columns of each text, so that the short ones are whole and the long ones share the rest."""
     shares: dict[int, int] = {}
-    for place, which in enumerate(sorted(order, key=lambda which: width(parts[which]))):
-        shares[which] = min(room // (len(order) - place), width(parts[which]))
+    order = sorted(range(len(texts)), key=lambda which: width(texts[which]))
+    for place, which in enumerate(order):
+        shares[which] = min(room // (len(order) - place), width(texts[which]))
         room -= shares[which]
-    return _SEPARATOR.join(cut_end(parts[which], shares[which]) for which in order) + rest
+    yield from map(shares.__getitem__, range(len(texts)))
 
 
-def _parts(command: str) -> Iterator[str]:
-    """Cut a command where another may begin. Quotes end with their line: a lone one hides nothing."""
-    for line in re.split(r"[\n\r]", command):
-        begin, quoted = 0, False
-        at = 0
-        while match := _TOKEN.search(line, at):
-            token, at = match[0], match.end()
-            if token == '"':
-                quoted = not quoted
-            elif quoted and token[0] == "'":
-                at = match.start() + 1
-            elif token in ("$(", "`") or (len(token) == 1 and not quoted):
-                yield line[begin : match.start()]
-                begin = at
-        yield line[begin:]
+def _parts(line: str) -> list[Part]:
+    """Cut a line where another command may begin. Quotes end with their line: a lone one hides nothing."""
+    parts: list[Part] = []
+    glue, begin, at, quoted = "", 0, 0, False
+
+    def add(end: int, operator: str) -> None:
+        nonlocal glue
+        text = line[begin:end]
+        if not text.strip():
+            glue += text + operator
+            return
+        bare = text.lstrip()
+        parts.append(Part(glue + text[: len(text) - len(bare)], bare.rstrip()))
+        glue = bare[len(bare.rstrip()) :] + operator
+
+    while match := _TOKEN.search(line, at):
+        token, at = match[0], match.end()
+        if token == '"':
+            quoted = not quoted
+        elif quoted and token[0] == "'":
+            at = match.start() + 1
+        elif token in ("$(", "`", "⏎") or (len(token) == 1 and not quoted):
+            add(match.start(), token)
+            begin, quoted = at, quoted and token != "⏎"
+    add(len(line), "")
+    if glue and parts:
+        parts[-1] = Part(parts[-1].glue, parts[-1].text + glue)
+    return parts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from callsheet.check.recording.moments import Connection, Session
+from callsheet.check.recording.values import text
 from callsheet.describe import Describer
 from callsheet.runtime.guard import Guard
 
@@ -37,6 +38,8 @@ class Drafts:
             describer=self.describer,
             asked=mine.asked,
             newer=mine.newer,
+            title=text(mine.given.get("title")) or "",
+            has_own_title=mine.has_own_title,
             earlier=mine.input,
             status=status or ("pending" if mine.is_open_again else None),
             diffs=mine.diffs,

@@ -128,3 +128,8 @@ def was_only_allowed(call: Call) -> bool:
         return False
     question = call.questions[-1]
     return question.outcome == "allowed" and not question.tool_call.get("rawInput")
+
+
+def was_never_allowed(call: Call) -> bool:
+    """Whether people were asked about a call and never said yes: it has not run."""
+    return call.denied is not None and all(one.outcome != "allowed" for one in call.questions)

@@ -35,6 +35,7 @@ from callsheet.wire.view import view_for
 
 from .calls import Ids, Tapped, own_notes
 from .context import Context
+from .ends import was_never_allowed
 from .making import Maker
 from .post import ARGUMENTS, HOLD, Post
 from .repair import Draft
@@ -110,11 +111,15 @@ class Reports:
             notes["reason"] = draft.reason or Reason.TOOL_ERROR.value
         if mine.repaired:
             notes["repaired"] = sorted(mine.repaired)
-        if not mine.call.is_replayed:
+        if mine.call.is_replayed:
+            return notes
+        if (ended := self._tap.time(now)) is not None:
+            notes["endedAt"] = ended
+        if not was_never_allowed(mine.call):
             began = mine.began if mine.ran is None else mine.ran
             notes["durationMs"] = max(0, round((now - began) * 1000))
-            if (ended := self._tap.time(now)) is not None:
-                notes["endedAt"] = ended
+        elif mine.report is not None and "startedAt" in mine.report.notes:
+            notes["startedAt"] = None  # it has not run, though the agent said so before it asked
         return notes
 
     def _open(
@@ -148,6 +153,8 @@ class Reports:
     ) -> None:
         """Note when a call begins to run, if it does now: those who wait for permission don't run."""
         if mine.ran is not None or status is ToolCallStatus.PENDING:
+            return
+        if status.is_final and was_never_allowed(mine.call):
             return
         mine.ran = mine.began if status.is_final else now
         began = None if mine.call.is_replayed else self._tap.time(mine.ran)

@@ -36,6 +36,8 @@ def facts_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
     said = [Fact(end_text(report))]
     if (took := _number(notes.get("durationMs"))) is not None:
         said.append(Fact(duration_text(took)))
+    elif report.reason is Reason.DENIED:
+        said.append(Fact("not run"))
     if is_object(report.raw_output) and "exit_code" in report.raw_output:
         # Of a tool inside a process, what is measured is the process.
         said.extend(map(Fact, _used(notes.get("usage"))))

@@ -25,6 +25,7 @@ SMALL = 2000
 MOST_PATHS = 20
 
 _ON_FILES = ("read", "edit", "delete", "move")
+_PATH = re.compile(r"(?=\S*[/\\]|\S+\.[A-Za-z]\w{0,4}$)(?!\w+://)\S*[\w)\]]").fullmatch
 _QUOTED = re.compile(r"(['\"`])(?P<said>(?:(?!\1).)+)\1").fullmatch
 _SOUGHT = re.compile(r"(?i:search|grep|glob|find)(?: files)?: (?P<said>\S.*[^.…]|\S)").fullmatch
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:!?)\]}]")
@@ -58,9 +59,10 @@ def input_by_clues(known: Known, draft: Draft) -> Json | None:
             found = _by_diffs(many(content))
             if found:
                 return found
-    if kind in _ON_FILES:
-        return _by_places(draft.locations)
     title = draft.title.strip()
+    if kind in _ON_FILES:
+        is_path = kind != "move" and not known.earlier and _PATH(title)
+        return _by_places(draft.locations) or as_given("path", title if is_path else "")
     if is_bare(title, draft.name, draft.kind, None):
         return None
     if kind == "execute":

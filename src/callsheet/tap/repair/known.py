@@ -28,6 +28,10 @@ class Known(Struct, eq=False):
     """What requests for permission have told of the call."""
     newer: Json = field(default_factory=dict[str, Any])
     """The input and the title that the last of them has told, where no update has told others since."""
+    title: str = ""
+    """The title that the client was told last, and …"""
+    has_own_title: bool = False
+    """… whether it was ours."""
     earlier: Any = None
     """The input that was found out last."""
     status: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,25 +19,44 @@ from .wording import core_of, is_bare, mentions
 _FEW = 4
 """Words that a title has at most which is just a tool's name, written for people."""
 
+_GENERAL = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the some this to in for of edit edits editing write writing create creating update updating "
+        "apply applying change changes changing modify modifying replace replacing read reading view viewing "
+        "open opening delete deleting remove removing move moving rename renaming search searching find "
+        "finding list listing fetch fetching run running execute executing use using call calling file files "
+        "folder directory command commands shell terminal code content contents text patch diff web page "
+        "url tool",
+    )
+)
+"""Words that say what sort of call it is, and nothing of the one that it is."""
+
+_LONGEST_ARGUMENT = 1000
+
 
 def say_title(known: Known, draft: Draft) -> None:
-    """Give a title that says what is done. One of the agent that says so stays."""
+    """Give a title that says what is done. One of the agent that says so stays when a poorer one comes."""
     newer = text(known.newer.get("title")) or ""
     if newer and newer != draft.title and not _is_poor(known, draft, newer):
         draft.title = newer
         return
     is_cut = draft.is_streaming and not known.call.questions and draft.status not in FINAL
-    if not is_cut and not _is_poor(known, draft, draft.title):
+    is_weak = bool(known.title) and draft.title != known.title and _is_weak(draft, draft.title)
+    if not is_cut and not is_weak and not _is_poor(known, draft, draft.title):
         return
-    asked = text(known.asked.get("title")) or ""
-    if not _is_poor(known, draft, asked):
-        draft.title = asked
-        draft.repaired.add("title")
-        return
+    before = "" if known.has_own_title else known.title
+    for better in (before, text(known.asked.get("title")) or ""):
+        if not is_cut and not _is_poor(known, draft, better):
+            draft.title = better
+            draft.repaired.add("title")
+            return
     made = description_of(known, draft).title
     if made and not is_bare(made, "", None, None) and not _says_less(made, draft):
         draft.title, draft.has_own_title = made, True
         draft.repaired.add("title")
+    elif is_weak:
+        draft.title, draft.has_own_title = known.title, known.has_own_title
 
 
 def _says_less(made: str, draft: Draft) -> bool:
@@ -50,15 +70,34 @@ def _is_poor(known: Known, draft: Draft, title: str) -> bool:
     """Whether a title is the tool's name, or says less than one of ours would."""
     if is_bare(title, draft.name, draft.kind, draft.raw_input):
         return True
-    return _is_labelled(draft, title) or _is_vague(known, draft, title.strip())
+    return (
+        _is_labelled(draft, title)
+        or _is_argument(draft, title.strip())
+        or _is_vague(known, draft, title.strip())
+    )
+
+
+def _is_argument(draft: Draft, title: str) -> bool:
+    """Whether a title is a path or a pattern and has no word for what is done. A command is its own verb."""
+    title = title.strip("'\"`") or title
+    if draft.kind == "execute" or not draft.raw_input or len(title) > _LONGEST_ARGUMENT:
+        return False
+    given = arguments_of(draft.raw_input, draft.name)
+    return any(_is_end(title, said) or _is_end(said, title) for said in _texts(given, None))
+
+
+def _is_end(path: str, whole: str) -> bool:
+    """Whether a path is another, or the end of it."""
+    return bool(path) and (
+        path == whole or (whole.endswith(f"/{path}") and " " not in whole[: -len(path)])
+    )
 
 
 def _is_vague(known: Known, draft: Draft, title: str) -> bool:
     """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
     if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
-    core = core_of(title)
-    if not _is_spoken_name(core, draft.name) and (core == title or title != _opening(known)):
+    if not _is_weak(draft, title) and (core_of(title) == title or title != _opening(known)):
         return False
     given = arguments_of(draft.raw_input, draft.name)
     if any(mentions(title, said) for said in _texts(given)):
@@ -77,6 +116,15 @@ def _is_labelled(draft: Draft, title: str) -> bool:
     return label == draft.name and squash(label) in TABLE
 
 
+def _is_weak(draft: Draft, title: str) -> bool:
+    """Whether a title fits every call of a tool or of a kind: `Read File`, `Editing files`."""
+    title = title.strip()
+    if len(title) > LONGEST_NAME:
+        return False
+    core = core_of(title)
+    return _GENERAL.issuperset(words_of(core.lower())) or _is_spoken_name(core, draft.name)
+
+
 def _opening(known: Known) -> str:
     return (text(known.call.opening.get("title")) or "").strip()
 
@@ -88,10 +136,10 @@ def _is_spoken_name(title: str, name: str) -> bool:
     return squashed in TABLE and len(words_of(title)) <= _FEW
 
 
-def _texts(given: Any) -> Iterator[str]:
+def _texts(given: Any, longest: int | None = LONGEST_NAME) -> Iterator[str]:
     for value in (given, *obj(given).values()):
         if type(value) is str:
-            yield value[:LONGEST_NAME]
+            yield value[:longest]
         for item in many(value):
             if type(item) is str:
-                yield item[:LONGEST_NAME]
+                yield item[:longest]
