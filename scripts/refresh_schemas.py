@@ -20,6 +20,8 @@ PACKAGE = "@agentclientprotocol/sdk"
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "schema"
 SHIPPED = ROOT / "src" / "callsheet" / "check" / "recording" / "schemas"
+UNSTABLE = "schema.unstable.json"
+"""All that is official: the stable schema, and what agents may already send of the next one."""
 PROSE = ("description", "title", "default", "discriminator", "x-docs-ignore")
 
 
@@ -57,11 +59,12 @@ def main() -> None:
         )  # fmt: skip
         with tarfile.open(Path(folder) / packed.stdout.split()[-1]) as archive:
             for protocol in ("v1", "v2"):
-                member = archive.extractfile(f"package/schema/{protocol}/schema.json")
-                if member is None:
-                    sys.exit(f"refresh_schemas: {PACKAGE} {version} has no schema for {protocol}")
-                data = member.read()
-                (TARGET / protocol / "schema.json").write_bytes(data)
+                for name in ("schema.json", UNSTABLE):
+                    member = archive.extractfile(f"package/schema/{protocol}/{name}")
+                    if member is None:
+                        sys.exit(f"refresh_schemas: {PACKAGE} {version} has no {protocol}/{name}")
+                    (TARGET / protocol / name).write_bytes(member.read())
+                data = (TARGET / protocol / UNSTABLE).read_bytes()
                 (SHIPPED / f"{protocol}.json").write_text(shipped(data))
     (TARGET / "VERSION").write_text(f"{PACKAGE} {version}\n")
     print(f"tests/schema holds the schemas of {PACKAGE} {version}")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripts.refresh_schemas import SHIPPED, TARGET, shipped
+from scripts.refresh_schemas import SHIPPED, TARGET, UNSTABLE, shipped
 
 from callsheet.check.recording import official
 
-from .talk import Talk, findings, rules
+from .talk import Talk, everything, findings, rules
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -131,9 +131,72 @@ def test_what_real_agents_say_is_valid() -> None:
         assert rules(path, "schema") == []
 
 
+def least(version: int, schema: Any) -> Any:
+    """Return the smallest value that a definition takes: what is required, and nothing else."""
+    definitions = json.loads(TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes())["$defs"]
+
+    def of(schema: Any) -> Any:
+        if "$ref" in schema:
+            return of(definitions[schema["$ref"].rpartition("/")[2]])
+        for key in ("const", "default"):
+            if key in schema:
+                return schema[key]
+        value: Any = schema.get("enum", [None])[0]
+        for one in (
+            *schema.get("allOf", ()),
+            *schema.get("anyOf", ())[:1],
+            *schema.get("oneOf", ())[:1],
+        ):
+            made = of(one)
+            value = (
+                {**value, **made} if isinstance(value, dict) and isinstance(made, dict) else made
+            )
+        kind = schema.get("type")
+        kind = kind[0] if isinstance(kind, list) else kind
+        if kind == "object":
+            fields = {name: of(schema["properties"][name]) for name in schema.get("required", ())}
+            return {**(value or {}), **fields}
+        plain = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": []}
+        return plain.get(kind, value)
+
+    return of(schema)
+
+
+@pytest.mark.parametrize("version", official.VERSIONS)
+def test_whatever_is_official_is_no_error(version: int) -> None:
+    definitions = json.loads(TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes())["$defs"]
+    told = definitions["SessionUpdate"]
+    updates = [least(version, one) for one in told.get("oneOf", told.get("anyOf"))]
+    kinds = {update["sessionUpdate"] for update in updates}
+    assert {"subagent_update", "session_message", "compaction_update"} <= kinds
+    for update in updates:
+        if (
+            "toolCallId" in update
+            or "terminalId" in update
+            or update["sessionUpdate"] == "state_update"
+        ):
+            continue  # there are rules about these
+        talk = turn(version).note("agent", "session/update", {"sessionId": "s", "update": update})
+        wrong = [one for one in everything(talk.stop()) if one.severity == "error"]
+        assert wrong == [], update
+
+
+@pytest.mark.parametrize("version", official.VERSIONS)
+def test_the_session_of_a_subagent_is_known_once_it_was_announced(version: int) -> None:
+    def child(talk: Talk) -> Talk:
+        said = {"sessionUpdate": "agent_message_chunk", "messageId": "m"}
+        said["content"] = {"type": "text", "text": "Looking around"}  # type: ignore[assignment]
+        return talk.note("agent", "session/update", {"sessionId": "child", "update": said})
+
+    announced = {"sessionUpdate": "subagent_update", "sessionId": "child", "title": "Explorer"}
+    known = turn(version).note("agent", "session/update", {"sessionId": "s", "update": announced})
+    assert [one.rule for one in everything(child(known)) if one.severity == "error"] == []
+    assert "order/unknown-session" in [one.rule for one in findings(child(turn(version)))]
+
+
 @pytest.mark.parametrize("version", official.VERSIONS)
 def test_the_shipped_schemas_are_the_official_ones_without_their_prose(version: int) -> None:
-    data = TARGET.joinpath(f"v{version}", "schema.json").read_bytes()
+    data = TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes()
     assert SHIPPED.joinpath(f"v{version}.json").read_text() == shipped(data)
 
 
@@ -142,7 +205,7 @@ def test_without_their_prose_the_schemas_judge_alike(version: int) -> None:
     """Of real messages and of such with one thing changed."""
     import jsonschema_rs
 
-    whole = json.loads(TARGET.joinpath(f"v{version}", "schema.json").read_bytes())["$defs"]
+    whole = json.loads(TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes())["$defs"]
     name = {1: "SessionNotification", 2: "UpdateSessionNotification"}[version]
     theirs = jsonschema_rs.validator_for({"$ref": f"#/$defs/{name}", "$defs": whole})
     ours = official.validator(version, name)

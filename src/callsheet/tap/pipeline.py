@@ -426,4 +426,5 @@ def _tells(line: bytes) -> bool:
         or b"state_update" in line
         or b"terminal_" in line
         or b"cancel_request" in line
+        or b"subagent_update" in line
     )

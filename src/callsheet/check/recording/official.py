@@ -1,6 +1,7 @@
 """The official schemas of ACP, and what they say about a message. Loaded when they are first needed.
 
-`schemas/` holds them without their prose; `scripts/refresh_schemas.py` makes them.
+`schemas/` holds them without their prose; `scripts/refresh_schemas.py` makes them. They are the unstable
+ones, which have all that the stable ones have: what agents may already send is no fault of theirs.
 """
 
 from __future__ import annotations
@@ -66,11 +67,13 @@ def _definitions(version: int) -> dict[str, Any]:
 
 @cache
 def _methods(version: int) -> dict[tuple[str, bool], str]:
-    return {
-        (told["x-method"], name.endswith("Response")): name
-        for name, told in _definitions(version).items()
-        if "x-method" in told
-    }
+    found: dict[tuple[str, bool], str] = {}
+    for name, told in _definitions(version).items():
+        if (
+            "x-method" in told
+        ):  # a request comes before a notification of the same method, and asks less
+            found.setdefault((told["x-method"], name.endswith("Response")), name)
+    return found
 
 
 @cache

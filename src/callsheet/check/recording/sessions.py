@@ -57,11 +57,17 @@ class Sessions:
     def note_child(
         self, line: Line, session: Session, update: Json, connection: Connection
     ) -> None:
-        """Note a session that a call opened for an agent of its own."""
-        told = obj(obj(update.get("_meta")).get("subagent_session_info"))
-        child = self.of(told.get("session_id"), connection) if told else None
+        """Note the session of a subagent, which a call's `_meta` or an update of its own tells of."""
+        if update.get("sessionUpdate") == "subagent_update":
+            key, cwd = update.get("sessionId"), text(update.get("cwd"))
+        else:
+            key, cwd = (
+                obj(obj(update.get("_meta")).get("subagent_session_info")).get("session_id"),
+                None,
+            )
+        child = self.of(key, connection)
         if child is not None and not child.is_known:
-            child.opened, child.cwd = line.number, session.cwd
+            child.opened, child.cwd = line.number, cwd or session.cwd
 
     def forget(self) -> None:
         """Forget all of them, because the agent was started again."""

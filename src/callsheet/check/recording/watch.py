@@ -329,6 +329,7 @@ class Watch:
             if terminal is not None:
                 yield self._terminals.told(line, self.connection, session, terminal, told)
         else:
+            self._sessions.note_child(line, session, told, self.connection)
             yield Updated(line, self.connection, session, told)
             yield from self._spoke(line, session, kind, told)
 
