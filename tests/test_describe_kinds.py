@@ -15,13 +15,13 @@ describe = Describer("/w")
 
 
 def test_each_step_decides_where_the_ones_before_it_say_nothing() -> None:
-    hints = {"readOnlyHint": True}
+    hints = {"destructiveHint": True}
     assert explain("read", kind="delete", annotations=hints).step == "declared"
+    assert explain("read", {"command": "ls"}, annotations=hints).step == "input"
     assert explain("read", annotations=hints).step == "annotations"
     assert explain("read").step == "name"
     assert explain("str_replace_editor", {"command": "view", "path": "a"}).step == "input"
-    assert explain("bash", {"command": "ls"}).step == "command"
-    assert explain("mcp__x__run_command", {"command": "ls"}).step == "command"
+    assert explain("bash", {"command": "ls"}).step == "name"
     assert explain("fs_anything").step == "family"
     assert explain("delete_target").step == "words"
     assert explain("frobnicate").step == "none"
@@ -44,22 +44,23 @@ def test_a_declared_kind_that_is_none_is_as_good_as_not_declared() -> None:
 @pytest.mark.parametrize(
     ("name", "annotations", "kind"),
     [
-        ("mcp__x__frobnicate", {"readOnlyHint": True}, "read"),
-        ("mcp__x__search_things", {"readOnlyHint": True}, "search"),
-        ("mcp__x__fetch_page", {"readOnlyHint": True}, "fetch"),
-        ("mcp__x__delete_cache_entry", {"readOnlyHint": True}, "read"),
+        ("mcp__x__frobnicate", {"readOnlyHint": True}, "other"),
+        ("mcp__x__search_things", {"readOnlyHint": True}, "other"),
+        ("mcp__x__fetch_page", {"readOnlyHint": True}, "other"),
+        ("read_file", {"readOnlyHint": True}, "other"),
+        ("mcp__x__delete_cache_entry", {"readOnlyHint": True}, "delete"),
         ("mcp__x__frobnicate", {"readOnlyHint": False, "destructiveHint": True}, "delete"),
         ("mcp__x__get_thing", {"destructiveHint": True}, "delete"),
         ("mcp__x__write_file", {"destructiveHint": True}, "edit"),
         ("mcp__x__run_job", {"destructiveHint": True}, "execute"),
-        ("mcp__x__frobnicate", {"readOnlyHint": True, "destructiveHint": True}, "read"),
+        ("mcp__x__frobnicate", {"readOnlyHint": True, "destructiveHint": True}, "delete"),
         ("mcp__x__frobnicate", {"readOnlyHint": False}, "other"),
         ("mcp__x__frobnicate", {"readOnlyHint": "yes", "destructiveHint": 1}, "other"),
         ("mcp__x__create_thing", {"destructiveHint": False}, "edit"),
         ("mcp__x__frobnicate", {}, "other"),
     ],
 )
-def test_annotations_decide_before_names(
+def test_annotations_only_make_a_kind_stricter(
     name: str, annotations: dict[str, object], kind: str
 ) -> None:
     assert describe(name, {}, annotations=annotations).kind == kind
@@ -81,10 +82,10 @@ def test_names_are_the_same_in_any_case_and_style() -> None:
         ("read_and_execute", "execute"),
         ("listAndRun", "execute"),
         ("search_then_replace", "edit"),
-        ("get_commit", "read"),
-        ("get_test_run", "read"),
-        ("list_commands", "read"),
-        ("get_deleted_items", "read"),
+        ("get_commit", "other"),
+        ("get_test_run", "other"),
+        ("list_commands", "other"),
+        ("get_deleted_items", "other"),
         ("target", "other"),
         ("gadget", "other"),
         ("moved", "other"),
@@ -94,9 +95,9 @@ def test_names_are_the_same_in_any_case_and_style() -> None:
         ("prefetch", "other"),
         ("workflow_run", "execute"),
         ("issue_write", "edit"),
-        ("HTTPGet", "fetch"),
+        ("HTTPGet", "other"),
         ("switch_to_dark_mode", "switch_mode"),
-        ("web", "fetch"),
+        ("web", "other"),
         ("", "other"),
         ("___", "other"),
         ("mcp__", "other"),
@@ -168,12 +169,28 @@ def test_a_verb_that_does_more_wins_over_a_reader(verb: str, reader: str) -> Non
     assert explain(f"{reader}_and_{verb}").kind in changing
 
 
-def test_only_a_plain_shell_may_do_as_little_as_its_command() -> None:
-    reading = {"command": "cat a"}
-    assert explain("mcp__x__run_shell_command", reading).kind == "read"
-    assert explain("mcp__x__run_and_send", reading).kind == "execute"
-    assert explain("mcp__x__run_deployment", reading).kind == "execute"
-    assert explain("mcp__x__run_command", {**reading, "env": {"PATH": "."}}).kind == "execute"
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("bash", {"command": "cat a"}),
+        ("read_file", {"path": "a", "command": "cat a"}),
+        ("search", {"query": "x", "steps": [{"run": {"cmd": ["cat", "a"]}}]}),
+        ("fetch", {"url": "https://x", "Command_Line": "ls"}),
+        ("think", {"script": "ls"}),
+        ("edit", {"path": "a", "commands": ["ls"]}),
+        ("mcp__x__run_shell_command", {"command": "cat a"}),
+        ("mcp__x__get_thing", {"command": "cat a"}),
+        ("frobnicate", {"command": "view"}),
+        ("", {"command": "ls"}),
+    ],
+)
+def test_what_is_given_a_command_is_execute(name: str, given: dict[str, object]) -> None:
+    assert describe(name, given).kind == explain(name, given).kind == "execute"
+
+
+def test_the_verb_of_an_editor_is_no_command() -> None:
+    assert describe("str_replace_editor", {"command": "view", "path": "a"}).kind == "read"
+    assert describe("str_replace_editor", {"command": "rm a", "path": "a"}).kind == "execute"
 
 
 @pytest.mark.parametrize(
@@ -220,10 +237,10 @@ def test_a_destructive_word_wins_wherever_it_stands(word, others, random) -> Non
 
 
 def test_the_families_are_known_by_their_first_word() -> None:
-    assert explain("fs_read_text_file").kind == "read"
+    assert explain("fs_read_text_file").kind == "other"
     assert explain("fs_remove").kind == "delete"
     assert explain("fs_move").kind == "move"
-    assert explain("fs_search").kind == "search"
+    assert explain("fs_search").kind == "other"
     assert explain("fs_whatever").kind == "other"
     assert explain("terminal_whatever").kind == "execute"
     assert {explain(name).step for name in ("fs_remove", "terminal_x", "fs/stat")} == {"family"}
@@ -236,4 +253,6 @@ def test_every_name_of_the_table_is_found_by_its_own_squashed_form() -> None:
 
 def test_an_explanation_says_by_what_it_was_decided() -> None:
     assert explain("getUserAndDelete").detail == "the name says delete"
-    assert explain("mcp__x__y", annotations={"readOnlyHint": True}).detail == "readOnlyHint is true"
+    hints = {"destructiveHint": True}
+    assert explain("mcp__x__y", annotations=hints).detail == "destructiveHint is true"
+    assert explain("read", {"command": "ls"}).detail == "its input has a command"

@@ -151,6 +151,15 @@ GLOB = (
 )
 URL = ("url", "uri", "link", "href", "address", "target_url", "website", "page", "urls")
 COMMAND = ("command", "cmd", "script", "shell_command", "CommandLine", "commandLine", "commands")
+_COMMANDS = frozenset(name.lower().replace("_", "") for name in COMMAND)
+_EDITOR_VERBS = frozenset(
+    (
+        *("view", "create", "str_replace", "insert", "undo_edit", "undo", "write", "append"),
+        *("delete", "rename", "move", "read", "edit", "replace"),
+    )
+)
+"""What the `command` of an editor tool is: no shell command, if a path stands beside it."""
+_DEEPEST = 8
 WORKING_DIRECTORY = (
     "workdir",
     "cwd",
@@ -339,3 +348,27 @@ def _range_of_object(value: Arguments) -> Lines:
         if type(lines[0]) is int and type(lines[1]) is int:
             return to_line(lines[0] + 1), to_line(lines[1] + 1)
     return to_line(cast(object, begin)), to_line(cast(object, end))
+
+
+def has_command(value: object, depth: int = 0) -> bool:
+    """Whether there is a shell command anywhere in an input. What is nested too deeply may be one."""
+    if depth > _DEEPEST:
+        return isinstance(value, (dict, list))
+    if isinstance(value, dict):
+        given = cast(Arguments, value)
+        return any(_is_command(key, given) for key in given) or any(
+            has_command(inner, depth + 1) for inner in given.values()
+        )
+    if isinstance(value, list):
+        return any(has_command(inner, depth + 1) for inner in cast(list[object], value))
+    return False
+
+
+def _is_command(key: object, given: Arguments) -> bool:
+    if not isinstance(key, str) or key.lower().replace("_", "").replace("-", "") not in _COMMANDS:
+        return False
+    value: object = given[key]
+    if isinstance(value, str):
+        is_verb = value.lower() in _EDITOR_VERBS and not given.keys().isdisjoint((*PATH, *SOURCE))
+        return bool(value.strip()) and not is_verb
+    return isinstance(value, (list, dict)) and value not in ([], {})

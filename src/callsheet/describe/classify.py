@@ -1,10 +1,15 @@
 """Deciding the kind of a call, step by step. The first step that knows, decides.
 
 1. declared: the tool says its kind.
-2. annotations: an MCP server's hints. They are hints: whoever asks for permission must not trust them.
-3. name: the exact name of a well-known tool; for shells, the command says more.
-4. family: `fs_*`, `terminal_*`.
-5. words: the words of the name, the destructive first.
+2. input: whatever is given a shell command is `execute`, whatever the command runs.
+3. annotations: an MCP server's hint that its tool destroys something.
+4. name: the exact name of a well-known tool.
+5. family: `fs_*`, `terminal_*`.
+6. words: the words of the name, the destructive first.
+
+Clients approve some kinds without asking (`UNASKED`). Only a declaration, or the exact name of a tool of the
+agent's own, gives one of those. What a server claims of its tool, and words that anybody can put into a
+name, give `other` instead.
 
 What depends on the name alone is a `Plan`, made once for each name.
 """
@@ -19,25 +24,21 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidKind
-from callsheet.report.kinds import Kind, ToolKind, to_kind
+from callsheet.report.kinds import UNASKED, Kind, ToolKind, to_kind
 
 from . import running, telling
-from .arguments import Arguments, to_arguments
+from .arguments import Arguments, has_command, to_arguments
 from .drafts import Draft, Shape
-from .messages import RUN
 from .names import TABLE, WRAPPERS
 from .naming import humanise, squash, words_of
 from .paths import Workspace
 from .text import cut, one_line
 from .words import Guess, guess
 
-Step: TypeAlias = Literal[
-    "declared", "annotations", "name", "input", "command", "family", "words", "none"
-]
+Step: TypeAlias = Literal["declared", "annotations", "name", "input", "family", "words", "none"]
 Annotations: TypeAlias = Mapping[str, Any]
 
 _OTHER = ToolKind.OTHER
-_READ_ONLY = frozenset((ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK))
 _CHANGING = frozenset((ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.EXECUTE))
 
 _SERVER = re.compile(
@@ -70,6 +71,8 @@ class Plan(Struct, frozen=True):
     label: str | None = None
     """The name as a person would write it. None: the shape's own words say more."""
     server: str = ""
+    is_own: bool = False
+    """Whether it is the exact name of a tool that well-known agents have themselves."""
 
 
 def explain(
@@ -85,12 +88,12 @@ def explain(
         return Explanation(declared, "declared", "the tool says so")
     plan, arguments = look_up(name, raw_input)
     draft = plan.shape(arguments, Workspace("/"))
-    guessed = draft.kind or plan.kind
-    if annotations and (hinted := by_annotations(annotations, guessed)):
-        return Explanation(hinted[0], "annotations", hinted[1])
-    if draft.why:
-        return Explanation(guessed, "command" if draft.message == RUN else "input", draft.why)
-    return Explanation(guessed, plan.step, plan.detail)
+    found, step = inferred_kind(plan, draft, arguments, annotations)
+    if step == "annotations":
+        return Explanation(found, step, "destructiveHint is true")
+    if step == "input":
+        return Explanation(found, step, draft.why or "its input has a command")
+    return Explanation(found, step, plan.detail)
 
 
 def declared_kind(kind: object) -> Kind | None:
@@ -103,13 +106,25 @@ def declared_kind(kind: object) -> Kind | None:
         return None
 
 
-def by_annotations(annotations: Annotations, guessed: ToolKind) -> tuple[ToolKind, str] | None:
-    """Decide by MCP's hints. Within what they allow, the name may say more."""
-    if annotations.get("readOnlyHint") is True:
-        return (guessed if guessed in _READ_ONLY else ToolKind.READ), "readOnlyHint is true"
-    if annotations.get("destructiveHint") is True:
-        return (guessed if guessed in _CHANGING else ToolKind.DELETE), "destructiveHint is true"
-    return None
+def inferred_kind(
+    plan: Plan, draft: Draft, arguments: Arguments, annotations: Annotations | None = None
+) -> tuple[ToolKind, Step]:
+    """Return the kind of a call whose tool declares none, and the step that decides it."""
+    guessed = draft.kind or plan.kind
+    is_known = guessed is ToolKind.EXECUTE or (guessed is _OTHER and plan.is_own)
+    if not is_known and has_command(arguments):
+        return ToolKind.EXECUTE, "input"
+    if annotations and annotations.get("destructiveHint") is True:
+        return (guessed if guessed in _CHANGING else ToolKind.DELETE), "annotations"
+    if guessed in UNASKED and (annotations is not None or not plan.is_own):
+        guessed = _OTHER  # tools with annotations are a server's
+    return guessed, "input" if draft.why else plan.step
+
+
+def reading_kind(name: str) -> ToolKind:
+    """Return the kind of a tool that is known to change nothing: what its name says, or `read`."""
+    kind = plan_of(name[:MAX_NAME]).kind
+    return kind if kind in UNASKED else ToolKind.READ
 
 
 def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
@@ -136,7 +151,7 @@ def plan_of(name: str) -> Plan:
         return Plan(_OTHER, "none", "the tool has no name", telling.anything, "")
     entry = TABLE.get(squash(name))
     if entry is not None:
-        return Plan(entry.kind, "name", f"{name} is well known", entry.shape)
+        return Plan(entry.kind, "name", f"{name} is well known", entry.shape, is_own=True)
     if squash(name) in WRAPPERS:
         return Plan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
     if family := _FAMILY.fullmatch(name):
@@ -185,7 +200,7 @@ def _words_plan(server: str, tool: str) -> Plan:
     if found is None:
         return Plan(_OTHER, "none", "no step knows this name", telling.anything, label, shown)
     shape = _remote(found.shape) if server else found.shape
-    shape = _unless_sql(shape) if found.kind in _READ_ONLY else shape
+    shape = _unless_sql(shape) if found.kind in UNASKED else shape
     return Plan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
 
 

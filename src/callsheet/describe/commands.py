@@ -101,11 +101,6 @@ def is_harmless(command: str) -> bool:
     return True
 
 
-def is_known_shell(word: str) -> bool:
-    """Whether a word names a shell whose language is understood."""
-    return _program(word) in _SHELLS
-
-
 def _program(word: str) -> str:
     """Give a program's name, without a system directory. Anywhere else a name says nothing."""
     if "/" not in word and "\\" not in word:

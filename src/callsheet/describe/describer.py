@@ -13,7 +13,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from callsheet.report.kinds import Kind, ToolKind
+from callsheet.report.kinds import Kind
 from callsheet.report.locations import ToolCallLocation
 
 from . import messages
@@ -22,9 +22,9 @@ from .classify import (
     MAX_NAME,
     Annotations,
     Plan,
-    by_annotations,
     calls_another,
     declared_kind,
+    inferred_kind,
     look_up,
     plan_of,
 )
@@ -93,9 +93,10 @@ class Describer:
             plan, arguments = look_up(name, raw_input)  # pyright: ignore[reportUnknownArgumentType]
         draft = plan.shape(arguments, self.workspace)
         if kind is title is locations is annotations is plan.label is None:
-            return Description(draft.kind or plan.kind, self._said(draft), draft.locations)
+            found = inferred_kind(plan, draft, arguments)[0]
+            return Description(found, self._said(draft), draft.locations)
         return Description(
-            self._kind(plan, draft, kind, annotations),
+            declared_kind(kind) or inferred_kind(plan, draft, arguments, annotations)[0],
             self._title(name, plan, draft, title, arguments, annotations),
             self._locations(plan, draft, locations, arguments),
         )
@@ -111,16 +112,6 @@ class Describer:
             return value
         text = f"{value:.10g}"
         return text.replace(".", ",") if self.locale in DECIMAL_COMMA else text
-
-    def _kind(
-        self, plan: Plan, draft: Draft, kind: Kind | str | None, annotations: Annotations | None
-    ) -> Kind:
-        declared = declared_kind(kind)
-        if declared is not None:
-            return declared
-        guessed: ToolKind = draft.kind or plan.kind
-        hinted = by_annotations(annotations, guessed) if annotations else None
-        return hinted[0] if hinted else guessed
 
     def _title(
         self,

@@ -10,17 +10,12 @@ from callsheet.report.locations import ToolCallLocation
 
 from . import messages as say
 from .arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
-from .commands import File, Verdict, classify, is_known_shell, text_of_command
+from .commands import File, classify, text_of_command
 from .drafts import COMMAND_WIDTH, TEXT_WIDTH, Draft, Locations, distinct
 from .parts import say_command
 from .paths import Workspace
-from .programs import is_harmless_name
 from .text import LINE_BREAK
 
-_EXECUTE, _READ = ToolKind.EXECUTE, ToolKind.READ
-_UNKNOWN_SHELL = Verdict(_EXECUTE, "what the command runs in may change what it does")
-_ENVIRONMENT = ("env", "environment", "environment_variables", "environmentVariables")
-_AROUND = frozenset(("shell", *_ENVIRONMENT))
 _CODE = ("code", "script", "source", "command", "input", "expression", "")
 _PROCESS = (
     "bash_id",
@@ -37,37 +32,20 @@ _PROCESS = (
 
 
 def shell(arguments: Arguments, workspace: Workspace) -> Draft:
-    """Run a shell command. What it does decides the kind."""
+    """Run a shell command. The files that it only reads are its locations."""
     command = arguments.get("command")
     if type(command) is not str or not command or "args" in arguments:
         command = _command_of(arguments)
     if not command.strip():
         return Draft(say.RUN_BARE)
-    verdict = classify(command) if _runs_plainly(arguments) else _UNKNOWN_SHELL
+    files = classify(command).files
     locations: Locations = ()
-    if verdict.files:
+    if files:
         base = workspace.directory(first(arguments, WORKING_DIRECTORY))
-        located = (_locate(file, base, workspace) for file in verdict.files)
+        located = (_locate(file, base, workspace) for file in files)
         locations = distinct(place for place in located if place is not None)
     said = say_command(command, COMMAND_WIDTH, workspace)
-    return Draft(say.RUN, {"command": said}, locations, verdict.kind, verdict.why)
-
-
-def _runs_plainly(arguments: Arguments) -> bool:
-    """Whether nothing beside the command changes what its words mean: the environment, the shell."""
-    if _AROUND.isdisjoint(arguments):  # nearly always
-        return True
-    chosen = arguments.get("shell")
-    if isinstance(chosen, str) and chosen and not is_known_shell(chosen):
-        return False
-    for key in _ENVIRONMENT:
-        variables: object = arguments.get(key)
-        if variables and not (
-            isinstance(variables, dict)
-            and all(is_harmless_name(name) for name in cast(Arguments, variables))
-        ):
-            return False
-    return True
+    return Draft(say.RUN, {"command": said}, locations)
 
 
 def foreign_shell(arguments: Arguments, workspace: Workspace) -> Draft:
@@ -79,24 +57,12 @@ def foreign_shell(arguments: Arguments, workspace: Workspace) -> Draft:
 
 
 def command_line(arguments: Arguments, workspace: Workspace) -> Draft:
-    """Run a command that a tool of another server was given; its files may be anywhere."""
-    draft = _elsewhere(arguments, workspace)
-    return Draft(draft.message, draft.values, (), draft.kind, draft.why)
-
-
-def effect(arguments: Arguments, workspace: Workspace) -> Draft:
-    """Do something to the world. Whatever command it is given, it isn't all that happens."""
-    draft = _elsewhere(arguments, workspace)
-    return Draft(draft.message, draft.values)
-
-
-def _elsewhere(arguments: Arguments, workspace: Workspace) -> Draft:
+    """Do something to the world, perhaps by a command. Its files may be anywhere."""
     command = text_of_command(first(arguments, COMMAND))
     if not command.strip():
         return Draft(say.RUN_BARE)
-    verdict = classify(command) if _runs_plainly(arguments) else _UNKNOWN_SHELL
     said = say_command(command, TEXT_WIDTH, workspace)  # the server's name stands beside it
-    return Draft(say.RUN, {"command": said}, (), verdict.kind, verdict.why)
+    return Draft(say.RUN, {"command": said})
 
 
 def _command_of(arguments: Arguments) -> str:
@@ -161,7 +127,9 @@ def process(arguments: Arguments, workspace: Workspace) -> Draft:
 
 
 def _only_reads(draft: Draft, action: str) -> Draft:
-    return Draft(draft.message, draft.values, draft.locations, _READ, f"its action is {action}")
+    return Draft(
+        draft.message, draft.values, draft.locations, ToolKind.READ, f"its action is {action}"
+    )
 
 
 def _process(arguments: Arguments, workspace: Workspace, message: str, bare: str) -> Draft:

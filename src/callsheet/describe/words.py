@@ -47,11 +47,11 @@ _STRONG: tuple[_Row, ...] = (
         "unlock unblock grant deny accept",
     ),
     (_K.EDIT, files.make_directory, "mkdir"),
-    (_K.EXECUTE, running.command_line, "execute exec spawn"),
     (
         _K.EXECUTE,
-        running.effect,
-        "eval evaluate send scale click kill transfer cancel stop rebuild reindex terminate shutdown pay "
+        running.command_line,
+        "execute exec spawn eval evaluate send scale click kill transfer cancel stop rebuild reindex "
+        "terminate shutdown pay "
         "purchase buy refund withdraw restart reboot deploy redeploy undeploy install launch invoke "
         "compile abort suspend drain cordon evict failover rollback sql powershell pwsh",
     ),
@@ -67,9 +67,8 @@ _WEAK: tuple[_Row, ...] = (
     (
         _K.EXECUTE,
         running.command_line,
-        "run shell bash terminal command start",
+        "run shell bash terminal command start test build trigger call cmd query",
     ),
-    (_K.EXECUTE, running.effect, "test build trigger call cmd query"),
 )
 _READERS: tuple[_Row, ...] = (
     (_K.FETCH, finding.fetch, "fetch download crawl scrape browse navigate curl http"),
@@ -107,14 +106,6 @@ _NOUNS: frozenset[str] = frozenset(
 )
 """Whole names of real tools in which a strong verb is a noun."""
 
-_SHELL_NAMES: frozenset[str] = frozenset(
-    (
-        *("run", "execute", "exec", "spawn", "start", "shell", "bash", "sh", "zsh", "terminal"),
-        *("command", "commands", "process", "tool", "in", "a", "the", "line"),
-    )
-)
-"""In a name of only these words, the tool does what its command does, and no more."""
-
 _MODE_VERBS = frozenset(("switch", "set", "enter", "exit", "leave", "change"))
 
 
@@ -150,18 +141,11 @@ def _changing(words: list[str]) -> Guess | None:
     for place, word in enumerate(words):
         if word in _WEAK_WORDS and (place == 0 or words[place - 1] in _CONJUNCTIONS):
             found.append(_WEAK_WORDS[word][1])
-    return _honest(min(found, key=_rank), words) if found else None
+    return min(found, key=_rank) if found else None
 
 
 def _rank(one: Guess) -> int:
     return _ORDER.index(one.kind)
-
-
-def _honest(one: Guess, words: list[str]) -> Guess:
-    """Only of a tool that is just a shell, the command may say that it does less than its name."""
-    if one.shape is running.command_line and not _SHELL_NAMES.issuperset(words):
-        return Guess(one.kind, running.effect, one.word)
-    return one
 
 
 def _leftmost(words: list[str], table: dict[str, tuple[int, Guess]]) -> Guess | None:
@@ -171,5 +155,5 @@ def _leftmost(words: list[str], table: dict[str, tuple[int, Guess]]) -> Guess | 
 def _fallback(words: list[str]) -> Guess | None:
     """A name without a verb in its place: `workflow_run`, `web`."""
     if words and words[-1] in _WEAK_WORDS:
-        return _honest(_WEAK_WORDS[words[-1]][1], words)
+        return _WEAK_WORDS[words[-1]][1]
     return _leftmost(words, _LAST_WORDS)

@@ -37,6 +37,11 @@ class CustomKind(str):
 
 Kind: TypeAlias = ToolKind | CustomKind
 
+UNASKED: frozenset[Kind] = frozenset(
+    (ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK)
+)
+"""Kinds that clients let pass without asking, if their users want that."""
+
 _KNOWN: dict[str, Kind] = {kind.value: kind for kind in ToolKind}
 _CUSTOM = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 

@@ -17,6 +17,7 @@ from callsheet.report.content import (
 )
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import Event
+from callsheet.report.kinds import CustomKind, ToolKind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.values import JsonObject, JsonValue
@@ -237,5 +238,5 @@ def declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
     status, is_final = declared.get("status"), draft.status == "failed"
     if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
         draft.status = status.value if status.is_final == is_final else draft.status
-    if "kind" in declared and "kind" in fields:
+    if type(declared.get("kind")) is CustomKind and fields.get("kind") == ToolKind.OTHER:
         fields["kind"] = declared["kind"]

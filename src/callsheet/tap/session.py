@@ -51,7 +51,7 @@ from .repair import Draft
 from .reports import Reports
 from .screens import Screens
 
-_IN_QUESTIONS = ("rawInput", "title")
+_IN_QUESTIONS = ("rawInput", "title", "kind")
 
 
 class TappedSession:

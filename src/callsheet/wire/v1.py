@@ -24,7 +24,7 @@ from callsheet.report.content import (
 )
 from callsheet.report.events import CallChanged, CallOpened, Event
 from callsheet.report.fields import NOTES
-from callsheet.report.kinds import CustomKind, foreign_kind
+from callsheet.report.kinds import CustomKind, ToolKind, foreign_kind
 from callsheet.report.report import ToolCallReport, report_of
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
@@ -65,6 +65,7 @@ STATUS = {
     ToolCallStatus.CANCELLED: "failed",
 }
 _PAUSED = ToolCallStatus.PAUSED
+_OTHER = ToolKind.OTHER
 _EMPTY_OF: JsonObject = {"name": "", "title": "", "raw_input": None, "raw_output": None}
 
 
@@ -266,8 +267,9 @@ def _decode_call(raw: JsonObject, *, upsert: bool = False) -> tuple[CallChanged,
 def _decode_notes(notes: JsonObject, fields: JsonObject) -> JsonObject:
     """Take out what the encoder added to say more than v1's fields can."""
     kind, status, cleared = (notes.pop(key, None) for key in ("kind", "status", "cleared"))
-    if isinstance(kind, str):
-        fields["kind"] = foreign_kind(kind)
+    custom = foreign_kind(kind) if isinstance(kind, str) else None
+    if type(custom) is CustomKind and fields.get("kind", _OTHER) is _OTHER:
+        fields["kind"] = custom
     if status == "paused":
         fields["status"] = ToolCallStatus.PAUSED
     if notes.get("reason") == Reason.CANCELLED and fields.get("status") is ToolCallStatus.FAILED:

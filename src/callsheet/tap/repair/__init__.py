@@ -12,7 +12,7 @@ from callsheet.check.recording.values import many, text
 
 from .contents import contents
 from .inputs import restore_input
-from .kinds import know_kind
+from .kinds import ask_no_less, know_kind, told_kind
 from .known import Draft, Known
 from .names import name_tool
 from .outcome import outcome
@@ -31,6 +31,7 @@ STAGES: tuple[Stage, ...] = (
     contents,
     find_places,
     say_title,
+    ask_no_less,
 )
 """In order. A stage may rely on what those before it have found."""
 
@@ -49,7 +50,7 @@ def as_told(known: Known) -> Draft:
     return Draft(
         name=text(told.get("name")) or "",
         title=text(told.get("title")) or "",
-        kind=text(told.get("kind")),
+        kind=told_kind(known) or text(told.get("kind")),
         status=known.status or known.call.status or text(known.asked.get("status")),
         content=many(told.get("content")),
         locations=many(told.get("locations")),

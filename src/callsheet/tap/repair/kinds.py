@@ -1,19 +1,26 @@
-"""What sort of tool a call is of, where the agent says nothing or `other`."""
+"""What sort of tool a call is of, where the agent says nothing or `other`.
+
+Clients approve calls by their kind. So until a call has ended, it has no kind that makes a client ask less
+than what the agent itself has told: a repair may only make it stricter.
+"""
 
 from __future__ import annotations
 
+from callsheet.check.recording.moments import Json
 from callsheet.check.recording.values import text
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
-from callsheet.report.kinds import ToolKind
+from callsheet.report.kinds import UNASKED, ToolKind
 
 from .describing import description_of
 from .known import Draft, Known
+from .statuses import FINAL
 
 _OTHER = ToolKind.OTHER
+_CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.SWITCH_MODE))
 
 
 def know_kind(known: Known, draft: Draft) -> None:
-    """Give the kind that is known. One that the agent tells stays, unless it is `other`."""
+    """Find the kind. One that the agent tells stays, unless it is `other`."""
     told = declared_kind(draft.kind)
     if told is not None and told != _OTHER:
         return
@@ -23,18 +30,51 @@ def know_kind(known: Known, draft: Draft) -> None:
         draft.repaired.add("kind")
 
 
+def ask_no_less(known: Known, draft: Draft) -> None:
+    """Take a kind back that could spare a question, for as long as one may be asked."""
+    if draft.status in FINAL:
+        return
+    told = told_kind(known)
+    if draft.kind is None or _strictness(draft.kind) < _strictness(told):
+        draft.kind = _OTHER.value if declared_kind(told) is None else told
+        draft.repaired.discard("kind")
+
+
+def told_kind(known: Known) -> str | None:
+    """Return the strictest of the kinds that updates and requests for permission have told.
+
+    A request that says more than an `other` before it counts alone. A kind that is none is as `other`.
+    """
+    told, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
+    if told in (None, _OTHER) and declared_kind(last) is not None:
+        return last
+    return max((kind for kind in (told, asked) if kind is not None), key=_strictness, default=None)
+
+
+def _kind_in(fields: Json) -> str | None:
+    told = fields.get("kind")
+    return told if told is None or type(told) is str else ""
+
+
+def _strictness(kind: str | None) -> int:
+    """Rank kinds by how readily clients approve them. One that is none is shown as `other`."""
+    if kind in UNASKED:
+        return 0
+    if kind in _CHANGING:
+        return 1
+    return 3 if kind == ToolKind.EXECUTE else 2
+
+
 def _asked(known: Known) -> str | None:
     kind = declared_kind(text(known.asked.get("kind")))
-    return (
-        None if kind is None or kind == _OTHER else kind.value if type(kind) is ToolKind else kind
-    )
+    return None if kind is None or kind == _OTHER else str(kind)
 
 
 def _described(known: Known, draft: Draft, *, was_told: bool) -> str | None:
-    """Give the kind that `describe` finds. Against an agent's own word, more is needed than a guess."""
+    """Return the kind that `describe` finds. Against an agent's own word, more is needed than a guess."""
     found = description_of(known, draft).kind
     if found == _OTHER:
         return None
     if was_told and draft.name and plan_of(draft.name[:MAX_NAME]).step == "words":
         return None
-    return found.value if type(found) is ToolKind else found
+    return str(found)

@@ -27,7 +27,7 @@ class Known(Struct, eq=False):
     asked: Json = field(default_factory=dict[str, Any])
     """What requests for permission have told of the call."""
     newer: Json = field(default_factory=dict[str, Any])
-    """The input and the title that the last of them has told, where no update has told others since."""
+    """Input, title and kind that the last of them has told, where no update has told others since."""
     title: str = ""
     """The title that the client was told last, and …"""
     has_own_title: bool = False

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from callsheet.describe.classify import reading_kind
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
@@ -39,6 +40,7 @@ def make_tool(server: Server, name: str, told: types.Tool) -> Made:
     schema, wrong = _input_schema(told)
     check, wrong_output = _output_check(told)
     hints = _hints(told)
+    is_read_only = server.config.trusted and hints.get("readOnlyHint") is True
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
         result = await server.call(told.name, arguments, _progress_of(call))
@@ -49,8 +51,10 @@ def make_tool(server: Server, name: str, told: types.Tool) -> Made:
         told.description or told.title or told.name,
         schema,
         run,
-        # Hints are only believed of a server that the user trusts: permission depends on this.
-        read_only=server.config.trusted and hints.get("readOnlyHint") is True,
+        # That it only reads is believed of a server that the user trusts: our permission depends on
+        # this, and by the kind, the client's.
+        kind=reading_kind(name) if is_read_only else None,
+        read_only=is_read_only,
         annotations=hints,
         timeout=server.config.timeout,
     )
