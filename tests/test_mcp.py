@@ -199,7 +199,7 @@ async def test_a_call_is_described_by_the_servers_hints(run: Running) -> None:
     assert (result.success, result.output) == (True, "3")
     assert result.metadata["structured_content"] == {"result": 3}
     assert (result.metadata["mcp_server"], result.metadata["mcp_tool"]) == ("real", "add")
-    assert (run.report.kind, run.report.title) == ("read", "Sum (real)")
+    assert (run.report.kind, run.report.title) == ("edit", "Sum (real)")  # its name says add
     await run("real__burn", what="toast")
     assert (run.report.kind, run.report.title) == ("delete", "Burn it down (real)")
 
