@@ -26,16 +26,29 @@ def test_an_input_that_grows_waits_until_the_call_moves() -> None:
     assert growing.due is None
 
 
-def test_what_grows_no_more_is_told_after_a_while() -> None:
+def test_an_input_that_grows_no_more_is_told_after_a_while_and_later_each_time() -> None:
     growing = Growing()
-    growing.whole(report(raw_output={"text": LONG}))
-    growing.without(report(raw_output={"text": LONG + "y"}), 1.0)
-    last = report(raw_output={"text": LONG + "yz"})
+    growing.whole(report(raw_input={"text": LONG}))
+    growing.without(report(raw_input={"text": LONG + "y"}), 1.0)
+    last = report(raw_input={"text": LONG + "yz"})
     growing.without(last, 2.0)
     assert growing.due == 2.0 + STILL
     assert growing.late(2.5) == []
     assert growing.late(2.0 + STILL) == [last]
     assert growing.due is None
+    growing.without(report(raw_input={"text": LONG + "yzz"}), 4.0)
+    assert growing.due == 4.0 + 2 * STILL
+
+
+def test_an_output_is_told_when_the_call_moves() -> None:
+    growing = Growing()
+    growing.whole(report(ToolCallStatus.IN_PROGRESS))
+    for said in ("a", "ab", LONG, "another"):
+        shown = growing.without(report(ToolCallStatus.IN_PROGRESS, raw_output=said), 1.0)
+        assert shown.raw_output is None
+    assert growing.due is None
+    ended = report(ToolCallStatus.COMPLETED, raw_output="another")
+    assert growing.whole(ended) is ended
 
 
 def test_what_is_short_new_or_another_is_told_at_once() -> None:

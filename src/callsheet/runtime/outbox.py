@@ -206,7 +206,8 @@ class Outbox:
         if backlog.outputs and not (self._called or self._paced):
             self._paced = True
             self._later("pace", PACE, self._run)
-        if backlog.view.held:
+        if backlog.view.waits:
+            self._not_any_more("held")  # it is asked when nothing new has come since
             self._later("held", QUIET, self._insist)
 
     def _fill(self) -> bool:

@@ -1,7 +1,8 @@
-"""Raw inputs and outputs that are told again and again, each time with more at their end: they wait.
+"""Raw inputs and outputs of calls that run: told when the call moves, not each time that they change.
 
-Arguments come in pieces as a model writes them, and output as a command prints it. Who watches sees them
-in the title and in the content; what is raw comes whole when the call moves, or when it grows no more.
+Arguments come in pieces as a model writes them, and output as a command prints it. Who watches sees them in
+the title and in the content. An input that grows no more is told though the call does not move: it may run
+for long.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonValue
 
 SMALL = 1024
-"""Bytes that may be told again: they cost little."""
+"""Bytes of an input that may be told again: they cost little."""
 
 STILL = 1.0
-"""Seconds after which what has not grown any more is told."""
+"""Seconds after which an input that has not grown any more is told. It doubles each time."""
 
 
 class Growing:
-    """What was told of the raw fields of one session's calls, and what waits."""
+    """What was told of the raw fields of one session's calls, and which inputs wait."""
 
     def __init__(self) -> None:
         self._told: dict[str, ToolCallReport] = {}
         self._waits: dict[str, tuple[float, ToolCallReport]] = {}
+        self._patience: dict[str, float] = {}
 
     def whole(self, report: ToolCallReport) -> ToolCallReport:
         """Note that all of a call is told now."""
@@ -33,26 +35,25 @@ class Growing:
         self._waits.pop(key, None)
         if report.is_final:
             self._told.pop(key, None)
+            self._patience.pop(key, None)
         else:
             self._told[key] = report
         return report
 
     def without(self, report: ToolCallReport, now: float) -> ToolCallReport:
-        """Give a call with the raw fields that were told, where they only grow."""
-        told = self._told.get(report.tool_call_id)
+        """Return a call with the raw output that was told, and the raw input, where that only grows."""
+        key = report.tool_call_id
+        told = self._told.get(key)
         if told is None:
             return self.whole(report)
-        waits_in = _grows(told.raw_input, report.raw_input)
-        waits_out = _grows(told.raw_output, report.raw_output)
-        if not waits_in and not waits_out:
-            return self.whole(report)
-        self._waits[report.tool_call_id] = (now + STILL, report)
-        shown = replace(
-            report,
-            raw_input=told.raw_input if waits_in else report.raw_input,
-            raw_output=told.raw_output if waits_out else report.raw_output,
-        )
-        self._told[report.tool_call_id] = shown
+        shown = report
+        if report.raw_output is not told.raw_output:
+            shown = replace(report, raw_output=told.raw_output)
+        self._waits.pop(key, None)
+        if _grows(told.raw_input, report.raw_input):
+            self._waits[key] = (now + self._patience.get(key, STILL), report)
+            shown = replace(shown, raw_input=told.raw_input)
+        self._told[key] = shown
         return shown
 
     @property
@@ -61,8 +62,11 @@ class Growing:
         return min((until for until, _ in self._waits.values()), default=None)
 
     def late(self, now: float) -> list[ToolCallReport]:
-        """Give the calls that have waited for long enough, whole."""
+        """Return the calls whose inputs have waited for long enough, with these."""
         found = [report for until, report in self._waits.values() if until <= now]
+        for report in found:
+            key = report.tool_call_id
+            self._patience[key] = 2 * self._patience.get(key, STILL)
         return [self.whole(report) for report in found]
 
 

@@ -22,9 +22,6 @@ PACE = 0.08
 QUIET = 0.16
 """Seconds after which a view is asked again for what it held back."""
 
-INSIST = 2
-"""Times that it is asked so while nothing new comes."""
-
 HOLD = 0.15
 """Seconds that an announcement waits for what it lacks while its call may run."""
 
@@ -59,7 +56,6 @@ class Post:
         self._held: dict[str, tuple[float, ToolCallReport, float]] = {}
         self._next: float = float("-inf")
         self._insist_at: float | None = None
-        self._insisted: int = 0
         self._growing: Growing = Growing()
         self.cut: int = 0
 
@@ -141,10 +137,9 @@ class Post:
         if self._queue and now >= self._next:
             self._flush(now)
         if self._insist_at is not None and now >= self._insist_at:
-            self._insisted += 1
             self._insist_at = None  # one that fails must not be asked for ever
             self._lines(self._view.insist())
-            if self._view.held and self._insisted < INSIST:
+            if self._view.waits:
                 self._insist_at = now + QUIET
         for report in self._growing.late(now):
             self._lines(self._view.call(self._shown(report)))
@@ -172,7 +167,7 @@ class Post:
             report = self._growing.whole(state) if moves else self._growing.without(state, now)
             self._lines(self._view.call(self._shown(report)))
         self._next = now + PACE
-        self._insist_at, self._insisted = (now + QUIET if self._view.held else None), 0
+        self._insist_at = now + QUIET if self._view.waits else None
 
     def _lines(self, updates: list[Update]) -> None:
         for update in updates:

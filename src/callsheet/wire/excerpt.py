@@ -6,19 +6,26 @@ For text that grows and would have to be sent again as a whole. The end of a cal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
+from msgspec import json
 from msgspec.structs import replace
 
-from callsheet.report.content import TextContent, ToolCallContent
+from callsheet.report.content import DiffContent, TextContent, ToolCallContent
 
-from .seen import size_of
 from .words import Words
 
-LIVE_TEXT = 4 * 1024
-"""Bytes of a text that are shown while it grows; the end shows more."""
+LIVE_TEXT = 2 * 1024
+"""Bytes of content that are shown while it grows; the end shows more.
+
+Some 25 lines. The longer it is, the seldomer it can be shown.
+"""
 
 SHORTEST = 1024
-"""Bytes of a text below which showing it in part is not worth an update."""
+"""Bytes of a text below which it is not shown in part."""
+
+ITEM = 64
+"""About what an item of content costs besides its texts."""
 
 _FENCE = "```\n"
 
@@ -56,3 +63,30 @@ def _cut(text: str, limit: int, words: Words) -> str:
 
 def _fences(text: str) -> int:
     return text.count("\n```") + text.startswith("```")
+
+
+# Sizes
+
+
+def size_of(items: Sequence[ToolCallContent]) -> int:
+    """Return about how many bytes items have on the wire."""
+    return json_size(text_of(items)) + ITEM * len(items)
+
+
+def json_size(text: str) -> int:
+    """Return the bytes of a text as JSON, without its quotes."""
+    return len(json.encode(text)) - 2 if text else 0
+
+
+def text_of(items: Sequence[ToolCallContent]) -> str:
+    """Return all that items say, as one text."""
+    return "".join([_said(item) for item in items])
+
+
+def _said(item: ToolCallContent) -> str:
+    if type(item) is TextContent:
+        return item.text
+    if type(item) is DiffContent:
+        texts = [(c.path, c.old_text or "", c.new_text or "") for c in item.changes]
+        return "".join([*chain.from_iterable(texts), item.patch or ""])
+    return json.encode(item).decode()

@@ -19,10 +19,11 @@ from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
 
 from . import terminals, v1
-from .excerpt import LIVE_TEXT
+from .excerpt import LIVE_TEXT, size_of
 from .messages import ToolCall, ToolCallUpdate, Update, with_meta
 from .plaintext import TEXT_LIMIT, render_text
-from .seen import ENVELOPE, SHARE, SeenTerminal, size_of
+from .resend_budget import ENVELOPE
+from .seen import SeenTerminal
 from .view_base import CHUNK, View
 
 MOST_TEXT = 24 * 1024
@@ -60,18 +61,18 @@ class V1TextView(View):
                 return replace(report, content=tuple(content))
         return report
 
-    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
+    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
         content, size = report.content, 0
         for item in content:
             if type(item) is TerminalContent:
                 if not output:
-                    return self._changes(self._without_news(report), report, 0, overdraft)
-                size = self._render(report, overdraft)
+                    return self._changes(self._without_news(report), report, 0, extra)
+                size = self._render(report, extra)
                 break
         else:
             if self._as_it_is and "progress" not in report.notes:
-                return self._changes(report, report, 0, overdraft)  # nearly always
-        return self._changes(self.shown(report), report, size, overdraft)
+                return self._changes(report, report, 0, extra)  # nearly always
+        return self._changes(self.shown(report), report, size, extra)
 
     def _without_news(self, report: ToolCallReport) -> ToolCallReport:
         """Give a call as it is shown while its output waits: with the content that was seen."""
@@ -80,7 +81,7 @@ class V1TextView(View):
         return replace(shown, content=seen.content if seen else ())
 
     def _changes(
-        self, shown: ToolCallReport, given: ToolCallReport, texts: int, overdraft: int
+        self, shown: ToolCallReport, given: ToolCallReport, texts: int, extra: int
     ) -> list[Update]:
         """Give v1's updates for a call's new state; what can't be paid for waits."""
         calls = self._calls
@@ -94,32 +95,32 @@ class V1TextView(View):
         if not final:
             calls.given[shown.tool_call_id] = given
             if shown.content is not seen.content:
-                shown = self._affordable(shown, seen, given, overdraft, texts)
+                shown = self._affordable(shown, seen, given, extra, texts)
         calls.put(shown)
         change = v1.update(shown, seen)
         return [] if change is None else [change]
 
-    def _render(self, report: ToolCallReport, overdraft: int) -> int:
+    def _render(self, report: ToolCallReport, extra: int) -> int:
         """Make new texts of the terminals that have news, as large as can be paid for. Gives their size."""
-        credit = self._calls.credit(report.tool_call_id)
-        credit.earn(report.content)
+        budget = self._calls.budget(report.tool_call_id)
+        budget.note(report.content)
         size = 0
         for state in self._terminals_of(report):
             seen = self._terminals.recall(state)
             seen.hold(report)
             if seen.is_live:
                 continue
-            credit.left += seen.earn(state)
-            limit = TEXT_LIMIT
-            if not report.status.is_final:
-                spare = (credit.left + overdraft) // SHARE
-                limit = min(LIVE_TEXT, spare - credit.size - ENVELOPE)
-            if seen.text is None or report.status.is_final or seen.is_stale(state):
-                if seen.text is None or limit >= SHORTEST_TEXT or report.status.is_final:
-                    seen.text = self._text(state, limit, MOST_TEXT - credit.size)
+            budget.tokens += seen.earn(state)
+            final = report.status.is_final
+            limit = TEXT_LIMIT if final else min(LIVE_TEXT, max(state.total, SHORTEST_TEXT))
+            if seen.text is None or final or seen.is_stale(state):
+                cost = ENVELOPE + budget.size + limit
+                if seen.text is None or final or cost <= budget.tokens + extra:
+                    room = MOST_TEXT - budget.size if final else LIVE_TEXT
+                    seen.text = self._text(state, limit, room)
                     seen.take(state, terminals.encode_facts(state))
                 else:
-                    self._calls.held[report.tool_call_id] = None
+                    self._calls.held[report.tool_call_id] = True
             size += size_of([seen.text])
         return size
 

@@ -15,7 +15,7 @@ from .view_base import CHUNK, View
 class V2View(View):
     """The view of a peer that speaks ACP v2."""
 
-    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
+    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
         """Give the updates for a new state: terminals are opened before it, and end before its end."""
         states = self._terminals_of(report) if report.content else ()
         opened: list[Update] = []
@@ -26,12 +26,12 @@ class V2View(View):
             if output:
                 news += self.terminal(state)
             self._terminals.recall(state).hold(report)
-        updates = self._changes(report, overdraft)
+        updates = self._changes(report, extra)
         if report.status.is_final:
             return [*opened, *news, *updates]
         return [*opened, *updates, *news]
 
-    def _changes(self, report: ToolCallReport, overdraft: int) -> list[Update]:
+    def _changes(self, report: ToolCallReport, extra: int) -> list[Update]:
         """Give the updates of the call itself; content that would be sent again as a whole may wait."""
         calls, shown = self._calls, self.shown(report)
         seen, final = calls.get(shown.tool_call_id), report.status.is_final
@@ -42,7 +42,7 @@ class V2View(View):
         else:
             added = v2.grown(seen.content, shown.content)
             if not (added or final or shown.content is seen.content):
-                shown = self._affordable(shown, seen, report, overdraft)
+                shown = self._affordable(shown, seen, report, extra)
             updates = v2.changes(shown, seen, added)
         if self._peer.cancels and updates:
             updates[-1] = _with_controls(updates[-1], report, is_new=seen is None)

@@ -19,9 +19,9 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
 
 from .messages import Update
-from .paying import pay
 from .peer import Peer
-from .seen import OVERDRAFT, SeenCalls, SeenTerminal, SeenTerminals
+from .resend_budget import UNLIMITED
+from .seen import SeenCalls, SeenTerminal, SeenTerminals
 from .shown import shown_to
 from .words import ENGLISH, Words
 
@@ -54,8 +54,8 @@ class View(ABC):
         return self._call(report, 0, output=output)
 
     @abstractmethod
-    def _call(self, report: ToolCallReport, overdraft: int, *, output: bool = True) -> list[Update]:
-        """Give these updates. What is sent again may cost so much more than there is credit for."""
+    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
+        """Give these updates. What is sent again may cost so much more than there are tokens for."""
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -70,21 +70,24 @@ class View(ABC):
         """Whether something was held back, or shown in part, that would have to be sent again too often."""
         return bool(self._calls.held)
 
-    def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Give what was held back, as far as it can be paid for by what is kept for this.
+    @property
+    def waits(self) -> bool:
+        """Whether something was held back that `insist` may give."""
+        return any(self._calls.held.values())
 
-        To be asked again from time to time while something is `held`: some of it comes only when
-        nothing new has come since it was asked for last. A text that was shown in part comes whole at
-        the call's end, or `whatever_it_costs`.
+    def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
+        """Return what was held back, as far as it can be paid for by what is kept for pauses.
+
+        To be asked when nothing new has come for a while, and something is `held`. A text that was shown
+        in part comes whole at the call's end, or `whatever_it_costs`.
         """
-        overdraft = 1 << 60 if whatever_it_costs else OVERDRAFT
         held, given = list(self._calls.held), self._calls.given
         self._calls.held.clear()
         updates: list[Update] = []
         for key in held:
             if key in given:
-                updates += self._call(given[key], overdraft)
-                self._calls.credit(key).fresh = False
+                extra = UNLIMITED if whatever_it_costs else self._calls.budget(key).paused()
+                updates += self._call(given[key], extra)
         return updates
 
     def _affordable(
@@ -92,7 +95,7 @@ class View(ABC):
         shown: ToolCallReport,
         seen: ToolCallReport,
         given: ToolCallReport,
-        overdraft: int,
+        extra: int,
         texts: int = 0,
     ) -> ToolCallReport:
         """Give a call with as much of its new content as can be paid for, or with what was seen of it.
@@ -102,11 +105,12 @@ class View(ABC):
         """
         if shown.content == seen.content:
             return shown
-        credit = self._calls.credit(shown.tool_call_id)
-        content = pay(credit, shown.content, given.content, texts, overdraft, self._words)
+        budget = self._calls.budget(shown.tool_call_id)
+        content = budget.affordable(shown.content, given.content, texts, extra, self._words)
         if content is shown.content:
             return shown
-        self._calls.held[shown.tool_call_id] = None
+        is_seen = content is not None or budget.partly == shown.content
+        self._calls.held[shown.tool_call_id] = not is_seen
         return replace(shown, content=seen.content if content is None else content)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
