@@ -1,7 +1,8 @@
 """A repaired recording is no larger than the agent's own, but for what was added to it.
 
 What is added is accounted for: a value that the agent never told of the call counts once, a request for
-permission may carry the whole call, and a message that the agent left out costs its envelope. So a value that
+permission and an announcement that was missing may carry the whole call, and each other message that the agent
+left out costs its envelope. So a value that
 is sent twice where the agent sent it once is found.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +20,7 @@ import pytest
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
-from .made_recordings import RECORDINGS
-
-MORE = os.environ.get("CALLSHEET_RECORDINGS")
-"""A directory with more recordings, as of other agents."""
-
-FOUND = sorted(RECORDINGS.rglob("*.jsonl")) + sorted(Path(MORE).rglob("*.jsonl") if MORE else [])
+from .recorded import OURS, SHARED
 
 ENVELOPE = 400
 """Bytes of a message besides what it tells of a call, at most: ids are long, and a request has options."""
@@ -48,10 +43,15 @@ def told(data: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield message["method"], fields
 
 
+def is_announcement(fields: dict[str, Any]) -> bool:
+    return fields.get("sessionUpdate") == "tool_call"
+
+
 def allowed(before: bytes, after: bytes) -> tuple[int, int]:
     """Return the bytes that are told of calls after repair, and those that may be."""
     known: defaultdict[tuple[bool, str, str], set[str]] = defaultdict(set)
     spent = most = messages = 0
+    announced = {fields["toolCallId"] for _, fields in told(before) if is_announcement(fields)}
     for method, fields in told(before):
         messages -= 1
         most += size(fields)
@@ -64,13 +64,16 @@ def allowed(before: bytes, after: bytes) -> tuple[int, int]:
         spent += size(fields)
         for key, value in fields.items():
             said, its = json.dumps(value, sort_keys=True), method == PERMISSION
-            if said not in known[its, fields["toolCallId"], key]:
+            is_made_up = is_announcement(fields) and fields["toolCallId"] not in announced
+            if is_made_up or said not in known[its, fields["toolCallId"], key]:
                 most += size({key: value})
                 known[its, fields["toolCallId"], key].add(said)
     return spent, most + ENVELOPE * max(0, messages)
 
 
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", [*OURS, *SHARED], ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_a_repaired_recording_grows_by_what_was_added_only(path: Path) -> None:
     before = path.read_bytes()
     repairs = Repairs(TapSettings(locale="en"), spill=False)
