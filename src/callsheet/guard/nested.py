@@ -1,6 +1,6 @@
 """Nested data: which values are betrayed by their names, and how the rest is looked at in one go.
 
-`leaves` is the usual path: all texts joined, to be searched once. `rewrite` is for data in which
+`leaves` is the usual path: all texts joined, to be searched once. `Rewriter` is for data in which
 something was found; it makes a copy of what changes and keeps what doesn't.
 """
 
@@ -14,7 +14,8 @@ from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 from .keys import family_of, is_placeholder, scheme_length
 
 OnText: TypeAlias = Callable[[str], tuple[str, int]]
-OnSecret: TypeAlias = Callable[[str, str], str | None]
+OnSecret: TypeAlias = Callable[[str, str, str], str | None]
+"""Gets the family of a name, the value that it betrays, and the name itself."""
 Redacted: TypeAlias = tuple[JsonValue, int]
 
 APART = "\n\0\n"
@@ -103,17 +104,23 @@ def spelled(value: Sequence[JsonValue]) -> str | None:
         return None
 
 
-def rewrite(value: JsonValue, on_text: OnText, on_secret: OnSecret) -> Redacted:
-    """Give the value with marks, and how many; the same object where nothing changed."""
-    return _Rewriter(on_text, on_secret).any(value)
+_RUN = frozenset({"rawInput", "command", "cmd", "script"})
+"""Under such a name is what may be run, and so is a call's title."""
 
 
-class _Rewriter:
-    def __init__(self, on_text: OnText, on_secret: OnSecret) -> None:
+class Rewriter:
+    """Gives a value with marks, and how many; the same object where nothing changed.
+
+    `run` is for the parts of it that may be run, if it is another.
+    """
+
+    def __init__(self, on_text: OnText, on_secret: OnSecret, run: Rewriter | None = None) -> None:
         self._text = on_text
         self._secret = on_secret
+        self._run: Rewriter = run or self
 
     def any(self, value: JsonValue) -> Redacted:
+        """Rewrite a value of any kind."""
         if type(value) is str:
             return self._text(value)
         if is_object(value):
@@ -128,7 +135,9 @@ class _Rewriter:
         total, same = 0, True
         for key, inner in value.items():
             family = family_of(key) or (family_of(named) if key == "value" and named else "")
-            new, count = self._named(family, inner) if family else self.any(inner)
+            is_run = key in _RUN or (key == "title" and "toolCallId" in value)
+            mine = self._run if is_run else self
+            new, count = mine._named(family, inner, key) if family else mine.any(inner)
             name, in_name = self._text(key) if len(key) > _LONG_NAME else (key, 0)
             found[name] = new
             total += count + in_name
@@ -141,40 +150,42 @@ class _Rewriter:
             text, count = self._text(said)
             return (text, count) if count else (value, 0)
         found: list[JsonValue] = []
-        total, same, family = 0, True, ""
+        total, same, family, flag = 0, True, "", ""
         for item in value:
-            new, count = self._named(family, item) if family else self.any(item)
-            family = _flag_family(value, item)
+            new, count = self._named(family, item, flag) if family else self.any(item)
+            family, flag = _flag_family(value, item), str(item)
             found.append(new)
             total += count
             same = same and new is item
         return (value, 0) if same else (found, total)
 
-    def _named(self, family: str, value: JsonValue) -> Redacted:
+    def _named(self, family: str, value: JsonValue, name: str) -> Redacted:
         """Redact a value whose name tells, whatever it looks like."""
         if type(value) is str:
-            return self._named_text(family, value)
+            return self._named_text(family, value, name)
         if type(value) is int and family == "password" and value > 999:
-            mark = self._secret(family, str(value))
+            mark = self._secret(family, str(value), name)
             return (value, 0) if mark is None else (mark, 1)
         if family not in _HOLDING:
             return self.any(value)
         if is_object(value):
             return self._held_object(family, value)
         if is_list(value):
-            pairs = [self._named(family, item) for item in value]
+            pairs = [self._named(family, item, name) for item in value]
             if all(new is item for (new, _), item in zip(pairs, value, strict=True)):
                 return value, 0
             return [new for new, _ in pairs], sum(count for _, count in pairs)
         return value, 0
 
     def _held_object(self, family: str, value: JsonObject) -> Redacted:
-        pairs = {key: self._named(family_of(key) or family, item) for key, item in value.items()}
+        pairs = {
+            key: self._named(family_of(key) or family, item, key) for key, item in value.items()
+        }
         if all(pairs[key][0] is item for key, item in value.items()):
             return value, 0
         return {key: new for key, (new, _) in pairs.items()}, sum(n for _, n in pairs.values())
 
-    def _named_text(self, family: str, value: str) -> Redacted:
+    def _named_text(self, family: str, value: str, name: str) -> Redacted:
         data = value.encode("utf-8", "surrogatepass")
         scheme = scheme_length(data) if family in ("authorization", "token") else 0
         if family == "user":
@@ -183,7 +194,7 @@ class _Rewriter:
                 return self._text(value)
         if is_placeholder(data[scheme:]):
             return value, 0
-        mark = self._secret(family if family != "user" else "password", value[scheme:])
+        mark = self._secret(family if family != "user" else "password", value[scheme:], name)
         return (value, 0) if mark is None else (value[:scheme] + mark, 1)
 
 

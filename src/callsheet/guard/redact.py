@@ -7,6 +7,7 @@ telling names, `known.py` known values, `marks.py` what stands in a secret's pla
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 from callsheet.report.values import JsonValue
@@ -14,9 +15,10 @@ from callsheet.report.values import JsonValue
 from .follow import Follower
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
-from .marks import MARKS, Marks
-from .nested import APART, leaves, rewrite, texts
+from .marks import MARK, MARKS, Marks
+from .nested import APART, Rewriter, leaves, texts
 from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
+from .runnable import Runnable, is_inert
 from .scan import Scanner
 from .spans import Span
 from .stream import StreamRedactor
@@ -83,8 +85,14 @@ class Redactor:
         self._clean = None
         self._told = {}
 
-    def text(self, text: str) -> tuple[str, int]:
-        """Give the text without its secrets, and how many there were. Clean text comes back as it is."""
+    def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
+        """Give the text without its secrets, and how many there were. Clean text comes back as it is.
+
+        Of a text that `runs`, or may, all that a shell would act on stays; see `runnable.py`.
+        """
+        return self._text(text, Runnable(self._scanner, text) if runs else None)
+
+    def _text(self, text: str, run: Runnable | None = None) -> tuple[str, int]:
         if text is self._clean:  # content and raw output are often one and the same
             return text, 0
         data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
@@ -92,16 +100,25 @@ class Redactor:
         if not spans:
             self._clean = text if len(text) <= _REMEMBERED else None
             return text, 0
+        spans = spans if run is None else run.hidden(data, spans)
+        if not spans:
+            return text, 0
         return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
 
-    def value(self, value: JsonValue) -> tuple[JsonValue, int]:
-        """Give JSON data without its secrets, and how many there were. Clean data comes back as it is."""
+    def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
+        """Give JSON data without its secrets, and how many there were. Clean data comes back as it is.
+
+        With `runs`, each text in it is taken for one that may be run; without, only what is known as a
+        call's input, title or command is.
+        """
         if type(value) is str:
-            return self.text(value)
+            return self.text(value, runs=runs)
         joined = leaves(value)
         if joined is not None and (not joined or self.text(joined)[0] is joined):
             return value, 0
-        return rewrite(value, self.text, self._mark)
+        run = Runnable(self._scanner, APART.join(texts(value)))
+        running = Rewriter(partial(self._text, run=run), partial(self._mark, run=run))
+        return (running if runs else Rewriter(self._text, self._mark, running)).any(value)
 
     def is_clean(self, value: JsonValue) -> bool:
         """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
@@ -118,12 +135,12 @@ class Redactor:
                 counts[rule] = counts.get(rule, 0) + 1
             return text, 0
 
-        def on_secret(family: str, secret: str) -> None:
-            rule = self._rule(family, secret.encode("utf-8", "surrogatepass"))
-            if rule is not None:
-                counts[rule[0]] = counts.get(rule[0], 0) + 1
+        def on_secret(family: str, secret: str, _: str) -> None:
+            span = self._named(family, _bytes(secret))
+            if span is not None and not _is_marked(_bytes(secret), span):
+                counts[span.rule] = counts.get(span.rule, 0) + 1
 
-        rewrite(value, on_text, on_secret)
+        Rewriter(on_text, on_secret).any(value)
         return counts
 
     def passes(self, text: str) -> bool:
@@ -141,8 +158,9 @@ class Redactor:
         """Give the rules of the secrets in a text. It is remembered: contents come more than once."""
         found = self._told.get(text)
         if found is None:
-            spans = self._scanner.spans(text.encode("utf-8", "surrogatepass"))
-            found = tuple(span.rule for span in spans)
+            data = _bytes(text)
+            spans = self._scanner.spans(data)
+            found = tuple(span.rule for span in spans if not _is_marked(data, span))
             if len(text) <= _REMEMBERED:
                 if len(self._told) >= _TEXTS:
                     self._told.clear()
@@ -165,18 +183,33 @@ class Redactor:
             place = span.end
         return b"".join([*parts, data[place:]])
 
-    def _mark(self, family: str, secret: str) -> str | None:
-        """Give the mark of a value that its name betrays, unless it is allowed."""
-        found = self._rule(family, secret.encode("utf-8", "surrogatepass"))
-        return None if found is None else self._marks.mark(*found).decode()
+    def _mark(self, family: str, secret: str, name: str, run: Runnable | None = None) -> str | None:
+        """Give a value that its name betrays with marks, unless it is allowed."""
+        data = _bytes(secret)
+        span = self._named(family, data)
+        if span is None:
+            return None
+        spans = (span,) if run is None else run.hidden_in_value(span, data, name)
+        return self._marked(data, spans).decode("utf-8", "surrogatepass") if spans else None
 
-    def _rule(self, family: str, data: bytes) -> tuple[str, bytes] | None:
-        """Give the rule that a value breaks which its name betrays, and the secret; None if it is allowed."""
+    def _named(self, family: str, data: bytes) -> Span | None:
+        """Give a value as the secret that its name betrays; None if it is allowed."""
         if self._scanner.allows(data):
             return None
         spans = self._scanner.spans(data)
-        whole = len(spans) == 1 and spans[0].end - spans[0].start == len(data)
-        return (spans[0].rule, spans[0].secret) if whole else (family, data)
+        if len(spans) == 1 and spans[0].end - spans[0].start == len(data):
+            return spans[0]
+        return Span(0, len(data), family, 2, data)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_marked(data: bytes, span: Span) -> bool:
+    """Whether a secret was hidden already, as far as a text that may be run allows it."""
+    mark = MARK.match(data, span.start, span.end)
+    return mark is not None and not is_inert(data, mark.end(), span.end)
 
 
 def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:

@@ -154,6 +154,10 @@ class Scanner:
         """Whether the user said that this is no secret."""
         return secret in self._allowed or bool(self._allow and self._allow.fullmatch(secret))
 
+    def knows(self, secret: bytes) -> bool:
+        """Return whether this is a known value, in one of its forms, and nothing else."""
+        return secret in self._known
+
     # --- a text that goes on
 
     @cached_property

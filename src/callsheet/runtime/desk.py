@@ -127,11 +127,11 @@ class Desk:
         hints = links.pop("annotations", None) if links else None
         guard, found, given = self.guard, 0, raw_input
         if raw_input is not None:
-            raw_input, found = guard.value(raw_input)
+            raw_input, found = guard.value(raw_input, runs=True)
         if kind is not None:
             kind = self.fit("kind", kind, None)
         if title is not None:
-            title = guard.clean(title)
+            title = guard.command(title)
         if isinstance(name, str):
             name = self._clean_name(name)
         if found and kind is None:  # a mark may stand where a command's dangerous part was

@@ -110,11 +110,15 @@ class Guard:
 
     # Values
 
-    def value(self, value: Any) -> tuple[JsonValue, int]:
-        """Give any value as safe JSON, and how many secrets were in it."""
+    def value(self, value: Any, *, runs: bool = False) -> tuple[JsonValue, int]:
+        """Give any value as safe JSON, and how many secrets were in it.
+
+        Of what `runs`, or may, nothing is hidden that a shell would act on. A call's input and title are
+        such: people approve the call by them.
+        """
         safe = jsonsafe(value, phrases=self._say)
         redactor = self._redactor or self.redactor
-        return (safe, 0) if redactor is None else redactor.value(safe)
+        return (safe, 0) if redactor is None else redactor.value(safe, runs=runs)
 
     def json(self, value: Any) -> JsonValue:
         """Give any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
@@ -132,20 +136,27 @@ class Guard:
             ]
         )
 
-    def text(self, text: Any) -> tuple[str, int]:
-        """Give a text without secrets, and how many there were."""
+    def text(self, text: Any, *, runs: bool = False) -> tuple[str, int]:
+        """Give a text without secrets, and how many there were. For `runs`, see `value`."""
         safe = fix_text(text if isinstance(text, str) else str(text))
         redactor = self._redactor or self.redactor
-        return (safe, 0) if redactor is None else redactor.text(safe)
+        return (safe, 0) if redactor is None else redactor.text(safe, runs=runs)
 
     def clean(self, text: str) -> str:
         """Give a text without secrets."""
         return self.text(text)[0]
 
-    def items(self, given: Any) -> tuple[tuple[ToolCallContent, ...], int]:
-        """Give content without secrets, and how many there were. What is no content is refused."""
+    def command(self, text: str) -> str:
+        """Return a text that may be run, or tells what is, without secrets. For titles."""
+        return self.text(text, runs=True)[0]
+
+    def items(self, given: Any, *, runs: bool = False) -> tuple[tuple[ToolCallContent, ...], int]:
+        """Give content without secrets, and how many there were. What is no content is refused.
+
+        With `runs`, it tells what is to be run, and not what came of it; see `value`.
+        """
         if type(given) is str:
-            text, count = self.text(given)
+            text, count = self.text(given, runs=runs)
             return (TextContent(visible(text)),), count
         many: list[Any] = [given]
         if isinstance(given, (list, tuple)):
@@ -155,7 +166,7 @@ class Guard:
         if redactor is None:
             return tuple(map(_visible, items)), 0
         # Secrets are known by the escape sequences around them, too, so these stay until here.
-        cleaned = [_clean_item(item, redactor) for item in items]
+        cleaned = [_clean_item(item, redactor, runs) for item in items]
         return tuple([_visible(item) for item, _ in cleaned]), sum(count for _, count in cleaned)
 
     def _as_item(self, given: Any) -> ToolCallContent | str:
@@ -246,18 +257,20 @@ def _visible(item: ToolCallContent) -> ToolCallContent:
     return item if shown is item.text else replace(item, text=shown)
 
 
-def _clean_item(item: ToolCallContent, redactor: Redactor) -> tuple[ToolCallContent, int]:
+def _clean_item(
+    item: ToolCallContent, redactor: Redactor, runs: bool
+) -> tuple[ToolCallContent, int]:
     """Give an item without secrets, and how many there were."""
     if type(item) is TerminalContent:
         return item, 0
     if type(item) is UnknownContent:
-        raw, count = redactor.value(item.raw)
+        raw, count = redactor.value(item.raw, runs=runs)
         return (UnknownContent(raw), count) if count else (item, 0)
     changes, total = {}, 0
     for name in item.__struct_fields__:
         value = getattr(item, name)
         if value and name in _GUARDED:
-            changes[name], count = redactor.value(value)
+            changes[name], count = redactor.value(value, runs=runs)
             total += count
     blob: Any = getattr(item, "blob", None)
     if isinstance(blob, str) and blob:

@@ -75,11 +75,11 @@ class Live:
         for name, value in fields.items():
             more = 0
             if name in ("raw_input", "raw_output"):
-                value, more = desk.guard.value(value)  # noqa: PLW2901
+                value, more = desk.guard.value(value, runs=name == "raw_input")  # noqa: PLW2901
             elif name == "content":
                 value, more = self._items(value)  # noqa: PLW2901
             elif name in ("title", "name"):
-                value, more = desk.guard.text(value)  # noqa: PLW2901
+                value, more = desk.guard.text(value, runs=name == "title")  # noqa: PLW2901
                 value = fit_title(value) if name == "title" else value  # noqa: PLW2901
             if name in SETTLE:
                 kept = desk.fit(name, value, getattr(report, name))

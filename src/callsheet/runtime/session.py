@@ -90,7 +90,7 @@ class Session:
             locale=pick_locale(locale, os.environ),
             roots=additional_directories,
             home=os.path.expanduser("~"),  # noqa: PTH111 - as text
-            redact=lambda text: self.desk.guard.clean(text),  # noqa: PLW0108 - it comes later
+            redact=lambda text: self.desk.guard.command(text),  # noqa: PLW0108 - it comes later
         )
         words = Spoken(describer)
         self.desk: Desk = Desk(

@@ -24,13 +24,13 @@ class Drafts:
         self._tap: Context = tap
         self._guard: Guard = guard
         self._cwd: str | None = None
-        self.describer: Describer = tap.describer(None, guard.clean)
+        self.describer: Describer = tap.describer(None, guard.command)
 
     def of(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
         """Put a call right, as if its status were `status`, where one is given."""
         if self._session.cwd != self._cwd:
             self._cwd = self._session.cwd
-            self.describer = self._tap.describer(self._cwd, self._guard.clean)
+            self.describer = self._tap.describer(self._cwd, self._guard.command)
         known = Known(
             call=mine.call,
             connection=self._connection,

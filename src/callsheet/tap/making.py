@@ -67,7 +67,9 @@ class Maker:
                 continue
             mine.given[key] = value
             news[key] = value
-        return self._safe(mine, self.decoded(news)) if news else {}
+        if not news:
+            return {}
+        return self._safe(mine, self.decoded(news), runs=draft.status in (None, "pending"))
 
     def meta(self, meta: JsonObject | None) -> JsonObject | None:
         """Give a patch of `_meta` without secrets, within limits."""
@@ -127,8 +129,8 @@ class Maker:
         return found
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
-        """Give content that is told, without secrets."""
-        return self._guard.items(self.read(told))[0] if told else ()
+        """Give content that tells what people are asked to allow, without secrets."""
+        return self._guard.items(self.read(told), runs=True)[0] if told else ()
 
     def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Give content that is told. An item that can't be read is shown as the JSON that it is."""
@@ -178,17 +180,18 @@ class Maker:
             except _UNREADABLE:
                 self.degraded += 1
 
-    def _safe(self, mine: Tapped, fields: JsonObject) -> JsonObject:
+    def _safe(self, mine: Tapped, fields: JsonObject, *, runs: bool) -> JsonObject:
+        """Give fields without secrets. Content says what `runs`, or else what came of it."""
         guard, out = self._guard, dict[str, Any]()
         for name, value in fields.items():
             found = 0
             safe = value
             if name in ("raw_input", "raw_output"):
-                safe, found = guard.value(value)
+                safe, found = guard.value(value, runs=name == "raw_input")
             elif name == "content":
-                safe, found = self._content(mine, value)
+                safe, found = self._content(mine, value, runs)
             elif name in ("title", "name"):
-                safe, found = guard.text(value)
+                safe, found = guard.text(value, runs=name == "title")
             elif name == "locations":
                 safe = guard.places(value)
             if found or name in mine.secrets:
@@ -199,7 +202,7 @@ class Maker:
         return out
 
     def _content(
-        self, mine: Tapped, items: tuple[ToolCallContent, ...]
+        self, mine: Tapped, items: tuple[ToolCallContent, ...], runs: bool
     ) -> tuple[tuple[ToolCallContent, ...], int]:
         """Give content without secrets. Items that are as they were stay the same objects."""
         before, known = mine.items, mine.safe
@@ -212,7 +215,7 @@ class Maker:
                 if known[index] is not before[index]:
                     found += self._guard.items((item,))[1]
                 continue
-            (clean,), count = self._guard.items((item,))
+            (clean,), count = self._guard.items((item,), runs=runs)
             raw.append(item)
             safe.append(clean)
             found += count

@@ -199,7 +199,8 @@ class Messages:
             return said.encode("utf-8", "surrogateescape") if count else line
         if redactor.is_clean(message):
             return line
-        parts = {key: redactor.value(message[key]) for key in _PARTS if key in message}
+        asks = _asks(message)
+        parts = {key: redactor.value(message[key], runs=asks) for key in _PARTS if key in message}
         if not any(count for _, count in parts.values()):
             return line
         return _encode({**message, **{key: part for key, (part, _) in parts.items()}}) + b"\n"
@@ -210,7 +211,7 @@ class Messages:
         told = message.get(what)
         if self._redactor is None or self._redactor.is_clean(told):
             return None
-        clean, count = self._redactor.value(told)
+        clean, count = self._redactor.value(told, runs=_asks(message))
         self._account.hidden += count
         return {**message, what: _with_ids(clean, told)} if count else None
 
@@ -231,6 +232,11 @@ class Messages:
     def _count(self, speech: Speech) -> None:
         self._account.hidden += speech.hidden
         speech.hidden = 0
+
+
+def _asks(message: Json) -> bool:
+    """Whether a message asks people for permission: nothing may be hidden in it that would run."""
+    return message.get("method") == "session/request_permission"
 
 
 def is_invisible(message: Json) -> bool:

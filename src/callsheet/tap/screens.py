@@ -79,7 +79,7 @@ class Screens:
 
     def _clean(self, event: TerminalChanged) -> TerminalChanged:
         changes = {
-            name: self._guard.value(value)[0]
+            name: self._guard.value(value, runs=name == "command")[0]
             for name in ("command", "meta", "extra")
             if (value := getattr(event, name)) is not UNSET and value is not None
         }

@@ -159,7 +159,7 @@ class TappedSession:
         return made
 
     def _clean(self, told: Json) -> Json:
-        return self._guard.value(told)[0]
+        return self._guard.value(told, runs=True)[0]
 
     def decided(self, question: Question, now: float) -> None:
         """Hear what the client has decided."""

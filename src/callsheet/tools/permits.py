@@ -46,7 +46,7 @@ class Scope(NamedTuple):
     def options(self, call: Call) -> list[PermissionOption]:
         """Give the answers to choose from."""
         phrase = call.session.desk.phrase
-        name = call.session.desk.guard.clean(self.name)
+        name = call.session.desk.guard.command(self.name)
         return [
             PermissionOption("allow_once", phrase("allow_once"), "allow_once"),
             PermissionOption(
