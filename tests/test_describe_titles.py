@@ -184,6 +184,21 @@ def test_nothing_in_a_title_steers_the_terminal_or_the_reading_direction() -> No
     assert title == "Reading evilfdp.exe"
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("echo a \x1b];rm -rf x;\x07 b", "echo a ␛];rm -rf x;␇ b"),
+        ("echo \x1b[1;id", "echo ␛[1;id"),
+        ("echo \x9b8m;id", "echo \ufffd8m;id"),
+        ("ls\x08\x08id", "ls␈␈id"),
+        ("ls #\u202e\n id", "ls #\ufffd ⏎ id"),
+        ("ls\u200b -a", "ls\ufffd -a"),
+    ],
+)
+def test_what_cannot_be_seen_hides_nothing_of_a_command(command: str, shown: str) -> None:
+    assert describe("bash", {"command": command}).title == f"Running `{shown}`"
+
+
 def test_right_to_left_names_do_not_turn_a_move_around() -> None:
     title = describe("move", {"source": "אבג", "destination": "דהו"}).title
     assert title == "Moving \u2068אבג\u2069 → \u2068דהו\u2069"

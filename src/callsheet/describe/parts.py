@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .commands import is_harmless
 from .paths import Workspace
-from .text import ELLIPSIS, LINE_BREAK, cut_end, isolate, one_line, width
+from .text import ELLIPSIS, LINE_BREAK, cut_end, isolate, one_line, width, with_pictures
 
 _TOKEN = re.compile(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
 _SHOWN = 5
@@ -39,7 +39,7 @@ def say_command(command: str, limit: int, workspace: Workspace) -> str:
         and "  " not in command
     ):
         return command.strip()
-    command = workspace.clean(command)
+    command = with_pictures(workspace.clean(command))
     line = one_line(command[:_MAX_LENGTH], LINE_BREAK)
     if len(command) > _MAX_LENGTH:
         line += ELLIPSIS

@@ -25,6 +25,12 @@ _BREAKS = re.compile(r"(?<![ \t])[ \t]*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029][\s\x1
 _BLANKS = re.compile(r"[\s\x1c-\x1f]+")
 # Controls, the marks that reorder text (a file name must not read backwards), invisible blanks.
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_PICTURES = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\v\f\r"},
+    0x7F: 0x2421,
+    **dict.fromkeys((*range(0x80, 0x85), *range(0x86, 0xA0)), 0xFFFD),
+    **dict.fromkeys((0x200B, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF), 0xFFFD),
+}
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 # Text of which each character is one column and stands alone: most titles of Europe.
@@ -38,6 +44,11 @@ _PREPENDED = frozenset(
     "\U00011a88\U00011a89\U00011d46\U00011f02"
 )
 """Signs that belong to the character after them."""
+
+
+def with_pictures(text: str) -> str:
+    """Return a command with signs for what can't be seen: a shell reads on where a terminal shows nothing."""
+    return text.translate(_PICTURES)
 
 
 def one_line(text: str, line_break: str = " ") -> str:
