@@ -7,10 +7,13 @@ instead. So what runs of a command, and what would run of the command as people 
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import string
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -181,7 +184,7 @@ def _split(command: str) -> list[str]:
 
 
 _STAGE = r"""
-export PATH=/nonexistent
+export PATH=/nonexistent FUNCNEST=8
 command_not_found_handle() { [[ ${1##*/} =~ ^pwn_[0-9]+[ab]_ ]] && printf '%s\n' "${BASH_REMATCH[0]}" >&9; return 0; }
 bash() { /bin/bash "$@"; }
 sh() { /bin/bash "$@"; }
@@ -213,14 +216,18 @@ def runs(commands: Sequence[str], directory: Path) -> set[str]:
 
 def _run(commands: Sequence[str], directory: Path) -> set[str]:
     given = "".join(command.replace("\0", "") + "\0" for command in commands)
-    done = subprocess.run(  # its output ends when the last process that a command left behind has ended
+    shell = subprocess.Popen(
         ["/bin/bash", "-c", f"exec 9>&1\n{_STAGE}"],
-        input=given.encode("utf-8", "replace"),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=directory,
         env={},
-        check=False,
-        timeout=300,
+        start_new_session=True,
     )
-    return set(done.stdout.decode().split())
+    try:  # its output ends when the last process that a command left behind has ended
+        found, _ = shell.communicate(given.encode("utf-8", "replace"), timeout=300)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    return set(found.decode().split())

@@ -50,7 +50,7 @@ def unshown(told: list[str], shown: list[str], directory: Path) -> list[str]:
 @needs_bash
 def test_nothing_runs_that_is_not_shown(tmp_path: Path) -> None:
     redactor = Redactor(known=KNOWN)
-    made = cases(SEED, sized(10_000, 500), KNOWN)
+    made = cases(SEED, sized(10_000, 200), KNOWN)
     shown = [redactor.value(case.given, runs=True)[0] for case in made]
     pairs = [
         (case.command, case.command_of(value))
@@ -59,14 +59,15 @@ def test_nothing_runs_that_is_not_shown(tmp_path: Path) -> None:
     ]
     assert len(pairs) > len(made) / 3
     told = [command for command, _ in pairs]
-    assert len(runs(told, tmp_path)) > len(told) / 5, "the injections don't run at all"
-    assert unshown(told, [command for _, command in pairs], tmp_path) == []
+    run = runs(told, tmp_path)
+    assert len(run) > len(told) / 5, "the injections don't run at all"
+    assert sorted(run - runs([command for _, command in pairs], tmp_path)) == []
 
 
 @needs_bash
 @pytest.mark.parametrize("version", [1, 2])
 async def test_an_agent_asks_about_all_that_would_run(tmp_path: Path, version: int) -> None:
-    told = commands(SEED + version, sized(150, 15))
+    told = commands(SEED + version, sized(150, 8))
 
     async def turn(_: object, turn: Any) -> None:
         for command in told:
@@ -85,7 +86,7 @@ async def test_an_agent_asks_about_all_that_would_run(tmp_path: Path, version: i
 @needs_bash
 @pytest.mark.parametrize("repair", [True, False])
 def test_a_tap_asks_about_all_that_would_run(tmp_path: Path, repair: bool) -> None:
-    made = changed(SEED + 3, sized(300, 40))
+    made = changed(SEED + 3, sized(300, 20))
     calls, contents = list[Message](), list[str]()
     for case in made:
         command = case.command
@@ -106,7 +107,7 @@ def test_a_tap_asks_about_all_that_would_run(tmp_path: Path, repair: bool) -> No
 
 @needs_bash
 def test_a_repaired_recording_tells_all_that_would_run(tmp_path: Path) -> None:
-    told = commands(SEED + 4, sized(200, 30))
+    told = commands(SEED + 4, sized(200, 15))
     messages = opening()
     for number, command in enumerate(told):
         messages.append(announced(f"c{number}", kind="execute", rawInput={"command": command}))
