@@ -40,6 +40,8 @@ _CLASSES = {
     "upper": string.ascii_uppercase + string.digits,
 }
 _FILL = re.compile(r"\{(\w+):(\d+)\}|\{(uuid|jwt|PK)\}")
+_RANDOM = re.compile(r"\{(?:\w+:\d+|uuid|jwt)\}")
+_PRIVATE_KEY = " ".join(("PRIVATE", "KEY"))
 _LINE = 64
 _SYMBOLS = "!#%^*_+.~?"
 
@@ -75,14 +77,13 @@ def corpus(seed: int = SEED) -> list[Secret]:
 
 
 def _made(entry: dict[str, str], dice: random.Random) -> Secret:
-    fixed = entry["secret"].partition("{")[0]
+    fixed = len(_RANDOM.split(entry["secret"])[0].replace("{PK}", _PRIVATE_KEY))
     value = _filled(entry["secret"], dice)
-    hidden = value.removeprefix(fixed)
     if entry.get("as") == "base64":
-        value = hidden = b64encode(value.encode()).decode()
+        value, fixed = b64encode(value.encode()).decode(), -(-fixed * 4 // 3)
     before, _, after = entry.get("text", "{}").partition("{}")
     text = _filled(before, dice) + value + _filled(after, dice)
-    return Secret(entry["id"], value, text, entry.get("key", ""), hidden)
+    return Secret(entry["id"], value, text, entry.get("key", ""), value[fixed:])
 
 
 def _filled(template: str, dice: random.Random) -> str:
@@ -92,7 +93,7 @@ def _filled(template: str, dice: random.Random) -> str:
 def _piece(match: re.Match[str], dice: random.Random) -> str:
     kind, count = match[1], int(match[2] or 0)
     if match[3] == "PK":  # written so that nothing takes this table for a key
-        return "PRIVATE" + " KEY"
+        return _PRIVATE_KEY
     if match[3] == "uuid":
         return "-".join(_of("hex", size, dice) for size in (8, 4, 4, 4, 12))
     if match[3] == "jwt":

@@ -38,12 +38,13 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     mixed: bool = False
     placeholders: bool = False
     ignore_case: bool = False
-    open: Literal["token", "word", "line", "block"] = "token"
+    open: Literal["token", "name", "word", "line", "block"] = "token"
     end: str = ""
 
 
 OPEN: Mapping[str, re.Pattern[bytes]] = {
     "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
+    "name": re.compile(rb"[A-Za-z0-9_-]*"),
     "word": re.compile(rb"""[^\s"'<>]*"""),
     "line": re.compile(rb"[^\r\n]*"),
     "block": re.compile(rb"[\s\S]*"),

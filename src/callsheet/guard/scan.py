@@ -119,7 +119,7 @@ class Scanner:
         for rule in rules:
             span = rule.find(data, place) if rule.starts(data, place) else None
             if span is not None:
-                self._add(found, data, Span(*span, rule.rule.id, 1))
+                self._add(found, data, Span(*span, rule.rule.id, 1 + rule.has_group))
 
     def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
         """Add the value beside a telling name. Gives the place up to which there is nothing more to read."""
@@ -127,7 +127,7 @@ class Scanner:
         if pair is None:
             return 0
         if pair.secret:
-            self._add(found, data, Span(pair.start, pair.end, pair.family, 2))
+            self._add(found, data, Span(pair.start, pair.end, pair.family, 3))
         return pair.end if pair.end - pair.start > _LONG else 0
 
     def _candidates(self, begin: bytes) -> tuple[list[Shape], list[bytes]]:

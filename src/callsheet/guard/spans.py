@@ -16,7 +16,8 @@ class Span(NamedTuple):
     end: int
     rule: str
     rank: int
-    """Of two for the same place, the lower counts: known values, then patterns, then telling names."""
+    """Of two for the same place, the lower counts: known values, then patterns for the secret itself, then
+    those for what is around it, then telling names."""
     secret: bytes = b""
 
     def moved(self, by: int) -> Span:
