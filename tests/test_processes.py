@@ -447,14 +447,16 @@ def test_any_thread_may_have_the_event_loop(token: str) -> None:
 async def test_a_thread_that_ends_does_not_end_what_it_started(token: str) -> None:
     """A keeper is told when the thread that started it ends. Only the end of the process counts."""
     made: list[start.Started] = []
-    thread = threading.Thread(target=lambda: made.append(start.start_keeper()))
+    root = os.open("/", os.O_RDONLY)
+    thread = threading.Thread(target=lambda: made.append(start.start_keeper(root)))
     thread.start()
     thread.join()
+    os.close(root)
     (kept,) = made
     env = {"PATH": os.environ["PATH"], "TOKEN": token}
     argv = ["bash", "-c", "sleep 0.3; echo whole"]
     kept.control.setblocking(True)
-    kept.control.sendall(start.message(argv, "/", env, "A=b", 0.1))
+    kept.control.sendall(start.message(argv, env, "A=b", 0.1))
     os.set_blocking(kept.output, True)
     with kept.control:
         assert os.read(kept.output, 100) == b"whole\n"

@@ -25,11 +25,8 @@ needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 
 
 def walked(scope: Scope, *, hidden: bool = False) -> set[str]:
-    return {
-        found.path
-        for found in Walk(scope, hidden=hidden)
-        if found.entry.is_file(follow_symlinks=False)
-    }
+    with Walk(scope, hidden=hidden) as walk:
+        return {found.path for found in walk if found.entry.is_file(follow_symlinks=False)}
 
 
 def listed_by_rg(scope: Scope) -> set[str]:

@@ -17,7 +17,6 @@ from callsheet.tools.search.dialect import check, translate
 from callsheet.tools.search.fallback import matching_lines
 from callsheet.tools.search.pattern_errors import PatternError, Unsupported
 from callsheet.tools.search.texts import open_text
-from callsheet.tools.search.walk import Scope
 
 from .sizes import fewer
 
@@ -132,11 +131,7 @@ def found_by_rg(directory: str, pattern: str, ignore_case: bool) -> list[tuple[i
     )
     if done.returncode == 2:
         return None
-    return [
-        tuple(line)
-        for hits in engine.hits_in(Scope(directory, "", False), done.stdout)
-        for line in hits.lines
-    ]
+    return [tuple(line) for line in engine.lines_in(done.stdout).get("./t", [])]
 
 
 def found_here(path: str, pattern: str, ignore_case: bool) -> list[tuple[int, ...]]:

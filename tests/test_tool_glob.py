@@ -200,11 +200,12 @@ def test_directories_that_are_passed_by_hold_nothing_that_is_meant(seed: int) ->
     with tempfile.TemporaryDirectory() as top:
         trees.fill(Path(top), [])
         scope = scope_of(top, [top])
-        meant = {
-            each.path for each in Walk(scope, hidden=True) if pattern.path.fullmatch(each.path)
-        }
-        walk = Walk(scope, hidden=True, inside=pattern.inside.fullmatch)
-        assert {each.path for each in walk if pattern.path.fullmatch(each.path)} == meant
+        with (
+            Walk(scope, hidden=True) as all_of_it,
+            Walk(scope, hidden=True, inside=pattern.inside.fullmatch) as walk,
+        ):
+            meant = {each.path for each in all_of_it if pattern.path.fullmatch(each.path)}
+            assert {each.path for each in walk if pattern.path.fullmatch(each.path)} == meant
 
 
 async def test_the_standard_is_kept(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def open_beneath(root: Path, path: Path, flags: int, mode: int = 0o666) -> int:
             raise _told(exc, path, parent, name) from None
 
 
+def open_directory(path: Path) -> int:
+    """Open a resolved directory, following no link, to be entered (`os.fchdir`) or for `dir_fd`."""
+    return open_beneath(Path(path.anchor), path, _ENTER)
+
+
 @contextmanager
 def parent_of(root: Path, path: Path, made: list[Path] | None = None) -> Generator[tuple[int, str]]:
     """Open the directory that a resolved `path` stands in; give its descriptor and the last name.

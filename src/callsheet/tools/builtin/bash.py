@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from callsheet.tools.errors import (
     TimedOut,
     ToolError,
 )
+from callsheet.tools.files.opening import stat_of
 from callsheet.tools.host import Running
 from callsheet.tools.processes.output import Kept
 from callsheet.tools.processes.start import Ended, signal_name
@@ -96,9 +98,10 @@ async def bash(
 
 
 def _directory(path: Path) -> Path:
-    if not path.exists():
+    found = stat_of(path)
+    if found is None:
         raise NotFound(f"cwd: the directory {path} does not exist", file_path=str(path))
-    if not path.is_dir():
+    if not stat.S_ISDIR(found.st_mode):
         raise InvalidArguments(f"cwd: {path} is not a directory", file_path=str(path))
     return path
 

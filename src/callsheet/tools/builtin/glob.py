@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from callsheet.tools.errors import InvalidArguments, NotFound
+from callsheet.tools.errors import InvalidArguments
+from callsheet.tools.files.opening import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.globs import Glob, GlobError, compile_glob
 from callsheet.tools.search.show import plural, show_name
@@ -42,10 +42,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     """
     base = path or call.workspace.cwd
     shown_base = show_name(call.workspace.show(base))
-    if not base.exists():
-        raise NotFound(f"There is no directory {shown_base}", search_path=str(base))
-    if not base.is_dir():
-        raise InvalidArguments(f"path: {shown_base} is a file, not a directory")
+    check_directory(base, shown_base)
     meant = _relative(pattern, base)
     found = _Finding(call, base, _compiled(meant))
     first = heapq.nsmallest(MOST, found)
@@ -57,8 +54,8 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     else:
         where = f" in {shown_base}" if prefix else ""
         lines.append(f"No files match '{show_name(pattern)}'{where}.{_deeper(call, base, meant)}")
-    if found.walk.unreadable:
-        what = plural(found.walk.unreadable, "directory", "directories")
+    if found.unreadable:
+        what = plural(found.unreadable, "directory", "directories")
         lines.append(f"{what} could not be read.")
     return (
         call.success("\n".join(lines))
@@ -103,25 +100,33 @@ class _Finding:
 
     def __init__(self, call: Call, base: Path, pattern: Glob) -> None:
         self.total: int = 0
+        self.unreadable: int = 0
         self.pattern: Glob = pattern
-        self.walk: Walk = Walk(
-            scope_of(str(base), map(str, call.workspace.roots)),
-            hidden=True,
-            inside=pattern.inside.fullmatch,
-            ended=lambda: call.has_ended,
-        )
+        self._call: Call = call
+        self._base: Path = base
 
     def __iter__(self) -> Iterator[_Match]:
         matches, directories = self.pattern.path.fullmatch, self.pattern.only_directories
-        for found in self.walk:
-            if found.is_directory == directories and matches(found.path) and not _leads_in(found):
-                self.total += 1
-                yield _Match(-_changed(found), found.path)
+        with Walk(
+            scope_of(str(self._base), map(str, self._call.workspace.roots)),
+            hidden=True,
+            inside=self.pattern.inside.fullmatch,
+            ended=lambda: self._call.has_ended,
+        ) as walk:
+            for found in walk:
+                if (
+                    found.is_directory == directories
+                    and matches(found.path)
+                    and not _leads_in(found)
+                ):
+                    self.total += 1
+                    yield _Match(-_changed(found), found.path)
+            self.unreadable = walk.unreadable
 
 
 def _leads_in(found: Found) -> bool:
     """Whether it is a link to a directory."""
-    return found.entry.is_symlink() and os.path.isdir(found.entry.path)  # noqa: PTH112
+    return found.entry.is_symlink() and found.entry.is_dir()
 
 
 def _changed(found: Found) -> int:

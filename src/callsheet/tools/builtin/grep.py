@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from callsheet.report.locations import ToolCallLocation
 from callsheet.tools.errors import InvalidArguments, NotFound
+from callsheet.tools.files.opening import stat_of
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.children import CannotStart
@@ -69,13 +70,12 @@ async def grep(
 
 def _is_file(call: Call, base: Path) -> bool:
     shown = show_name(call.workspace.show(base))
-    try:
-        mode = base.stat().st_mode
-    except FileNotFoundError:
-        raise NotFound(f"There is no file or directory {shown}", search_path=str(base)) from None
-    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+    found = stat_of(base)
+    if found is None:
+        raise NotFound(f"There is no file or directory {shown}", search_path=str(base))
+    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
         raise InvalidArguments(f"path: {shown} is neither a directory nor a regular file")
-    return stat.S_ISREG(mode)
+    return stat.S_ISREG(found.st_mode)
 
 
 def _checked(glob: str | None) -> str | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from pathlib import Path
 
-from callsheet.tools.errors import InvalidArguments, NotFound
+from callsheet.tools.files.opening import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.show import plural, show_name
 from callsheet.tools.search.walk import Found, Walk, scope_of
@@ -37,15 +36,12 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     """
     base = path or call.workspace.cwd
     shown_path = show_name(call.workspace.show(base))
-    if not base.exists():
-        raise NotFound(f"There is no directory {shown_path}", search_path=str(base))
-    if not base.is_dir():
-        raise InvalidArguments(f"path: {shown_path} is a file, not a directory; read shows it")
+    check_directory(base, shown_path, "; read shows it")
     scope = scope_of(str(base), map(str, call.workspace.roots))
-    walk = Walk(scope, hidden=True, ended=lambda: call.has_ended)
-    found = sorted(walk.top(), key=_order)
-    directories = sum(each.is_directory for each in found)
-    lines = [_line(each) for each in found[:MOST]]
+    with Walk(scope, hidden=True, ended=lambda: call.has_ended) as walk:
+        found = sorted(walk.top(), key=_order)
+        directories = sum(each.is_directory for each in found)
+        lines = [_line(walk, each) for each in found[:MOST]]
     lines += [""] * bool(lines) + [_summary(shown_path, len(found), directories, walk.ignored)]
     return (
         call.success("\n".join(lines))
@@ -65,14 +61,14 @@ def _order(found: Found) -> tuple[object, ...]:
     return (not found.is_directory, numbers, found.path)
 
 
-def _line(found: Found) -> str:
+def _line(walk: Walk, found: Found) -> str:
     name = show_name(found.path)
     if found.is_directory:
         return f"{name}/"
     entry = found.entry
     try:
         if entry.is_symlink():
-            return f"{name} -> {show_name(os.readlink(entry.path))}"  # noqa: PTH115
+            return f"{name} -> {show_name(walk.read_link(found))}"
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return name  # it is gone already

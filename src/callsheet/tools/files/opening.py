@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.tools.beneath import parent_of
-from callsheet.tools.errors import InvalidArguments
+from callsheet.tools.errors import InvalidArguments, NotFound
 
 _WALKS = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 _NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
@@ -59,6 +59,27 @@ def place_of(path: Path, *, create: bool = False) -> Generator[Place]:
         return
     with parent_of(Path(path.anchor), path, [] if create else None) as (directory, name):
         yield Place(name, directory)
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    """Return the state of what is at a path, None if nothing is. No link is followed, wherever it stands."""
+    if path == path.parent:
+        return path.stat()
+    try:
+        with place_of(path) as place:
+            return place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def check_directory(path: Path, shown: str, hint: str = "") -> None:
+    """Raise unless there is a directory at a path."""
+    found = stat_of(path)
+    if found is None:
+        raise NotFound(f"There is no directory {shown}", search_path=str(path))
+    if not stat.S_ISDIR(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a file")
+        raise InvalidArguments(f"path: {shown} is {kind}, not a directory{hint}")
 
 
 def may_write(path: Path) -> bool:

@@ -6,9 +6,11 @@ orphaned, or clears its environment. So when the keeper has no child any more, n
 this is when it ends itself. On other systems it looks for what is under it or in the command's
 group, and does not find a process that left both.
 
-It is told over a socket, as its standard input; the command's output is its standard output:
-1. It gets the grace in seconds, a marker, the directory, the number of words of the command, these
-   words, and the environment, all joined by NUL, after their length in eight bytes.
+It is told over a socket, as its standard input; the command's output is its standard output. The
+directory to run it in is open, under the number that is its last argument: a name could lead elsewhere
+by now.
+1. It gets the grace in seconds, a marker, the number of words of the command, these words, and the
+   environment, all joined by NUL, after their length in eight bytes.
 2. It says `started PID`, or `failed ERRNO directory|program` and ends.
 3. It gets `T` to end the command with all it started, or `K` to kill it at once. The end of the
    socket means `T`: so the command ends too if we are killed.
@@ -208,7 +210,9 @@ def main() -> None:
     wakeup = _take_signals()
     owns = _prctl(_SET_CHILD_SUBREAPER, 1)
     _prctl(_SET_PDEATHSIG, signal.SIGUSR1)
-    grace, marker, directory, count, *rest = _receive(control).split(b"\0")
+    directory = int(sys.argv[-1])
+    os.set_inheritable(directory, False)
+    grace, marker, count, *rest = _receive(control).split(b"\0")
     words, pairs = rest[: int(count)], rest[int(count) :]
     environment = dict(pair.split(b"=", 1) for pair in pairs)
     shell = _start(control, directory, words, environment)
@@ -262,7 +266,7 @@ def _receive_just(control: int, size: int) -> bytes:
 
 
 def _start(
-    control: int, directory: bytes, words: list[bytes], environment: dict[bytes, bytes]
+    control: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]
 ) -> int:
     """Start the command, or say why not and end. Then let go of its output."""
     read, write = os.pipe()
@@ -274,6 +278,7 @@ def _start(
     if not shell:
         _become(write, directory, words, environment)
     os.close(write)
+    os.close(directory)
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -286,9 +291,7 @@ def _start(
     return shell
 
 
-def _become(
-    tell: int, directory: bytes, words: list[bytes], environment: dict[bytes, bytes]
-) -> None:
+def _become(tell: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]) -> None:
     """Be the command, in a session of its own, without standard input and with default signals."""
     where = DIRECTORY
     try:
@@ -298,7 +301,7 @@ def _become(
             signal.signal(number, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(1, 2)
-        os.chdir(directory)
+        os.fchdir(directory)
         where = PROGRAM
         os.execvpe(words[0], words, environment)
     except OSError as exc:

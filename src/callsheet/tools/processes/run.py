@@ -19,6 +19,8 @@ from secrets import token_hex
 from threading import Thread
 from time import monotonic
 
+from callsheet.tools.beneath import open_directory
+
 from .keeper import CHASE
 from .start import Ended, Started, Told, message, signal_name, start_keeper
 from .tree import GRACE, end_tree
@@ -49,8 +51,8 @@ async def run_process(
 
     After `timeout` seconds, or if this is cancelled, all of it gets SIGTERM, and SIGKILL after the
     grace. What still runs a moment after the program ended by itself is ended in the same way.
-    Raises OSError with the directory's or the program's name if it can't be started, and ValueError
-    if a text can't be passed on.
+    `cwd` has no links. Raises OSError with the directory's or the program's name if it can't be
+    started, `NotPermitted` where a link stands, and ValueError if a text can't be passed on.
     """
     return await Process(argv, cwd=cwd, env=env, on_output=on_output, grace=grace).run(timeout)
 
@@ -71,12 +73,20 @@ class Process:
         self._names: tuple[str, str] = (argv[0], str(cwd))
         self._grace: float = grace
         self._marker: str = f"{MARKER}={token_hex(8)}"
-        self._message: bytes = message(argv, str(cwd), env, self._marker, grace)
+        self._cwd: Path = Path(os.path.abspath(cwd))  # noqa: PTH100 - links are not resolved here
+        self._message: bytes = message(argv, env, self._marker, grace)
         self._on_output: Callable[[bytes], object] = on_output
 
     async def run(self, timeout: float | None = None) -> Ended:
         """Run it. See `run_process`."""
-        link = _Link(start_keeper(), self._on_output)
+        try:
+            directory = open_directory(self._cwd)
+        except OSError as exc:
+            raise OSError(exc.errno, exc.strerror, self._names[True]) from None
+        try:
+            link = _Link(start_keeper(directory), self._on_output)
+        finally:
+            os.close(directory)
         try:
             link.send(self._message)
             timed_out = False

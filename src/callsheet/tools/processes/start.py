@@ -16,7 +16,7 @@ from .keeper import DIRECTORY
 
 # Its modules are imported as a package of their own, because importing ours takes much longer.
 _KEEPER = (
-    "import sys; kept = sys.modules['kept'] = type(sys)('kept'); kept.__path__ = sys.argv[1:]; "
+    "import sys; kept = sys.modules['kept'] = type(sys)('kept'); kept.__path__ = sys.argv[1:2]; "
     "from kept import keeper; keeper.main()"
 )
 _HERE = str(Path(__file__).resolve().parent)
@@ -50,17 +50,18 @@ class Started(NamedTuple):
     output: int
 
 
-def start_keeper() -> Started:
-    """Start a keeper. It waits for a `message`."""
+def start_keeper(directory: int) -> Started:
+    """Start a keeper for a command in an open directory. It waits for a `message`."""
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
     try:
         keeper = subprocess.Popen(
-            [python(), "-I", "-S", "-c", _KEEPER, _HERE],
+            [python(), "-I", "-S", "-c", _KEEPER, _HERE, str(directory)],
             stdin=theirs.fileno(),
             stdout=write,
             stderr=write,
             cwd="/",
+            pass_fds=(directory,),
             start_new_session=True,  # no terminal, so nothing asks there for a password
         )
     except BaseException:
@@ -86,15 +87,13 @@ def python() -> str:
     return found
 
 
-def message(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], marker: str, grace: float
-) -> bytes:
+def message(argv: Sequence[str], env: Mapping[str, str], marker: str, grace: float) -> bytes:
     """Give what tells a keeper to run a command. Raises ValueError where a text can't be passed on."""
     for key in env:
         if not key or "=" in key:
             raise ValueError(f"{key!r} can't be the name of a variable of the environment")
     pairs = [f"{key}={value}" for key, value in env.items()]
-    parts = [str(grace), marker, os.path.abspath(cwd), str(len(argv)), *argv, *pairs, marker]  # noqa: PTH100
+    parts = [str(grace), marker, str(len(argv)), *argv, *pairs, marker]
     if any("\0" in part for part in parts):
         raise ValueError("a NUL character can't be passed on to a command")
     try:

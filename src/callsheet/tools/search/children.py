@@ -32,8 +32,10 @@ class Done(NamedTuple):
 
 
 @asynccontextmanager
-async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGenerator[Done, None]:
-    """Run a child to its end. It can read what is `given`, if anything.
+async def run(
+    command: Sequence[str], cwd: str, given: bytes = b"", opened: Sequence[int] = ()
+) -> AsyncGenerator[Done, None]:
+    """Run a child to its end. It can read what is `given`, if anything, and the files that are `opened`.
 
     It writes to a file: with a pipe, whoever reads it takes turns with the search, line by line.
     """
@@ -49,6 +51,7 @@ async def run(command: Sequence[str], cwd: str, given: bytes = b"") -> AsyncGene
                 stdout=output,
                 stderr=complaints,
                 cwd=cwd,
+                pass_fds=opened,
                 start_new_session=True,
             )
             process = await started(starting, _end)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from .dialect import Translated, translate
 from .globs import compile_glob
-from .texts import Text, open_text
+from .texts import Text, text_of
 from .walk import Scope, Walk
 
 
@@ -86,11 +86,11 @@ def _files(asked: dict[str, Any], problems: list[str]) -> Iterator[str]:
         yield from asked["files"]
         return
     scope = Scope(*asked["scope"])
-    walk = Walk(scope, hidden=False)
     wanted = wanted_by(asked["glob"])
-    for found in walk:
-        if found.entry.is_file(follow_symlinks=False) and wanted(found.path):
-            yield f"./{scope.below}/{found.path}" if scope.below else f"./{found.path}"
+    with Walk(scope, hidden=False) as walk:
+        for found in walk:
+            if found.entry.is_file(follow_symlinks=False) and wanted(found.path):
+                yield f"./{scope.below}/{found.path}" if scope.below else f"./{found.path}"
     problems += ["a directory can't be read (os error)"] * walk.unreadable
 
 
@@ -107,7 +107,7 @@ def wanted_by(glob: str | None) -> Callable[[str], bool]:
 def _matches(path: str, pattern: Translated, problems: list[str]) -> Iterator[Line]:
     """Give the lines of a file that match; none if it is binary."""
     try:
-        text = open_text(path)
+        text = text_of(path)
     except OSError as exc:
         problems.append(f"{path}: {exc.strerror} (os error {exc.errno})")
         return

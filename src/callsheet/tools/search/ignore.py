@@ -144,27 +144,27 @@ class Rules:
 # Files
 
 
-def read_rules(directory: str, kind: int) -> list[Rule]:
-    """Read the ignore file of a kind in a directory. One that can't be read holds no rules."""
-    path = f"{directory}/{KINDS[kind]}"
+def read_rules(directory: int, kind: int) -> list[Rule]:
+    """Read the ignore file of a kind in an open directory. One that can't be read holds no rules."""
+    path = KINDS[kind]
     if kind == len(KINDS) - 1:
-        path = f"{_git_directory(path)}/info/exclude"
-    return parse(_read(path))
+        path = f"{_git_directory(directory)}/info/exclude"
+    return parse(_read(directory, path))
 
 
-def _git_directory(path: str) -> str:
+def _git_directory(directory: int) -> str:
     """Give where the rules of a repository are: those of a linked worktree are in the main one."""
-    line = _read(path, most=4096).partition(b"\n")[0]
+    line = _read(directory, ".git", most=4096).partition(b"\n")[0]
     if not line.startswith(b"gitdir: "):
-        return path
-    linked = os.path.join(os.path.dirname(path), os.fsdecode(line[8:]))  # noqa: PTH118, PTH120
-    common = _read(f"{linked}/commondir", most=4096).partition(b"\n")[0]
-    return os.path.join(linked, os.fsdecode(common)) if common else path  # noqa: PTH118
+        return ".git"
+    linked = os.fsdecode(line[8:])
+    common = _read(directory, f"{linked}/commondir", most=4096).partition(b"\n")[0]
+    return os.path.join(linked, os.fsdecode(common)) if common else ".git"  # noqa: PTH118
 
 
-def _read(path: str, most: int = _MOST) -> bytes:
+def _read(directory: int, path: str, most: int = _MOST) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0), dir_fd=directory)
     except OSError:
         return b""
     try:

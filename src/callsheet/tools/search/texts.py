@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import errno
-import os
-import stat
 import tempfile
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
+
+from .descent import open_file
 
 BLOCK = 1 << 20
 """Bytes that are read at once."""
@@ -58,13 +57,13 @@ class Text(NamedTuple):
 
 
 def open_text(path: str) -> Text:
-    """Open a regular file, and nothing else. Raises `OSError`."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "It is not a regular file", path)
-    file = open(descriptor, "rb")  # noqa: PTH123, SIM115
+    """Open a regular file, and nothing else, by an absolute path without links. Raises `OSError`."""
+    return text_of(open_file(path))
+
+
+def text_of(file_or_path: int | str) -> Text:
+    """Open a descriptor, or what a path leads to, as a text."""
+    file = open(file_or_path, "rb")  # noqa: PTH123, SIM115
     head = file.read(3)
     if head == codecs.BOM_UTF8:
         return Text(file, 3)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
+from .descent import Descent
 from .ignore import GIT_KINDS, KINDS, Rule, Rules, as_bytes, read_rules
 
 _Ranked: TypeAlias = "tuple[tuple[int, Rules], ...]"
@@ -62,9 +65,9 @@ def _is_ignored(top: str, repository: str) -> bool:
     """Whether a repository ignores a directory in it, or one that this is in."""
     below = _below(repository, top) if top.startswith(repository.rstrip("/") + "/") else ""
     names = below.split("/") if below else []
-    walk = Walk(Scope(repository, "", in_repository=True), hidden=True)
-    paths = ("/".join(names[:count]) for count in range(1, len(names) + 1))
-    return any(walk.is_left_out(path, is_directory=True) for path in paths)
+    paths = ["/".join(names[:count]) for count in range(1, len(names) + 1)]
+    with Walk(Scope(repository, "", in_repository=True), hidden=True) as walk:
+        return any(walk.is_left_out(path, is_directory=True) for path in paths)
 
 
 def _below(top: str, path: str) -> str:
@@ -73,15 +76,19 @@ def _below(top: str, path: str) -> str:
 
 def rules_above(scope: Scope) -> list[tuple[int, str, list[Rule]]]:
     """Read the ignore files above a directory: kind, directory seen from the top, and rules."""
-    directories = [""]
-    for name in scope.below.split("/")[:-1]:
-        directories.append(f"{directories[-1]}{name}/")
-    return [
-        (kind, directory, rules)
-        for directory in (directories if scope.below else ())
-        for kind in range(len(KINDS))
-        if (rules := read_rules(f"{scope.top}/{directory}".rstrip("/"), kind))
-    ]
+    if not scope.below:
+        return []
+    found = list[tuple[int, str, list[Rule]]]()
+    names = scope.below.split("/")[:-1]
+    with Descent(scope.top) as descent, suppress(OSError):
+        for count in range(len(names) + 1):
+            directory = "/".join(names[:count])
+            fd = descent.enter(directory)
+            each = [(kind, read_rules(fd, kind)) for kind in range(len(KINDS))]
+            found += [
+                (kind, f"{directory}/" if count else "", rules) for kind, rules in each if rules
+            ]
+    return found
 
 
 class Level:
@@ -104,8 +111,8 @@ class Level:
         above = tuple(each for kind in kinds for each in kind)
         return cls([()] * len(KINDS), above, scope.in_repository)
 
-    def enter(self, directory: str, skip: int, names: Iterable[str]) -> Level:
-        """Give what holds in a directory with these entries, whose path is `skip` characters long."""
+    def enter(self, directory: int, skip: int, names: Iterable[str]) -> Level:
+        """Give what holds in an open directory with these entries, whose path is `skip` characters long."""
         held = _HELD.intersection(names)
         if not held:
             return self
@@ -137,7 +144,10 @@ class Found(NamedTuple):
 
 
 class Walk:
-    """Goes through what is not ignored. Directories come before what is in them."""
+    """Goes through what is not ignored. Directories come before what is in them.
+
+    More can be asked of the entries until the walk goes on.
+    """
 
     def __init__(
         self,
@@ -151,8 +161,17 @@ class Walk:
         self._hidden: bool = hidden
         self._inside: Callable[[str], object] | None = inside
         self._ended: Callable[[], bool] | None = ended
+        self._descent: Descent = Descent(scope.base)
         self.ignored: int = 0
         self.unreadable: int = 0
+
+    def __enter__(self) -> Walk:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._descent.close()
 
     def __iter__(self) -> Iterator[Found]:
         """Go through the whole tree, but only into directories that `inside` lets in."""
@@ -175,20 +194,25 @@ class Walk:
         """Give what is in the directory itself. Raises `OSError` if it can't be read."""
         return self._read("", Level.first(self._scope))[0]
 
+    def read_link(self, found: Found) -> str:
+        """Return where a link leads. Raises `OSError`."""
+        return self._descent.read_link(found.entry.name)
+
     def is_left_out(self, path: str, *, is_directory: bool = False) -> bool:
         """Whether a walk passes by something, though it enters the directory that it is in."""
-        level, at = Level.first(self._scope), ""
-        *directories, _ = path.split("/")
-        for name in ["", *directories]:
-            at = f"{at}{name}/" if name else at
-            level = self._enter(at.rstrip("/"), level, None)
+        level = Level.first(self._scope)
+        names = path.split("/")
+        with suppress(OSError):  # a directory that is gone holds no rules
+            for count in range(len(names)):
+                at = "/".join(names[:count])
+                fd = self._descent.enter(at)
+                held = [kind for kind in KINDS if _is_in(fd, kind)]
+                level = self._level(at, level, held)
         return self._leaves_out(path, path[path.rfind("/") + 1 :], is_directory, level)
 
     def _read(self, path: str, level: Level) -> tuple[list[Found], Level]:
-        base = self._scope.base
-        with os.scandir(f"{base}/{path}" if path else base) as entries:
-            each = list(entries)
-        level = self._enter(path, level, [entry.name for entry in each])
+        each = self._descent.entries(path)
+        level = self._level(path, level, [entry.name for entry in each])
         found = list[Found]()
         for number, entry in enumerate(each):
             if not number % 1024 and self._ended is not None and self._ended():
@@ -204,14 +228,10 @@ class Walk:
                 found.append(Found(inner, entry, is_directory))
         return found, level
 
-    def _enter(self, path: str, level: Level, names: Iterable[str] | None) -> Level:
-        below, base = self._scope.below, self._scope.base
-        seen = "/".join(part for part in (below, path) if part)
+    def _level(self, path: str, level: Level, names: Iterable[str]) -> Level:
+        seen = "/".join(part for part in (self._scope.below, path) if part)
         skip = len(as_bytes(seen)) + 1 if seen else 0
-        directory = f"{base}/{path}" if path else base
-        if names is None:
-            names = [kind for kind in KINDS if os.path.lexists(f"{directory}/{kind}")]
-        return level.enter(directory, skip, names)
+        return level.enter(self._descent.enter(path), skip, names)
 
     def _leaves_out(self, path: str, name: str, is_directory: bool, level: Level) -> bool:
         below = self._scope.below
@@ -219,3 +239,11 @@ class Walk:
         if decided is None:
             return not self._hidden and name.startswith(".")
         return decided
+
+
+def _is_in(directory: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
