@@ -215,19 +215,33 @@ async def test_a_tool_of_ones_own_may_show_what_it_would_do(tmp_path: Path) -> N
 
 
 async def test_always_is_for_the_program_with_its_subcommand(tmp_path: Path) -> None:
-    ran = bash("git version", "git version --build-options", "git help -g", "git version | cat")
+    ran = bash("uname", "uname -a", "pwd", "uname | cat", "uname -a -i")
     client = await run(ran, tmp_path, "allow_always")
     assert [one["allow_always"] for one in names(client)] == [
-        "Always allow `git version`",
-        "Always allow `git help`",
+        "Always allow `uname`",
+        "Always allow `pwd`",
+        "Always allow exactly this",
         "Always allow exactly this",
     ]
     assert names(client)[0] == {
         "allow_once": "Allow once",
-        "allow_always": "Always allow `git version`",
+        "allow_always": "Always allow `uname`",
         "reject_once": "Reject",
-        "reject_always": "Always reject `git version`",
+        "reject_always": "Always reject `uname`",
     }
+
+
+async def test_what_is_always_allowed_covers_no_option_that_does_more(tmp_path: Path) -> None:
+    for first, second in (
+        ("git status", "git -c core.fsmonitor=./evil status"),
+        ("git diff", "git diff --output=pwned"),
+        ("npm test", "npm test --script-shell=./evil"),
+        ("cat a", "cat /etc/passwd"),
+        ("echo x", "printf -v 'a[$(touch pwned)]' x"),
+    ):
+        client = await run(bash(first, first, second), tmp_path, "allow_always", "reject_once")
+        asked = [shown_in(one)["rawInput"]["command"] for one in client.asked(ASK)]
+        assert asked == [first, second]
 
 
 async def test_a_command_of_its_own_is_asked_about_again_once_it_is_another(tmp_path: Path) -> None:
@@ -241,7 +255,7 @@ async def test_a_command_of_its_own_is_asked_about_again_once_it_is_another(tmp_
 
 
 async def test_an_environment_of_its_own_is_not_what_was_always_allowed(tmp_path: Path) -> None:
-    ran = bash("git version", "git version")
+    ran = bash("uname", "uname")
     ran.calls[1][1]["env"] = {"LD_PRELOAD": "/tmp/evil.so"}
     client = await run(ran, tmp_path, "allow_always")
     assert len(client.asked(ASK)) == 2
@@ -249,7 +263,7 @@ async def test_an_environment_of_its_own_is_not_what_was_always_allowed(tmp_path
 
 
 async def test_always_rejected_is_not_asked_about_and_ends_denied(tmp_path: Path) -> None:
-    ran = bash("git version", "git version", "git help -g")
+    ran = bash("uname", "uname", "pwd")
     client = await run(ran, tmp_path, "reject_always", "allow_once")
     assert ran.successes == [False, False, True]
     assert len(client.asked(ASK)) == 2
@@ -268,7 +282,7 @@ async def test_always_for_edits_is_for_all_that_edit_in_the_workspace(tmp_path: 
         ("write", {"path": str(tmp_path / "out.txt"), "content": "y"}),
         ("write", {"path": str(tmp_path / "other.txt"), "content": "z"}),
         ("delete", {"path": "a.txt"}),
-        ("bash", {"command": "true"}),
+        ("bash", {"command": "pwd"}),
     )
     client = await run(ran, inside, "allow_always")
     assert ran.successes == [True] * 7
@@ -277,12 +291,12 @@ async def test_always_for_edits_is_for_all_that_edit_in_the_workspace(tmp_path: 
         f"Always allow `write {tmp_path / 'out.txt'}`",
         f"Always allow `write {tmp_path / 'other.txt'}`",
         "Always allow `delete`",
-        "Always allow `true`",
+        "Always allow `pwd`",
     ]
 
 
 async def test_always_is_for_one_session(tmp_path: Path) -> None:
-    ran = bash("git version")
+    ran = bash("uname")
     async with play(brain=ran.brain) as client:
         client.on[ASK] = choose("allow_always")
         for _ in range(2):
@@ -331,8 +345,8 @@ async def test_a_mode_that_is_chosen_meanwhile_holds_for_what_waits(
 
 
 async def test_always_is_said_in_the_users_language(tmp_path: Path) -> None:
-    client = await run(bash("git version"), tmp_path, "allow_once", locale="de")
-    assert names(client)[0]["allow_always"] == "`git version` immer erlauben"
+    client = await run(bash("uname"), tmp_path, "allow_once", locale="de")
+    assert names(client)[0]["allow_always"] == "`uname` immer erlauben"
 
 
 # Answers

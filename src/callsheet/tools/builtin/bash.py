@@ -49,7 +49,7 @@ def _scope(arguments: JsonObject) -> str | None:
     In another directory, `make test` or `npm test` is something else.
     """
     scope, cwd = scope_of_command(arguments["command"]), arguments.get("cwd")
-    if scope is None or arguments.get("env") or ("/" in scope and cwd):
+    if scope is None or arguments.get("env"):
         return None
     return f"{scope} (in {cwd})" if cwd else scope
 
