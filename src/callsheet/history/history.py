@@ -2,7 +2,7 @@
 
 Whoever reports is never held up: an item is put into a dict, where a later state of the same call takes the
 place of an earlier one. The thread packs what waits and writes it in one transaction. `flush` returns when
-everything that was put before is durable.
+everything that was put before is durable: in the store, or, if that takes too long, in a local spool.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from secrets import token_hex
 from typing import Self, TypeVar
@@ -24,6 +24,7 @@ from callsheet.report.values import EMPTY, JsonObject
 
 from .errors import StoreUnavailable
 from .log import SessionLog, Waiting
+from .packing import Packer
 from .places import without_password
 from .rows import KEEP, Pruned, Retention, SessionRow
 from .scribe import HistoryHealth, Scribe
@@ -42,6 +43,9 @@ IDLE = 2.0
 
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
+
+SOON = 1.0
+"""Seconds that the store has before `flush` puts what waits into the spool."""
 
 LAST = 2.0
 """Seconds for what waits at the end of a process that has closed nothing."""
@@ -86,7 +90,6 @@ class History:
         self._hurry: asyncio.Event | None = None
         # What waits, as it was given. Counts tell what of it was taken, and what is durable.
         self._given: dict[tuple[str, str], Waiting] = {}
-        self._packing: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
         self._in_hand: dict[str, SessionRow] = {}
         self._put_count: int = 0
@@ -96,6 +99,7 @@ class History:
         self._is_awake: bool = False
         self._is_closing: bool = False
         self._is_closed: bool = False
+        self._taking: threading.RLock = threading.RLock()
         _all.add(self)
 
     @property
@@ -141,19 +145,42 @@ class History:
         self._wake()
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
-        """Return when everything so far is durable, and give whether it is. What fails is not waited for."""
-        done = self._flushed()
+        """Return when everything so far is durable, and give whether it is.
+
+        That is in the store, or, if it fails or takes too long, in a spool on the disk of this machine.
+        """
+        done = asyncio.wrap_future(self._flushed())
+        await asyncio.wait({done}, timeout=min(SOON, timeout))
+        if _is_true(done):
+            return True
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(done), timeout)
-        except TimeoutError:
-            return False
+            is_durable = await asyncio.to_thread(self._put_by)
+        except RuntimeError:  # no thread can be started
+            is_durable = self._put_by()
+        if is_durable:
+            return True
+        await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
+        return _is_true(done)
 
     def wait(self, until: float) -> bool:
-        """Wait until everything so far is durable, or until a monotonic time. For those without a loop."""
-        try:
-            return self._flushed().result(max(0.0, until - time.monotonic()))
-        except TimeoutError:
-            return False
+        """Do the same without an event loop, until a monotonic time."""
+        done, left = self._flushed(), until - time.monotonic()
+        wait({done}, max(0.0, min(SOON, left)))
+        return _is_true(done) or self._put_by()
+
+    def _put_by(self) -> bool:
+        """Spool what is not in the store yet. Return whether everything is durable."""
+        with self._taking:
+            self._take(Packer())
+            with self.lock:
+                count, sessions = self._taken, {**self._in_hand, **self._sessions}
+                if self._durable >= count:
+                    return True
+            if self._is_closed or not self._scribe.put_by(sessions):
+                return False
+            with self.lock:
+                self._durable = max(self._durable, count)
+        return True
 
     def _flushed(self) -> Future[bool]:
         """Give what will tell whether everything is durable."""
@@ -215,24 +242,17 @@ class History:
 
     def _join(self, thread: threading.Thread, timeout: float) -> None:
         thread.join(timeout)
-        if thread.is_alive():
-            self._set_by()
+        if thread.is_alive():  # the store takes longer than there is time
+            self._take(Packer())
+            self._scribe.leave({**self._in_hand, **self._sessions})
 
     def at_last(self, until: float) -> bool:
-        """Wait as `wait` does, at the end of the process: what is not written by then is set by."""
+        """Wait as `wait` does, at the end of the process, and say what is in the spool only."""
+        if self._is_closed:
+            return True
         is_durable = self.wait(until)
-        if not is_durable and not self._is_closed:
-            self._set_by()
+        self._scribe.leave({**self._in_hand, **self._sessions})
         return is_durable
-
-    def _set_by(self) -> None:
-        """Put what is not durable into a file: the store takes longer than there is time.
-
-        The thread may write some of it all the same. The same row again changes nothing.
-        """
-        with self.lock:
-            given, sessions = {**self._packing, **self._given}, {**self._in_hand, **self._sessions}
-        self._scribe.set_by(given, sessions)
 
     def _stop(self) -> threading.Thread | None:
         thread, self._thread = self._thread, None
@@ -294,9 +314,9 @@ class History:
         await self._end()
 
     async def _end(self) -> None:
+        self._take()
         with self.lock:
             self._is_closed = True
-        self._take()
         await self._scribe.end({**self._in_hand, **self._sessions})
         self._answer_flushes()
 
@@ -333,20 +353,23 @@ class History:
         with self.lock:
             self._in_hand |= self._sessions
             self._sessions = {}
+            taken = self._taken
         is_written = await self._scribe.write(self._in_hand)
         if is_written:
             with self.lock:
-                self._durable = max(self._durable, self._taken)
+                self._durable = max(self._durable, taken)
         self._answer_flushes()
         return is_written
 
-    def _take(self) -> None:
-        """Pack what was given."""
-        with self.lock:
-            self._packing, self._given = self._given, {}
-            self._taken, self._is_awake = self._put_count, False
-        self._scribe.take(self._packing)
-        self._packing = {}
+    def _take(self, packer: Packer | None = None) -> None:
+        """Pack what was given. Threads other than ours have a packer of their own for it."""
+        with self._taking:
+            with self.lock:
+                given, self._given = self._given, {}
+                self._taken = self._put_count
+                self._is_awake = self._is_awake and packer is not None
+                sessions = {**self._in_hand, **self._sessions}
+            self._scribe.take(given, sessions, packer)
 
     def _answer_flushes(self) -> None:
         with self.lock:
@@ -360,14 +383,20 @@ class History:
     def after_fork(self) -> None:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
         _parents.append(self._scribe)
-        self.lock, self._flushes = threading.RLock(), []
+        self._scribe.spool.drop()
+        self._scribe.drop_claimed()
+        self.lock, self._taking, self._flushes = threading.RLock(), threading.RLock(), []
         self.run = token_hex(8)
         self._thread = self._loop = self._news = self._hurry = None
         self._ready = threading.Event()
-        self._given, self._packing, self._sessions, self._in_hand = {}, {}, {}, {}
+        self._given, self._sessions, self._in_hand = {}, {}, {}
         self._scribe = self._make()
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = False
+
+
+def _is_true(done: asyncio.Future[bool] | Future[bool]) -> bool:
+    return done.done() and not done.cancelled() and done.result()
 
 
 _parents: list[Scribe] = []

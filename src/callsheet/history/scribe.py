@@ -1,8 +1,9 @@
 """Writes to one store, whatever becomes of it: opens it, packs, writes in batches, tidies up.
 
 A store that can't be written is no reason to stop. It is said once; what is to be written waits, packed, and
-the store is tried again and again. What waits is bounded: if it becomes too much, the oldest goes, and that
-is said, too. All of this happens in the thread of a `History`.
+the store is tried again and again. Whoever needs it on a disk meanwhile asks for `put_by`. What waits is
+bounded: if it becomes too much, the oldest goes, and that is said, too. All of this happens in the thread of
+a `History`, but for `take`, `put_by` and `leave`, which any thread may ask for.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from threading import RLock
 
-from msgspec import Struct
+from msgspec import MsgspecError, Struct
 
-from . import leftovers
 from .errors import (
     BadUrl,
     HistoryError,
@@ -30,11 +31,15 @@ from .log import Waiting
 from .packing import Packer
 from .places import store_at, without_password
 from .rows import Pruned, Retention, SessionRow
-from .shelf import Key, Shelf
+from .shelf import MUCH, Key, Shelf
+from .spool import Spool, claimed
 from .store import Store
 
 MOST_WAITING = 64 << 20
-"""Bytes that may wait for a store that can't be written."""
+"""Bytes that may wait in memory for a store that can't be written."""
+
+LEFT = "left"
+"""Whom the open calls of a spool belong to whose process is gone: nobody, so that they are closed."""
 
 TIDY_EVERY = 3600.0
 SELDOM = 50
@@ -48,9 +53,13 @@ _GOES_ON = "The work goes on; what is to be kept waits, and is written when it c
 
 
 class HistoryHealth(Struct):
-    """How well it goes. `problem` is what keeps the store from being written now."""
+    """How well it goes. `problem` is what keeps the store from being written now.
+
+    `spooled` is how many entries wait on the disk of this machine.
+    """
 
     written: int = 0
+    spooled: int = 0
     lost: int = 0
     problem: str | None = None
 
@@ -71,125 +80,180 @@ class Scribe:
         self._keep: Retention = keep
         self._tell: Callable[[str], None] = tell
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
+        self.lock: RLock = RLock()
+        """Held by whoever changes what waits."""
+        self.spool: Spool = Spool(self.store.url)
         self._shelf: Shelf = Shelf()
+        self._most: int = MUCH
         self._opening: asyncio.Lock = asyncio.Lock()
         self._is_open: bool = False
         self._is_hopeless: bool = False
+        self._has_taken_over: bool = False
+        self._claimed: list[Spool] = []
         self._said_lost: bool = False
         self._said_refused: bool = False
-        self._was_set_by: bool = False
+        self._said_spool: bool = False
+        self._said_left: int = 0
         self._tidied: float | None = None
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for a store that can't be written now."""
-        return bool(self._shelf) and self.health.problem is not None
+        """Whether something waits that was to be written."""
+        return bool(self.spool) or (bool(self._shelf) and self.health.problem is not None)
 
     # Taking and writing
 
-    def take(self, given: dict[Key, Waiting]) -> None:
-        """Pack what was given. What waits too long is let go."""
-        self._shelf.put(given, self.store.packer, self._refused)
-        if self.health.problem is not None:
-            self._drop(0 if self._is_hopeless else MOST_WAITING)
+    def take(
+        self,
+        given: dict[Key, Waiting],
+        sessions: dict[str, SessionRow],
+        packer: Packer | None = None,
+    ) -> None:
+        """Pack what was given; with a `packer` of its own, in any thread. What is too much is spooled."""
+        with self.lock:
+            self._shelf.put(given, packer or self.store.packer, self._refused)
+            if self.health.problem is not None and self._is_too_much and not self.put_by(sessions):
+                self._drop()
+
+    @property
+    def _is_too_much(self) -> bool:
+        return self._shelf.size > (0 if self._is_hopeless else MOST_WAITING)
+
+    def put_by(self, sessions: dict[str, SessionRow]) -> bool:
+        """Put what waits in memory on the disk, beside the store. Return whether all of it is there."""
+        with self.lock:
+            if self._is_hopeless:
+                return False
+            if not self._shelf:
+                return True
+            try:
+                self.spool.append(self._shelf.all(sessions.values()))
+            except (OSError, RuntimeError) as exc:
+                if not self._said_spool:
+                    self._said_spool = True
+                    told = "What waits can't be spooled, and is in memory only"
+                    self._say(sentence(f"{told}: {exc}"))
+                return False
+            self._shelf.clear()
+            self._said_spool = False
+            self.health.spooled = len(self.spool.entries)
+            return True
 
     async def write(self, sessions: dict[str, SessionRow]) -> bool:
         """Write what waits, and these sessions. Gives whether it is written. What is not, stays."""
         try:
             await self.open()
-            while self._shelf or sessions:
-                await self._write_some(sessions)
+            await self._write_spool(self.spool)
+            self.health.spooled = len(self.spool.entries)
+            await self._write_all(self._shelf, sessions)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
             await self._failed(exc)
             return False
         self._succeeded()
         return True
 
-    async def _write_some(self, sessions: dict[str, SessionRow]) -> None:
-        """Write as much as is written at once. What can't be written is found, and let go."""
-        batch, keys = self._shelf.batch(sessions.values())
-        try:
-            await self.store.write(batch)
-        except (HistoryError, ValueError, TypeError, OverflowError) as exc:
-            self._shelf.smaller(keys)
-            if type(exc) in _OF_THE_STORE:  # which may have had no time for so many
-                raise
-            if len(keys) <= 1 and sessions:
-                sessions.clear()
-            elif len(keys) <= 1:
-                self._shelf.wrote(keys)
-                self._refused(exc)
-            return
-        self._shelf.wrote(keys)
-        sessions.clear()
-        self.health.written += len(keys)
+    async def _write_spool(self, spool: Spool, writer: str | None = None) -> None:
+        """Write what was spooled, in order."""
+        while spool:
+            waiting = spool.first()
+            await self._write_all(waiting, waiting.sessions, writer)
+            spool.done()
+
+    async def _write_all(
+        self, shelf: Shelf, sessions: dict[str, SessionRow], writer: str | None = None
+    ) -> None:
+        """Write what is on a shelf, in batches. What can't be written is found, and let go."""
+        while shelf or sessions:
+            with self.lock:
+                batch, some = shelf.batch(sessions.values(), self._most)
+            try:
+                await self.store.write(batch, writer)
+            except (HistoryError, ValueError, TypeError, OverflowError) as exc:
+                self._most = max(
+                    1, len(some) // 2
+                )  # something in it, or so much of it, can't be written
+                if type(exc) in _OF_THE_STORE:
+                    raise
+                if len(some) > 1:
+                    continue
+                if not sessions:
+                    with self.lock:
+                        shelf.wrote(some)
+                    self._refused(exc)
+            else:
+                with self.lock:
+                    shelf.wrote(some)
+                self._most = min(MUCH, 2 * self._most)
+                self.health.written += len(some)
+            sessions.clear()
 
     async def open(self) -> None:
         """Open the store, if it is not open."""
         async with self._opening:
-            if self._is_open:
-                return
             if self._is_hopeless:
                 raise StoreUnavailable(self.health.problem or "The history can't be used.")
-            for news in await self.store.open():
-                self._say(news)
-            self._is_open = True
-            await self._take_leftovers()
+            if not self._is_open:
+                for news in await self.store.open():
+                    self._say(news)
+                self._is_open = True
+            if not self._has_taken_over:
+                await self._take_over()
+                self._has_taken_over = True
 
-    async def _take_leftovers(self) -> None:
-        """Write what earlier processes could not."""
-        for file, batch in leftovers.take(self.store.url):
+    async def _take_over(self) -> None:
+        """Write what processes have spooled that are gone."""
+        before = self.health.written
+        self._claimed += claimed(self.store.url)
+        while self._claimed:
+            spool = self._claimed[0]
             try:
-                await self.store.write(batch)
-            except (HistoryError, ValueError, TypeError, OverflowError) as exc:
-                if type(exc) in _OF_THE_STORE:
-                    leftovers.put_back(file)
-                    raise
-                why = f"{type(exc).__name__}: {exc}"
-                self._say(sentence(f"What waited in {file} can't be kept: {why}"))
-                continue
-            except BaseException:
-                leftovers.put_back(file)
-                raise
-            leftovers.done(file)
-            entries = len(batch.calls) + len(batch.messages)
+                await self._write_spool(spool, LEFT)
+            except (OSError, MsgspecError) as exc:
+                self._say(sentence(f"What waits in {spool.file} can't be read: {exc}"))
+            self._claimed.pop(0).close()
+        entries = self.health.written - before
+        if entries:
+            await self.store.recover()
             told = counted(entries, "entry that", "entries that")
             verb = "is" if entries == 1 else "are"
             self._say(f"{told} could not be written earlier {verb} kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
-        """Let go of the store. What could not be written is put into a file, for the next process."""
-        if not self._was_set_by:
-            self._set_by(self._shelf, sessions)
-        self._shelf.drop(-1)
+        """Let go of the store. What could not be written is spooled, for the next process."""
+        self.leave(sessions)
         if self._tidied is None and random.randrange(SELDOM) == 0:
             await self.tidy()
         with suppress(Exception):
             await self.store.close()
+        self.drop_claimed()
+        with suppress(OSError):
+            self.spool.close()
 
-    def set_by(self, given: dict[Key, Waiting], sessions: dict[str, SessionRow]) -> None:
-        """Put what waits into a file, and this. Called by whoever can't wait for our thread any longer."""
-        self._was_set_by = True
-        shelf = self._shelf.copy()
-        shelf.put(given, Packer(), self._refused)
-        self._set_by(shelf, sessions)
+    def drop_claimed(self) -> None:
+        """Leave to others what other processes have left."""
+        while self._claimed:
+            self._claimed.pop().drop()
 
-    def _set_by(self, shelf: Shelf, sessions: dict[str, SessionRow]) -> None:
-        left = len(shelf)
-        if not left or self._is_hopeless:
-            return
-        try:
-            file = leftovers.set_by(self.store.url, shelf.all(sessions.values()))
-        except (OSError, RuntimeError) as exc:
+    def leave(self, sessions: dict[str, SessionRow]) -> None:
+        """Spool what waits, and say what becomes of it: the process ends."""
+        with self.lock:
+            if not self.put_by(sessions):
+                self._lose()
+            left = len(self.spool.entries) if self.spool else 0
+            if left != self._said_left:
+                self._said_left = left
+                wait, are = ("waits", "is") if left == 1 else ("wait", "are")
+                told = f"{counted(left, 'entry', 'entries')} for {self._shown}"
+                self._say(f"{told} {wait} in {self.spool.file}, and {are} written the next time.")
+
+    def _lose(self) -> None:
+        left = len(self._shelf)
+        self._shelf.clear()
+        if left and not self._is_hopeless:
             self.health.lost += left
             told = counted(left, "entry", "entries")
             are = "is" if left == 1 else "are"
-            said = f"{told} could not be written to {self._shown}, and {are} lost: {exc}"
-            self._say(sentence(said))
-        else:
-            wait, are = ("waits", "is") if left == 1 else ("wait", "are")
-            told = f"{counted(left, 'entry', 'entries')} for {self._shown}"
-            self._say(f"{told} {wait} in {file}, and {are} written the next time.")
+            self._say(f"{told} could not be written to {self._shown}, and {are} lost.")
 
     # How it goes
 
@@ -206,6 +270,7 @@ class Scribe:
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
+        self._has_taken_over = False  # meanwhile, others may have left something
         self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first:
             self._say(f"{sentence(exc)} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
@@ -213,7 +278,8 @@ class Scribe:
             with suppress(Exception):
                 await self.store.close()
             self._is_open = False
-        self._drop(0 if self._is_hopeless else MOST_WAITING)
+        with self.lock:
+            self._drop()
 
     def stuck(self, why: str) -> None:
         """Note that nothing can be written for now."""
@@ -228,13 +294,14 @@ class Scribe:
             self._said_refused = True
             self._say(sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"))
 
-    def _drop(self, limit: int) -> None:
+    def _drop(self) -> None:
         """Let go of the oldest, until what waits is small enough."""
+        limit = 0 if self._is_hopeless else MOST_WAITING
         lost = self._shelf.drop(limit)
         self.health.lost += lost
         if lost and not self._said_lost and not self._is_hopeless:
             self._said_lost = True
-            much = f"More than {limit >> 20} MB wait for {self._shown}"
+            much = f"More than {limit >> 20} MB wait for {self._shown} in memory"
             self._say(f"{much}: the oldest calls are let go.")
 
     def _say(self, text: str) -> None:

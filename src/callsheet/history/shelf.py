@@ -23,22 +23,31 @@ class _Item(Struct, gc=False):
     size: int
 
 
+Some = dict[Key, _Item]
+
+
 class Shelf:
     """Holds what waits. A later state of the same thing takes the place of an earlier one."""
 
     def __init__(self) -> None:
         self.size: int = 0
+        self.sessions: dict[str, SessionRow] = {}
+        """The sessions of what was spooled."""
         self._items: dict[Key, _Item] = {}
-        self._most: int = MUCH
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def copy(self) -> Shelf:
-        """Give another that holds the same. Any thread may ask for it."""
-        other = Shelf()
-        other._items, other.size = self._items.copy(), self.size
-        return other
+    @classmethod
+    def of(cls, batch: Batch) -> Shelf:
+        """Return a shelf with what is in a batch."""
+        shelf, blobs = cls(), {blob.hash: blob for blob in batch.blobs}
+        shelf.sessions = {row.session_id: row for row in batch.sessions}
+        for row in (*batch.calls, *batch.messages):
+            shelf._put(
+                (row.session_id, row.owner), row, [blobs[key] for key in row.blobs if key in blobs]
+            )
+        return shelf
 
     def put(
         self, given: dict[Key, Waiting], packer: Packer, refuse: Callable[[Exception], None]
@@ -52,36 +61,35 @@ class Shelf:
                 refuse(exc)
         packer.press([row for _, row, _ in folded], [b for *_, blobs in folded for b in blobs])
         for key, row, blobs in folded:
-            size = len(row.payload) + 500
-            if blobs:
-                size += sum([len(blob.data) for blob in blobs])
-            old = self._items.get(key)
-            self.size += size - (old.size if old else 0)
-            self._items[key] = _Item(row, blobs, size)
+            self._put(key, row, blobs)
 
-    def batch(self, sessions: Iterable[SessionRow]) -> tuple[Batch, list[Key]]:
-        """Give as much as is written at once, and the keys of it."""
-        keys, size = list[Key](), 0
+    def _put(self, key: Key, row: CallRow | MessageRow, blobs: list[BlobRow]) -> None:
+        size = len(row.payload) + 500
+        if blobs:
+            size += sum([len(blob.data) for blob in blobs])
+        old = self._items.get(key)
+        self.size += size - (old.size if old else 0)
+        self._items[key] = _Item(row, blobs, size)
+
+    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
+        """Give as much as is written at once, `most` rows, and which items that are."""
+        some, size = Some(), 0
         for key, item in self._items.items():
-            keys.append(key)
+            some[key] = item
             size += item.size
-            if len(keys) >= self._most or size >= MUCH_BYTES:
+            if len(some) >= most or size >= MUCH_BYTES:
                 break
-        return _batch([self._items[key] for key in keys], sessions), keys
+        return _batch(some.values(), sessions), some
 
     def all(self, sessions: Iterable[SessionRow]) -> Batch:
         """Give everything that waits."""
         return _batch(self._items.values(), sessions)
 
-    def wrote(self, keys: Iterable[Key]) -> None:
-        """Let go of what was written."""
-        self._most = min(MUCH, 2 * self._most)
-        for key in keys:
-            self._pop(key)
-
-    def smaller(self, keys: list[Key]) -> None:
-        """Give less at once for now: something in it can't be written, or there is no time for so much."""
-        self._most = max(1, len(keys) // 2)
+    def wrote(self, some: Some) -> None:
+        """Let go of what was written, unless it has changed since."""
+        for key, item in some.items():
+            if self._items.get(key) is item:
+                self._pop(key)
 
     def drop(self, limit: int) -> int:
         """Let go of the oldest, until what waits is small enough. Gives how many that were."""
@@ -90,6 +98,10 @@ class Shelf:
             self._pop(next(iter(self._items)))
             count += 1
         return count
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._items, self.size = {}, 0
 
     def _pop(self, key: Key) -> None:
         self.size -= self._items.pop(key).size

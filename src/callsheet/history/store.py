@@ -50,9 +50,10 @@ class Store(Protocol):
         """Let go of it."""
         ...
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: Batch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing. When this returns, it is durable.
 
+        Calls that are open belong to this process, or to the `writer` that is named.
         The same row again changes nothing. A call that has ended does not open again; one that was closed
         as abandoned by mistake gets its true end.
         """

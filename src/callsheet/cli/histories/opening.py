@@ -10,8 +10,18 @@ from typing import IO, Any
 import click
 
 from callsheet.cli.settings import BadSettings, history_settings
-from callsheet.history import BadUrl, HistoryError, NotKept, Query, Retention, Store, store_at
+from callsheet.history import (
+    BadUrl,
+    History,
+    HistoryError,
+    NotKept,
+    Query,
+    Retention,
+    Store,
+    store_at,
+)
 from callsheet.history.places import default_file, without_password
+from callsheet.history.spool import is_waiting
 from callsheet.report.errors import CallsheetError
 
 
@@ -63,11 +73,12 @@ async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
     """Open a store that is there; none is made. Calls that a crash has left open are closed first."""
     store = _store(url)
     try:
+        await _take_over(url, store.url)
         await store.open(write=False)  # says so if it is damaged, where writers would begin anew
         if change:
             await store.close()
             for news in await store.open():
-                click.echo(f"callsheet: history: {news}", err=True)
+                _news(news)
         else:
             await _close_abandoned(store)
         yield store
@@ -91,6 +102,18 @@ def _needs(url: str, exc: ImportError) -> Trouble:
     package = (exc.name or "a package").partition(".")[0]
     need = f"needs {package}: pip install 'callsheet[postgres]'"
     return Trouble(f"history {without_password(url)}: {need}")
+
+
+async def _take_over(url: str, shown: str) -> None:
+    """Write what processes that are gone have spooled for the store, so that it is found."""
+    if is_waiting(shown):
+        async with History(url, tell=_news) as history:
+            with suppress(HistoryError):
+                await history.ask(lambda store: store.recover())
+
+
+def _news(text: str) -> None:
+    click.echo(f"callsheet: history: {text}", err=True)
 
 
 async def _close_abandoned(store: Store) -> None:

@@ -93,13 +93,13 @@ class PostgresStore:
 
     # Writing
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: Batch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing."""
 
         async def work(db: Any) -> None:
             if is_taken:
                 await writing.rename_calls(db, batch.calls)
-            await writing.write(db, batch, self._writers.me, self._with_blobs)
+            await writing.write(db, batch, writer or self._writers.me, self._with_blobs)
             await self._writers.seen(db, time.time())
 
         is_taken = False

@@ -116,25 +116,25 @@ class SqliteStore:
 
     # Writing
 
-    async def write(self, batch: Batch) -> None:
+    async def write(self, batch: Batch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing."""
         if id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
         try:
-            self.transact(lambda: self._write(batch))
+            self.transact(lambda: self._write(batch, writer or self._writers.me))
         except StoreDamaged:
             self._damaged = self._file_id
             raise
         self._writing.written(batch)
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch, writer: str) -> None:
         self.db.execute("SAVEPOINT batch")
         try:
-            self._writing.write(self.db, batch, self._writers.me)
+            self._writing.write(self.db, batch, writer)
         except sqlite3.IntegrityError:  # an id that another call has
             self.db.execute("ROLLBACK TO batch")
             rename_calls(self.db, batch.calls)
-            self._writing.write(self.db, batch, self._writers.me)
+            self._writing.write(self.db, batch, writer)
         self._writers.seen(self.db, time.time())
 
     async def recover(self) -> int:

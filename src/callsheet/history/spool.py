@@ -1,0 +1,220 @@
+"""The spool: what waits for a store that can't be written now, in a local file.
+
+Each process that needs one has a file of its own in the user's data directory, and holds a lock on it for as
+long as it lives. Batches are appended, each with its length and checksum, and are on the disk when `append`
+returns. When the store can be written again, its process writes them there, in order. A file whose process is
+gone is claimed by the next process that opens the same store. A row has a key, so nothing is kept twice if
+that one is killed in the midst of it, too.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+from threading import RLock
+from zlib import crc32
+
+import msgspec
+
+from .places import default_file
+from .rows import Batch
+from .shelf import Shelf
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+MOST = 512 << 20
+"""Bytes that one process may spool."""
+
+GONE = 600.0
+"""Seconds after which a process that has written nothing counts as gone, where there are no locks."""
+
+_ENDING = ".spool"
+_OLD = (".left", ".taken")
+"""Endings of the files that version 0.1.0 left: one batch, and nothing else."""
+
+_HEAD = struct.Struct(">II")
+
+
+class SpoolFull(OSError):
+    """A spool takes no more."""
+
+
+class Spool:
+    """A file of batches. Any thread may append; one reads."""
+
+    def __init__(self, url: str) -> None:
+        self.file: Path | None = None
+        self.entries: set[tuple[str, str]] = set()
+        """What waits in it, by session and key."""
+        self._url: str = url
+        self._fd: int = -1
+        self._first: Shelf | None = None
+        self._end: int = 0
+        self._begin: int = 0
+        self._size: int = 0
+        self._lock: RLock = RLock()
+
+    def __bool__(self) -> bool:
+        return self._size > self._begin
+
+    def append(self, batch: Batch) -> None:
+        """Put a batch on the disk. Raise `OSError` if that can't be done: then nothing of it is there."""
+        body = msgspec.msgpack.encode(batch)
+        data = _HEAD.pack(len(body), crc32(body)) + body
+        with self._lock:
+            if self._size + len(data) > MOST:
+                raise SpoolFull(f"{self.file} has {self._size >> 20} MB, and takes no more")
+            if self._fd < 0:
+                self._make()
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(self._fd, data[written:], self._size + written)
+                os.fsync(self._fd)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(self._fd, self._size)
+                raise
+            self._size += len(data)
+            self.entries |= {(row.session_id, row.owner) for row in (*batch.calls, *batch.messages)}
+
+    def first(self) -> Shelf:
+        """Return what waits of the first batch. What is taken from this shelf is not returned again."""
+        if self._first is None:
+            batch, self._end = self._read()
+            self._first = Shelf.of(batch)
+        return self._first
+
+    def _read(self) -> tuple[Batch, int]:
+        """Return the first batch, and where it ends.
+
+        It is empty if it was not written whole: its process was killed meanwhile, and nobody was told that it
+        is kept.
+        """
+        if self.file is not None and self.file.suffix in _OLD:
+            data = os.pread(self._fd, self._size, 0)
+            return msgspec.msgpack.decode(data, type=Batch), self._size
+        head = os.pread(self._fd, _HEAD.size, self._begin)
+        begin = self._begin + _HEAD.size
+        size, check = _HEAD.unpack(head) if len(head) == _HEAD.size else (MOST, 0)
+        if begin + size > self._size:
+            return Batch(), self._size
+        body = os.pread(self._fd, size, begin)
+        if crc32(body) != check:
+            return Batch(), begin + size
+        return msgspec.msgpack.decode(body, type=Batch), begin + size
+
+    def done(self) -> None:
+        """Let go of the first batch: it is in the store."""
+        with self._lock:
+            end, self._first = self._end, None
+            self._begin = end
+            if end >= self._size:
+                os.ftruncate(self._fd, 0)
+                self._begin = self._size = 0
+                self.entries.clear()
+
+    def _make(self) -> None:
+        """Make the file. It gets its name when it is locked: before that, others would claim it."""
+        place = directory()
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
+        half = file.with_suffix(".half")
+        fd = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _take_lock(fd)
+            half.rename(file)
+            _sync_directory(place)
+        except BaseException:
+            os.close(fd)
+            half.unlink(missing_ok=True)
+            raise
+        self._fd, self.file = fd, file
+
+    def close(self) -> None:
+        """Let go of the file. If nothing waits in it, it goes."""
+        with self._lock:
+            if self.file is not None and not self:
+                self.file.unlink(missing_ok=True)
+            self.drop()
+
+    def drop(self) -> None:
+        """Let go of the file as it is, also in a forked child: it stays the parent's."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+
+    def claim(self, file: Path) -> bool:
+        """Take over a file, unless a process lives that holds it."""
+        try:
+            self._fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False
+        self.file = file
+        with suppress(OSError):
+            is_free = _take_lock(self._fd) if fcntl is not None else _age(file) > GONE
+            here, there = os.fstat(self._fd), file.stat()  # another may have removed it meanwhile
+            if is_free and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino):
+                self._size = here.st_size
+                return True
+        self.drop()
+        return False
+
+
+def directory() -> Path:
+    """Return where spools are."""
+    return default_file().with_name("leftovers")
+
+
+def claimed(url: str) -> Iterator[Spool]:
+    """Return the spools that processes have left for a store, the oldest first. Close each."""
+    found: list[Path] = []
+    with suppress(OSError, RuntimeError):
+        found = sorted(directory().glob(f"{_name(url)}-*"))
+    for file in found:
+        spool = Spool(url)
+        if file.suffix in (_ENDING, *_OLD) and spool.claim(file):
+            yield spool
+
+
+def is_waiting(url: str) -> bool:
+    """Whether a process that is gone has left something for a store."""
+    for spool in claimed(url):
+        spool.drop()
+        return True
+    return False
+
+
+def _take_lock(fd: int) -> bool:
+    if fcntl is not None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _age(file: Path) -> float:
+    return time.time() - file.stat().st_mtime
+
+
+def _sync_directory(place: Path) -> None:
+    if os.name == "posix":
+        fd = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def _name(url: str) -> str:
+    return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()
