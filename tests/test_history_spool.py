@@ -141,9 +141,11 @@ async def test_a_store_that_takes_longer_than_there_is_time_is_not_waited_for(
         log.say("user", "msg_2", HELLO)
         await history.close(0.1)
     assert said[0].startswith("2 entries for sqlite:"), said
-    async with History(url, tell=said.append) as history, asyncio.timeout(60):
-        while await said_in(history) != ["msg_0", "msg_1", "msg_2"]:
-            await asyncio.sleep(0.05)  # the first one's thread is still there, and writes it
+    async with asyncio.timeout(60):  # until the first one's thread is gone: here, its process goes on
+        while not spool.is_waiting(url):
+            await asyncio.sleep(0.05)
+    async with History(url, tell=said.append) as history:
+        assert await said_in(history) == ["msg_0", "msg_1", "msg_2"]
         (session,) = await history.ask(lambda store: store.sessions())
         assert session.session_id == "sess_1"
 
