@@ -159,8 +159,23 @@ async def test_sessions_are_listed_with_titles_page_by_page_and_deleted(url: str
         await client.request("session/delete", {"sessionId": "sess_119"})
         with pytest.raises(Refused, match="there is no session 'sess_119'"):
             await load(client, "sess_119", place)
-        with pytest.raises(Refused, match="there is no session"):
-            await client.request("session/delete", {"sessionId": "sess_119"})
+        for gone in ("sess_119", "sess_never_was"):  # as the client wants it already
+            assert await client.request("session/delete", {"sessionId": gone}) == {}
+
+
+async def test_a_session_without_an_absolute_directory_is_not_listed(url: str, place: Path) -> None:
+    async with History(url) as history:
+        for number, cwd in enumerate(("", ".", "code/app", str(place))):
+            log = history.session(f"sess_{number}", cwd=cwd, info={"source": "tap"})
+            log.say("user", "m1", [{"type": "text", "text": "hello"}])
+    async with agent(url) as client:
+        listed = (await client.request("session/list", {}))["sessions"]
+        assert [one["cwd"] for one in listed] == [str(place)]
+
+
+async def test_a_session_is_deleted_without_a_history_whether_it_is_there_or_not() -> None:
+    async with agent("off") as client:
+        assert await client.request("session/delete", {"sessionId": "sess_never_was"}) == {}
 
 
 async def test_a_conversation_is_listed_first_whatever_was_run_by_hand_since(url: str, place: Path):

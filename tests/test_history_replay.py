@@ -286,6 +286,34 @@ def test_a_terminal_that_is_known_no_more_is_not_spoken_of(peer: Peer) -> None:
 # What was said
 
 
+def folded(*replays: list[bytes]) -> dict[tuple[str, str], list[Any]]:
+    """Return what a client of v2 has of each message: whole ones replace, chunks are added."""
+    has: dict[tuple[str, str], list[Any]] = {}
+    for update in (one for lines in replays for one in updates_in(lines)):
+        kind = update["sessionUpdate"].removesuffix("_chunk")
+        if kind == update["sessionUpdate"]:
+            has[kind, update["messageId"]] = list(update["content"])
+        else:
+            has.setdefault((kind, update["messageId"]), []).append(update["content"])
+    return has
+
+
+def test_a_client_that_is_told_a_session_twice_has_each_message_once() -> None:
+    def said(position: int, kind: str, key: str, text: str) -> StoredMessage:
+        return StoredMessage(position, kind, key, NOW, [{"type": "text", "text": text}])
+
+    entries = [
+        said(0, "user", "m1", "hi"),
+        said(1, "thought", "m1", "hm"),
+        said(2, "agent", "m1", "one, "),
+        said(3, "thought", "m2", "hm"),
+        said(4, "agent", "m1", "two"),  # the same message goes on
+    ]
+    once = replayed(Peer(version=2), *entries)
+    assert folded(once) == folded(once, replayed(Peer(version=2), *entries))
+    assert [one["text"] for one in folded(once)["agent_message", "m1"]] == ["one, ", "two"]
+
+
 @each_peer
 def test_messages_and_plans_are_told_in_their_order(peer: Peer) -> None:
     entries = [
@@ -315,6 +343,8 @@ def test_messages_and_plans_are_told_in_their_order(peer: Peer) -> None:
             "agent_message_chunk"
         ] * 3 + ["plan"]
     said = [update for update in updates if update.get("messageId") == "m3"]
+    if peer.version == 2:  # what the client had of it is replaced
+        assert said.pop(0) == {"sessionUpdate": "agent_message", "messageId": "m3", "content": []}
     assert "".join(update["content"]["text"] for update in said) == "x" * (2 * PIECE + 5)
     assert all(len(line) < LINE for line in lines)
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
+from os.path import isabs
 from typing import TYPE_CHECKING, TypeAlias
 
 from callsheet.report.values import JsonObject, is_list
@@ -105,7 +106,8 @@ class Past:
     ) -> tuple[list[StoredSession], str | None]:
         """Give a page of sessions, the one that was used last first, and where the next page begins.
 
-        What somebody ran by `callsheet call` is no conversation.
+        What somebody ran by `callsheet call` is no conversation. A session of which nobody knows the
+        directory, as a tap may have kept, can't be told: ACP wants an absolute path.
         """
         before = None if cursor is None else _read_cursor(cursor)
         if self._make is None:
@@ -115,7 +117,7 @@ class Past:
             found = await self._some_sessions(cwd, before)
             for one in found:
                 before = one.updated_at, one.session_id
-                if one.info.get("source") != "call":
+                if one.info.get("source") != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
                     conversations.append(one)
                     if len(conversations) == PAGE:
                         return conversations, _cursor(*before)
@@ -130,12 +132,10 @@ class Past:
             lambda store: store.sessions(cwd=cwd, before=before, limit=MANY)
         )
 
-    async def forget(self, session_id: str) -> bool:
-        """Remove all that is kept of a session. Gives whether there was anything."""
-        if self._make is None:
-            return False
-        gone = await self._history.forget(session_id)
-        return bool(gone.sessions or gone.calls)
+    async def forget(self, session_id: str) -> None:
+        """Remove all that is kept of a session."""
+        if self._make is not None:
+            await self._history.forget(session_id)
 
 
 def _cursor(at: float, key: str) -> str:

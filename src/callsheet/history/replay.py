@@ -40,6 +40,7 @@ _CHUNKS = {
     "agent": "agent_message_chunk",
     "thought": "agent_thought_chunk",
 }
+_WHOLE = {"agent": "agent_message", "thought": "agent_thought"}
 
 
 class Replay:
@@ -61,6 +62,7 @@ class Replay:
         self._frames: UpdateFrames = UpdateFrames(session_id)
         # The runs in which messages of each id were said.
         self._runs: dict[str, list[str]] = {}
+        self._begun: set[tuple[str, str]] = set()
 
     def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
         """Give the lines that tell of one entry of the session's timeline."""
@@ -120,6 +122,10 @@ class Replay:
             yield {"sessionUpdate": "user_message", **said}
         else:
             key = self._message_id(message)
+            if self._peer.version == 2 and (message.kind, key) not in self._begun:
+                # Whatever the client has of it from before is replaced: chunks would be added to that.
+                self._begun.add((message.kind, key))
+                yield {"sessionUpdate": _WHOLE[message.kind], "messageId": key, "content": []}
             for block in message.blocks:
                 for piece in _pieces(block):
                     yield {

@@ -30,6 +30,9 @@ LAST = 4.0
 MOST_LOGS = 64
 """Sessions that are written to at once; of more, the oldest begins anew."""
 
+MOST_PROMPTS = 256
+"""Prompts that wait for an answer at once."""
+
 MOST_WAITING = 4096
 """What is written at most of a session of which is still looked up where it ended."""
 
@@ -64,6 +67,8 @@ class Keeping:
         # What waits for sessions of which is looked up where they ended.
         self._waiting: dict[str, list[Write]] = {}
         self._lookups: list[Thread] = []
+        # Prompts without an answer, by request: the session, and what keeps it if it is not kept yet.
+        self._prompts: dict[Any, tuple[str, Callable[[], None] | None]] = {}
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
 
@@ -75,17 +80,40 @@ class Keeping:
 
     def call(self, session: str, cwd: str, record: CallRecord) -> None:
         """Keep a call as it is now."""
+        self._accept(session)
         self._message = ("", "", "")
         self._write(session, cwd, lambda log: log.send(deque([record])))
 
-    def prompt(self, session: str, cwd: str, params: Json, guard: Guard) -> None:
-        """Keep what the user has typed, without secrets."""
+    def prompt(self, request: Any, session: str, cwd: str, params: Json, guard: Guard) -> None:
+        """Hold what the user has typed, without secrets, until the agent has accepted it."""
         blocks = _blocks(many(params.get("prompt")))
-        self._say(session, cwd, "user", None, [guard.value(block)[0] for block in blocks])
+        safe = [guard.value(block)[0] for block in blocks]
         title = next((text(block.get("text")) for block in blocks if "text" in block), None)
-        if title:
-            name = guard.clean(title)
-            self._write(session, cwd, lambda log: log.name(name))
+        name = guard.clean(title) if title else ""
+
+        def keep() -> None:
+            self._say(session, cwd, "user", None, safe)
+            if name:
+                self._write(session, cwd, lambda log: log.name(name))
+
+        self._prompts[request] = session, keep
+        if len(self._prompts) > MOST_PROMPTS:
+            del self._prompts[next(iter(self._prompts))]
+
+    def answered(self, request: Any, *, accepted: bool) -> None:
+        """Hear the agent's answer to a prompt. One that it refused was never part of the session."""
+        _, keep = self._prompts.pop(request, ("", None))
+        if keep is not None and accepted:
+            keep()
+
+    def _accept(self, session: str) -> None:
+        """Keep the oldest prompt of a session that has no answer yet: the agent works on it."""
+        for request, (asked, keep) in self._prompts.items():
+            if asked == session:
+                if keep is not None:
+                    self._prompts[request] = session, None
+                    keep()
+                return
 
     def update(self, session: str, cwd: str, update: Json) -> Say | None:
         """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
@@ -93,6 +121,7 @@ class Keeping:
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
         if kind is not None and blocks and any(block.get("text") != "" for block in blocks):
+            self._accept(session)
             return self._say(session, cwd, kind, text(update.get("messageId")), blocks)
         if update.get("sessionUpdate") == "plan":
             entries: list[Json] = [

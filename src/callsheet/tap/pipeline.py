@@ -32,7 +32,7 @@ from callsheet.check.recording.moments import (
     Told,
     TurnOver,
 )
-from callsheet.check.recording.values import obj, text
+from callsheet.check.recording.values import obj, rpc_id, text
 from callsheet.check.recording.watch import TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
@@ -266,7 +266,8 @@ class Pipeline:
             if (closed := self._sessions.get(key)) is not None:
                 closed.closed(now)
         elif method == "session/prompt" and key is not None and self._keeping is not None:
-            self._keeping.prompt(key, self._cwd(key), params, self._guard)
+            request = rpc_id(message.get("id"))
+            self._keeping.prompt(request, key, self._cwd(key), params, self._guard)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Give a line of the client with the agent's ids of calls, where the client knows others."""
@@ -321,8 +322,10 @@ class Pipeline:
     # Moments; each gives whether the message is done with
 
     def _on_heard(self, heard: Heard, message: Json, now: float) -> bool:
-        del message, now
+        del now
         self._answers = heard.answers
+        if heard.answers == "session/prompt" and self._keeping is not None:
+            self._keeping.answered(rpc_id(message.get("id")), accepted="result" in message)
         return False
 
     def _on_told(self, told: Told, message: Json, now: float) -> bool:
