@@ -279,7 +279,7 @@ class Executor:
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         for _ in range(_TIMES_ASKED):
             shown = await self.permits.ask(
-                run.call, tool, given, beyond, lambda: previewed(tool, run.call, values)
+                run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
             )
             async with _in_turn(turn), self._claims.hold(reads, writes):
                 if shown and await preview_of(tool, run.call, values) != shown:

@@ -17,6 +17,7 @@ from callsheet.runtime.errors import PermissionDenied
 from callsheet.wire.permission import PermissionOption
 
 from .errors import NotPermitted, ToolError
+from .triggers import changes_trigger
 from .workspace import outside
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["ask", "edits", "allow", "deny"]
 """What happens to a call that needs permission. `edits` allows those that change files, which their
-arguments name, and asks for the rest: a tool that deletes something else is no edit."""
+arguments name, and asks for the rest: a tool that deletes something else is no edit, and a change to a file
+that makes other programs run something (`triggers`) is not only one."""
 
 MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
@@ -104,7 +106,8 @@ class Permits:
 
     Without a mode, somebody is asked if there is somebody; else the program that runs the tool has decided,
     except for tools that say they always need permission. A path outside the workspace always needs
-    somebody who says yes. An answer that is for always holds for everything of the same scope.
+    somebody who says yes. An answer that is for always holds for everything of the same scope; of a change
+    to a file that makes other programs run something, for exactly that call.
     """
 
     def __init__(self, mode: Mode | None) -> None:
@@ -118,6 +121,7 @@ class Permits:
         tool: Tool,
         arguments: JsonObject,
         beyond: Beyond,
+        writes: Sequence[Path],
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
         """Return if the call may be run; else raise. `beyond` are paths outside the workspace.
@@ -126,18 +130,23 @@ class Permits:
         """
         if not beyond and not tool.needs_permission(arguments):
             return None
-        if self._is_decided(call, tool, beyond):
+        triggers = await changes_trigger(writes, call.workspace)
+        if self._is_decided(call, tool, beyond, triggers):
             return None
         scope = scope_of(tool, arguments, beyond)
+        if triggers:
+            self._is_answered(call, scope)  # what was always rejected stays so
+            scope = _exactly(f"{tool.name} {_written(arguments)}")
         if self._is_answered(call, scope):
             return None
         if beyond:
             preview = partial(_quietly, preview)
-        return await self._ask(call, tool, scope, beyond, preview)
+        return await self._ask(call, tool, scope, beyond, triggers, preview)
 
-    def _is_decided(self, call: Call, tool: Tool, beyond: Beyond) -> bool:
+    def _is_decided(self, call: Call, tool: Tool, beyond: Beyond, triggers: bool) -> bool:
         """Whether the mode allows a call. Raises if it denies it."""
-        edits = self.mode == "edits" and tool.kind in _EDITS and bool(tool.writes)
+        is_edit = tool.kind in _EDITS and bool(tool.writes) and not triggers
+        edits = self.mode == "edits" and is_edit
         if not beyond and (self.mode == "allow" or edits):
             return True
         nobody = call.session.on_permission is None
@@ -160,13 +169,15 @@ class Permits:
         tool: Tool,
         scope: Scope,
         beyond: Beyond,
+        triggers: bool,
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
         """Ask about one call of a scope at a time: the answer may be for all that wait."""
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:
-                if self._is_decided(call, tool, beyond) or self._is_answered(call, scope):
+                decided = self._is_decided(call, tool, beyond, triggers)
+                if decided or self._is_answered(call, scope):
                     return None
                 shown = await preview()
                 await self._answer(call, scope)
