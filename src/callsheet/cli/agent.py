@@ -9,6 +9,7 @@ import click
 from callsheet.agent.start import PERMISSIONS, BadStart, Options, start
 
 from .keeping import keeping
+from .redaction import use_rules_or_exit
 
 if TYPE_CHECKING:
     from callsheet.tools.permits import Mode
@@ -54,6 +55,7 @@ def command(
     Without a model, it runs what is typed: /read README.md, /grep TODO src, !make test. /help tells more.
     """
     mode = cast("Mode", permission)
+    use_rules_or_exit()
     try:
         version = 2 if protocol == "2" else 1
         options = Options(version, mode, locale, tools, script, brain, keeping(history))

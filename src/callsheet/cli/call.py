@@ -80,6 +80,7 @@ def command(
 
     from .calls.keeping import check_flag
     from .calls.running import Format, Plan, check, run
+    from .redaction import use_rules_or_exit
 
     check_flag(history)
     try:
@@ -88,6 +89,7 @@ def command(
         raise click.UsageError(str(exc)) from None
     format_ = cast("Format", format_)
     where = str(Path(cwd).absolute())
+    use_rules_or_exit(where)
     plan = Plan(tool, arguments, tools, format_, int(protocol), locale, where, timeout, history)
     return run(plan)
 

@@ -25,6 +25,7 @@ from .checks.files import read_baseline, write_baseline
 from .checks.findings import TextTeller, show_rules
 from .checks.page import Page
 from .checks.progress import Bar
+from .redaction import use_rules_or_exit
 
 FORMATS = ("text", "json", "sarif", "junit")
 
@@ -98,6 +99,7 @@ def command(
     if listing:
         show_rules(Page(), choose(clients=CLIENTS))
         return 0
+    use_rules_or_exit()
     wants_card = card or ("text" if summary else None)
     _refuse(paths, rules, form, wants_card, baseline, update_baseline)
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None

@@ -27,10 +27,13 @@ def agent(arguments: Sequence[str]) -> int | None:
     from callsheet.agent.start import BadStart, Options, start
 
     from .keeping import keeping
+    from .redaction import use_rules
+    from .settings import BadSettings
 
     try:
+        use_rules()
         options["history"] = keeping()
-    except BadStart:
+    except (BadStart, BadSettings):
         return None
     return start(Options(**options))
 
@@ -93,10 +96,13 @@ def _behind_a_tap(
     from callsheet.tap.settings import TapSettings
 
     from .keeping import keeping
+    from .redaction import use_rules
+    from .settings import BadSettings
 
     try:
+        use_rules()
         history = keeping(values.get("--history"))
-    except BadStart:
+    except (BadStart, BadSettings):
         between.child.end()
         between.child.wait()
         return None

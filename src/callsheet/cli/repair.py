@@ -15,6 +15,7 @@ from callsheet.runtime.spill import SpillStore, default_directory
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
+from .redaction import use_rules_or_exit
 from .taps import apart, known, told
 
 
@@ -51,6 +52,7 @@ def command(
     settings = TapSettings(
         repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=known(locale)
     )
+    use_rules_or_exit()
     spill = SpillStore(default_directory(), by_content=True)
     repairs = Repairs(settings, spill)
     try:

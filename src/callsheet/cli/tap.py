@@ -10,6 +10,7 @@ from callsheet.tap.live import say, tap
 from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
+from .redaction import use_rules_or_exit
 from .taps import apart, known, told
 
 
@@ -73,6 +74,7 @@ def command(
         protocol_to=cast("Literal[1, 2] | None", int(protocol_to) if protocol_to else None),
         locale=known(locale),
     )
+    use_rules_or_exit()
     try:
         kept = keeping(history)
     except BadStart as exc:

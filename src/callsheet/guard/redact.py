@@ -6,9 +6,10 @@ telling names, `known.py` known values, `marks.py` what stands in a secret's pla
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from callsheet.report.values import JsonValue
 
@@ -44,6 +45,9 @@ class Redactor:
     `engine` is the best that is installed, unless said otherwise.
     """
 
+    settings: ClassVar[Settings] = Settings()
+    """What the user has set. It holds in all that are made without rules of their own."""
+
     def __init__(
         self,
         rules: Sequence[Rule] | None = None,
@@ -54,7 +58,9 @@ class Redactor:
     ) -> None:
         for rule in rules or ():
             check(rule)
-        self._rules = default_rules() if rules is None else tuple(rules)
+        if rules is None:
+            rules, allow = rules_of(self.settings), (*allow, *self.settings.allow)
+        self._rules = tuple(rules)
         self._known: dict[str, str] = {}
         self._allow = tuple(allow)
         self._engine = engine
@@ -146,6 +152,13 @@ class Redactor:
     def passes(self, text: str) -> bool:
         """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it exactly."""
         return not self._scanner.gate.finds(text.encode("utf-8", "surrogatepass"))
+
+    def spared(self, text: str) -> str:
+        """Return a text without what is allowed: what the user says is no secret."""
+        for entry in self._allow:
+            is_pattern = entry.startswith("re:")
+            text = re.sub(entry[3:], "", text) if is_pattern else text.replace(entry, "")
+        return text
 
     def follow(self) -> Follower:
         """Begin to follow a text that comes in pieces. Quick; what does not pass is for a `stream` to judge.

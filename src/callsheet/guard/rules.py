@@ -106,10 +106,35 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
         raise InvalidRule(f"redact settings: {error}") from None
     for rule in found.rules:
         check(rule)
+        _check_repeats(rule)
     unknown = sorted(set(found.off) - {rule.id for rule in (*default_rules(), *found.rules)})
     if unknown:
         raise InvalidRule(f"redact settings: off names unknown rules: {', '.join(unknown)}")
     return found
+
+
+def _check_repeats(rule: Rule) -> None:
+    """Refuse a repeat without end inside of another: to find that nothing matches could take for ever."""
+    letters = list(signs(rule.pattern))
+    opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
+    closed = False
+    for index, letter in letters:
+        before, closed = closed, False
+        if re.match(r"\{,\d", rule.pattern[index:]):
+            raise InvalidRule(f"rule {rule.id!r}: {{,n}} means something else in re2; say {{0,n}}")
+        endless = letter in "*+" or re.match(r"\{\d*,\}", rule.pattern[index:])
+        if letter == "(":
+            opened.append(False)
+        elif letter == ")" and len(opened) > 1:
+            closed = opened.pop()
+            opened[-1] |= closed
+        elif endless:
+            if before:
+                raise InvalidRule(
+                    f"rule {rule.id!r}: a repeat inside of a repeat could take for ever; "
+                    "say how often at most, such as {1,64}"
+                )
+            opened[-1] = True
 
 
 def rules_of(settings: Settings, base: Sequence[Rule] | None = None) -> tuple[Rule, ...]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from callsheet.guard.bound import SAFE, Limits, bound_report
 from callsheet.guard.jsonsafe import fix_text, jsonsafe
-from callsheet.guard.redact import Redactor, StreamRedactor, secrets_of
+from callsheet.guard.redact import Redactor, Settings, StreamRedactor, secrets_of
 from callsheet.guard.spill import truncated
 from callsheet.guard.visible import visible
 from callsheet.report.content import (
@@ -242,11 +242,12 @@ _making = threading.Lock()
 def _shipped(known: Mapping[str, str] = EMPTY) -> Redactor:
     """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
     with _making:
-        return _made(tuple(sorted({**secrets_of(os.environ), **known}.items())))
+        named = {**secrets_of(os.environ), **known}
+        return _made(tuple(sorted(named.items())), Redactor.settings)
 
 
 @lru_cache(maxsize=4)
-def _made(known: tuple[tuple[str, str], ...]) -> Redactor:
+def _made(known: tuple[tuple[str, str], ...], settings: Settings) -> Redactor:  # noqa: ARG001
     return Redactor(known=dict(known))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from callsheet.describe.text import fit
-from callsheet.guard.redact import Redactor
+from callsheet.guard.redact import Redactor, Settings
 
 LONGEST = 60
 WINDOW = 4096
@@ -35,7 +35,11 @@ def safe(value: str) -> str:
     return shown(value, MOST)
 
 
-@cache
 def redactor() -> Redactor:
-    """Give what finds secrets, made once."""
+    """Give what finds secrets, made once for what the user has set."""
+    return _made(Redactor.settings)
+
+
+@lru_cache(maxsize=1)
+def _made(settings: Settings) -> Redactor:  # noqa: ARG001
     return Redactor(engine="re2")  # the others are slower, or slower to start

@@ -34,7 +34,7 @@ def secret(moment: Told | Asked | TerminalTold) -> list[Said] | None:
 def _secrets(value: Any, *, is_clean: bool) -> dict[str, int]:
     """Count the secrets in a value. Where `guard`, by which the tap hides, sees none, another is asked."""
     found = {} if is_clean else redactor().found(value)
-    return found or dict.fromkeys(secrets_in(value), 1)
+    return found or dict.fromkeys(secrets_in(value, redactor().spared), 1)
 
 
 def _counted(name: str, count: int) -> str:
