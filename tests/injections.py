@@ -65,6 +65,10 @@ FRAMES = (
 REUSES = (
     "PASSWORD={}; $PASSWORD", 'API_TOKEN={} ; "$API_TOKEN" a', "export DB_PASSWORD={};bash -c '$DB_PASSWORD'", "TOKEN={}; eval $TOKEN",
     "SECRET={} bash -c '${{SECRET}}'", "PASSWORD={}; x=$PASSWORD; $x", "PASSWORD={}; x=PASSWORD; ${{!x}}", "TOKEN='{}'; `$TOKEN`",
+    "${{PASSWORD:-{}}}", ": ${{API_TOKEN:={}}}; $API_TOKEN", "${{PASSWORD={}}} x", "x=1; ${{x:+{}}}", "set -- --password {}; $2",
+    "a=(--token {}); ${{a[1]}}", "f() {{ $2; }}; f --password {}", ": --password {}; $_", "bash -c '$2' _ --password {}",
+    "f() {{ shift; \"$@\"; }}; f --password {}", "shopt -s expand_aliases\nalias mypassword={}\nmypassword", "declare TOKEN={}; $TOKEN",
+    "PASSWORD={}\xa0{}; $PASSWORD", "PASSWORD=a1b2c3\u2003;{}", "export -n PASSWORD={} && command $PASSWORD",
     "password: |\n{}", "password: |\n {} arg", "env {{PASSWORD=a1b2c3d4,{},x}}", "env PASSWORD=a1b2 {}", "PASSWORD=a1b2c3 {} --token x",
 )  # fmt: skip
 """Here the secret itself is run, later or in another word."""
@@ -101,7 +105,7 @@ def cases(seed: int, count: int, known: Sequence[str] = ()) -> list[Case]:
 
 def _case(random: Random, number: int, known: Sequence[str]) -> Case:
     if random.random() < 0.04:
-        command = random.choice(REUSES).format(_marker(number))
+        command = random.choice(REUSES).replace("{}", _marker(number)).format()
     else:
         command = _command(random, number, known)
     if random.random() < 0.1:  # once more around it
@@ -184,7 +188,8 @@ def _split(command: str) -> list[str]:
 
 
 _STAGE = r"""
-export PATH=/nonexistent FUNCNEST=8
+set -f  # in a directory with a file `f`, the mark `[redacted:x]` is no word, but a pattern
+export PATH=/nonexistent FUNCNEST=8 SHELLOPTS
 command_not_found_handle() { [[ ${1##*/} =~ ^pwn_[0-9]+[ab]_ ]] && printf '%s\n' "${BASH_REMATCH[0]}" >&9; return 0; }
 bash() { /bin/bash "$@"; }
 sh() { /bin/bash "$@"; }

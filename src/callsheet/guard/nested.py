@@ -137,8 +137,11 @@ class Rewriter:
             family = family_of(key) or (family_of(named) if key == "value" and named else "")
             is_run = key in _RUN or (key == "title" and "toolCallId" in value)
             mine = self._run if is_run else self
-            new, count = mine._named(family, inner, key) if family else mine.any(inner)
+            said = named if key == "value" and named else key
+            new, count = mine._named(family, inner, said) if family else mine.any(inner)
             name, in_name = self._text(key) if len(key) > _LONG_NAME else (key, 0)
+            while name in found:  # two secrets may share a mark, but nothing may vanish
+                name += "+"
             found[name] = new
             total += count + in_name
             same = same and new is inner and name is key

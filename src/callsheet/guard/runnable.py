@@ -16,8 +16,11 @@ from .marks import only_marks
 from .scan import Scanner
 from .spans import Span
 
-_INERT = re.compile(rb"[A-Za-z0-9_.+=~%@:/^!#*?\[\]\x80-\xff-]*")
-"""What means nothing to a shell in the midst of a word. Blanks, commas and braces part words."""
+_INERT = re.compile(
+    rb"(?:[A-Za-z0-9_.+=~%@:/^!#*?\[\]-]"
+    rb"|(?!\xc2[\x80-\xa0]|\xe2[\x80\x81]|\xe3\x80\x80|\xef\xbb\xbf)[\x80-\xff])*"
+)
+"""What means nothing to a shell in the midst of a word. Blanks of all kinds, commas and braces part words."""
 
 _ACTIVE = re.compile(rb"[$`\\;&|<>(\n\r]")
 _ACTIVE_IN_COOKIES = re.compile(rb"[$`\\&|<>(\n\r]")
@@ -29,19 +32,32 @@ _SIMPLE = re.compile(
 )
 """One call of a program that runs none of its arguments: what is quoted is data, as not in `echo … | sh`."""
 
+_BEGUN = re.compile(rb"""\\|[\s;&|()"']#""")
+"""Right before a secret, and with its first character: an escape sequence, or a comment. These stay."""
+
 _BEFORE_COMMANDS = frozenset(b"\n\r;|&(`{")
 _ASSIGNED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]{0,95})\+?=["']?\Z""")
 _ASSIGNED_NOTHING = re.compile(rb"""[A-Za-z0-9_]=[ \t]+["']?\Z""")
-_USED = re.compile(rb"(?:\$\{?[!#]?|=|\bprintenv[ ]+)([A-Za-z_][A-Za-z0-9_]*)")
+_USED = re.compile(rb"(?:\$\{?[!#]?|=|\bprintenv[ ]+)([A-Za-z_]\w*)(?!\w|[ ]?=)")
+_RUNS_VALUE = re.compile(
+    rb"""(?:\A|[;&|({`\n]|-c[ ]|\b(?:eval|exec|do|then|else|sudo|env|command)\b)[ \t]*["']?"""
+    rb"\$(?:[1-9@*_](?!\w)|\{(?:[1-9@*_]|\w+\[))"
+)
+_NAMES_COMMAND = re.compile(rb"""(?:\$\{[^\s}]{0,96}|\balias[\s.]+[^\s=]{1,96}=["']?)\Z""")
+"""Before a value that is the name of a command: `${PASSWORD:-…}`, `alias x=…`, `git -c alias.x=…`."""
+_CODE = re.compile(rb"\bqx\W|%x\W|\b(?:system|exec|eval|popen|spawn)\b")
+"""What other languages run a command with, and needs no brackets."""
 
-_SETTING = re.compile(rb"(?<=[;,\s])[\w.-]+=([A-Za-z0-9_.+=~%@:-]+)(?![^\s;,])")
+_SETTING = re.compile(rb"(?<=[;,\s])[\w.-]+=([A-Za-z0-9_.+=~%@:-]{12,})(?![^\s;,])")
 _LINE = re.compile(
     rb"""(?:(?<=[\s"',])|(?<=\\[nr]))([A-Za-z0-9+][A-Za-z0-9+/]{23,}={0,2})(?=[\s"',\\]|\Z)"""
 )
-_HASH = re.compile(rb"(\$([A-Za-z_]?[A-Za-z0-9_]*)[A-Za-z0-9./+=]*)(?![A-Za-z0-9./+=({])")
+_HASH = re.compile(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=]*)(?![A-Za-z0-9./+=({])")
 _WORD = re.compile(rb"(?<![A-Za-z0-9_$])[A-Za-z_][A-Za-z0-9_]{11,}")
 
-_DEPTH = 4
+_DIGIT = re.compile(rb"[0-9]")
+
+_DEPTH = 2
 """So often, what stands of a secret is searched for others that it has swallowed."""
 
 
@@ -58,7 +74,8 @@ class Runnable:
 
     def hidden_in_value(self, span: Span, value: bytes, name: str) -> Sequence[Span]:
         """Return what may be hidden of a value of JSON data that its name betrays."""
-        if name.encode("utf-8", "replace") in self._used and not _is_random(value):
+        used = self._runs_values or name.encode("utf-8", "replace") in self._used
+        if used and not _is_random(value):
             return ()
         active = _ACTIVE_IN_COOKIES if span.rule == "cookie" else _ACTIVE
         is_data = self._scanner.knows(value) or not active.search(value)
@@ -68,6 +85,11 @@ class Runnable:
     def _used(self) -> frozenset[bytes]:
         """The variables that are used somewhere, and so may be run: `PASSWORD=…; $PASSWORD`."""
         return frozenset(_USED.findall(self._around.encode("utf-8", "surrogatepass")))
+
+    @cached_property
+    def _runs_values(self) -> bool:
+        """Whether a value is run that could be any: `set -- --password …; $2`."""
+        return _RUNS_VALUE.search(self._around.encode("utf-8", "surrogatepass")) is not None
 
     @cached_property
     def _words(self) -> frozenset[bytes]:
@@ -85,12 +107,13 @@ class Runnable:
 
     def _parts(self, data: bytes, span: Span, depth: int) -> Iterator[Span]:
         """Return a secret up to where it is no longer inert, and what in the rest surely is no command."""
-        if span.start and data[span.start - 1] == 0x5C:  # of an escape sequence, nothing is hidden
+        if _BEGUN.match(data, max(0, span.start - 1), span.end):
             start = span.start + 1
             span = span._replace(start=start, secret=data[start : span.end])
         end = _end_of_inert(data, span)
         if end == span.end:
-            yield span
+            if end > span.start:
+                yield span
             return
         first = data[span.start : end]
         if first and not only_marks(first) and not first.startswith(b"-----"):
@@ -114,15 +137,19 @@ class Runnable:
 
     def _may_name_a_program(self, data: bytes, span: Span) -> bool:
         """Whether the beginning of a secret may be a program that is run: it stands where one is named."""
-        if _is_random(data[span.start : _end_of_inert(data, span)]):
+        first = data[span.start : _end_of_inert(data, span)]
+        if span.rank > 1 and _CODE.search(first):
+            return True
+        if _is_random(first):
             return False
-        before = data[max(0, span.start - 100) : span.start]
+        before = data[max(0, span.start - 200) : span.start]
         name = _ASSIGNED.search(before)
-        if name is not None and name[1] in self._used:
+        if self._runs_values or (name is not None and name[1] in self._used):
             return True
         line = before.rstrip(b" \t")
         begins = not line or line[-1] in _BEFORE_COMMANDS
-        return span.rank > 1 and (begins or _ASSIGNED_NOTHING.search(before) is not None)
+        named = _ASSIGNED_NOTHING.search(before) or _NAMES_COMMAND.search(before)
+        return span.rank > 1 and (begins or named is not None)
 
 
 def is_inert(data: bytes, start: int, end: int) -> bool:
@@ -137,7 +164,7 @@ def _end_of_inert(data: bytes, span: Span) -> int:
 
 def _is_random(word: bytes) -> bool:
     """Whether no program has such a name: long, with digits, and no path unless it is a line of base64."""
-    if not any(0x30 <= sign <= 0x39 for sign in word):
+    if len(word) < 12 or _DIGIT.search(word) is None:
         return False
     has_upper = word != word.lower()
     if b"/" in word:
