@@ -52,7 +52,7 @@ _SETTING = re.compile(rb"(?<=[;,\s])[\w.-]+=([A-Za-z0-9_.+=~%@:-]{12,})(?![^\s;,
 _LINE = re.compile(
     rb"""(?:(?<=[\s"',])|(?<=\\[nr]))([A-Za-z0-9+][A-Za-z0-9+/]{23,}={0,2})(?=[\s"',\\]|\Z)"""
 )
-_HASH = re.compile(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=]*)(?![A-Za-z0-9./+=({])")
+_HASH = re.compile(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=:]*)(?![A-Za-z0-9./+=:({])")
 _WORD = re.compile(rb"(?<![A-Za-z0-9_$])[A-Za-z_][A-Za-z0-9_]{11,}")
 
 _DIGIT = re.compile(rb"[0-9]")
@@ -140,7 +140,7 @@ class Runnable:
         first = data[span.start : _end_of_inert(data, span)]
         if span.rank > 1 and _CODE.search(first):
             return True
-        if _is_random(first):
+        if not first or _is_random(first):
             return False
         before = data[max(0, span.start - 200) : span.start]
         name = _ASSIGNED.search(before)
