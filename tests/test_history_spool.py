@@ -141,7 +141,9 @@ async def test_a_store_that_takes_longer_than_there_is_time_is_not_waited_for(
         log.say("user", "msg_2", HELLO)
         await history.close(0.1)
     assert said[0].startswith("2 entries for sqlite:"), said
-    async with asyncio.timeout(60):  # until the first one's thread is gone: here, its process goes on
+    async with asyncio.timeout(
+        60
+    ):  # until the first one's thread is gone: here, its process goes on
         while not spool.is_waiting(url):
             await asyncio.sleep(0.05)
     async with History(url, tell=said.append) as history:

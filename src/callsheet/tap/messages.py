@@ -15,6 +15,7 @@ from callsheet.guard.redact import Redactor
 from .account import Account
 from .alike import Alike, Say
 from .bare import Bare, is_about_calls
+from .command_lists import CommandLists
 from .speech import QUIET, Follows, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
@@ -73,6 +74,7 @@ class Messages:
         self._account: Account = account
         self._keep: Keep | None = keep
         self._runs: dict[str, _Run] = {}
+        self._lists: CommandLists | None = None if redactor is None else CommandLists(redactor)
         self.alike: Alike | None = None
         """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
         else here, or sends anything to the client, sets it to None."""
@@ -92,12 +94,7 @@ class Messages:
                 return [self._shown_alike(message, line, piece)]
             return [self._shown(message, line)]
         if kind not in CHUNKS or not piece:
-            # What nobody sees does not part the words around it, nor a secret that is split over them.
-            rest = self.pause(session) if is_invisible(message) else self.end(session)
-            clean = self._clean(message)
-            if clean is not None:
-                line, message = _encode(clean) + b"\n", clean
-            return [*rest, self._shown(message, line)]
+            return self._pass_other(line, message, session, now)
         if _says_more(update) and (clean := self._clean(_with(message, ""))) is not None:
             message = _with(clean, piece)
             line = _encode(message) + b"\n"
@@ -118,6 +115,17 @@ class Messages:
                 return [*lines, self._shown_alike(message, line, piece, follows)]
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
+
+    def _pass_other(self, line: bytes, message: Json, session: str, now: float) -> list[bytes]:
+        """Pass on an update that is no piece of a text."""
+        if self._lists is not None and self._lists.take(line, message, now):
+            return []
+        # What nobody sees does not part the words around it, nor a secret that is split over them.
+        rest = self.pause(session) if is_invisible(message) else self.end(session)
+        clean = self._clean(message)
+        if clean is not None:
+            line, message = _encode(clean) + b"\n", clean
+        return [*rest, self._shown(message, line)]
 
     def end(self, session: str) -> list[bytes]:
         """Give what waits in a session: something else comes now."""
@@ -147,8 +155,8 @@ class Messages:
     def due(self) -> float | None:
         """When something has waited for long enough."""
         times = [run.until for run in self._runs.values() if run.speech.held]
-        bare = self._bare.due
-        return min(times if bare is None else [*times, bare], default=None)
+        others = (self._bare.due, None if self._lists is None else self._lists.due)
+        return min([*times, *[due for due in others if due is not None]], default=None)
 
     def tick(self, now: float) -> list[bytes]:
         """Give what has waited for long enough."""
@@ -156,7 +164,19 @@ class Messages:
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
                 lines += self._paused(run)
+        if self._lists is not None:
+            lines += self._hiding(self._lists.tick(now))
         return [*lines, *self._counted(self._bare.tick(now))]
+
+    def finish(self) -> list[bytes]:
+        """Give all that waits: nothing else will come."""
+        lists = [] if self._lists is None else self._hiding(self._lists.finish())
+        return [*self.end_all(), *lists]
+
+    def _hiding(self, made: tuple[list[bytes], int]) -> list[bytes]:
+        lines, found = made
+        self._account.hidden += found
+        return lines
 
     def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
         made = list(lines)
