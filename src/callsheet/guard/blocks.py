@@ -39,8 +39,10 @@ _LINES = re.compile(
 _LONG = re.compile(rb"[A-Za-z0-9+/]{56,}={0,2}")
 _MIXED = re.compile(rb"(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?=[A-Za-z+/]*[0-9])")
 _LAST_RUN = re.compile(_RUN)
-_BEGUN = re.compile(rb"(?<![A-Za-z0-9+/])(?=.[a-z]*[A-Z0-9+/])[A-Za-z0-9+/]{8,}\Z")
-"""A line of data that has begun: no word is written so."""
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BEGUN = 8
+"""Letters from which on a line of data may have begun."""
+_NO_WORD = re.compile(rb".[a-z]*[A-Z0-9+/]")
 LINE_BEGUN = rb"[A-Za-z0-9+/]{16}"
 """Every line of data has this in it, once it tells more than its first letters."""
 
@@ -59,7 +61,8 @@ class Block:
         if edge is None:
             return None
         if self._end and data.startswith(self._end, place):
-            start = self._lines_before(data, place)
+            before = self._last_edge(data, max(0, place - REACH), place)
+            start = self._lines_before(data, place, *before)
             return None if start is None else (start, edge.end())
         stop, last = self._chain(data, edge.end(), min(len(data), edge.end() + LONGEST))
         if self._end and last > edge.end() and data.startswith(self._end, stop):
@@ -71,25 +74,40 @@ class Block:
 
     def begun(self, data: bytes) -> int | None:
         """Return where a block begins that may go on beyond the end of the data."""
-        edge, literal = self._last_edge(data, max(0, len(data) - _EDGE), len(data))
         cut = len(data)
-        if edge >= 0 and self._pattern.match(data, edge) is None and b"\n" not in data[edge:]:
-            cut = edge  # its first or last line is not whole
-        place = self._open_block(data, cut)
-        if place is None and cut < len(data) and literal != self._end:
-            return cut
-        return place
+        edge, literal = self._last_edge(data, max(0, cut - LONGEST), cut)
+        if edge < 0 or not self._is_cut(data, edge):
+            return self._open_block(data, cut, edge, literal)
+        cut, begins = edge, literal != self._end
+        place = self._open_block(data, cut, *self._last_edge(data, max(0, cut - LONGEST), cut))
+        return cut if place is None and begins else place
 
-    def _open_block(self, data: bytes, cut: int) -> int | None:
-        """Return where a block begins that goes on to this place."""
-        first, literal = self._last_edge(data, max(0, cut - LONGEST), cut)
-        edge = self._pattern.match(data, first) if first >= 0 and literal != self._end else None
-        if edge is not None and cut - self._chain(data, edge.end(), cut)[1] <= GAP:
-            return first
-        return self._lines_before(data, cut) if self._end else None
+    def _is_cut(self, data: bytes, edge: int) -> bool:
+        """Whether the first or last line at this place is not whole yet."""
+        if len(data) - edge > _EDGE or data.find(b"\n", edge) >= 0:
+            return False
+        return self._pattern.match(data, edge) is None
+
+    def _open_block(self, data: bytes, cut: int, edge: int, literal: bytes) -> int | None:
+        """Return where a block begins that goes on to this place, after the last edge before it."""
+        first = self._pattern.match(data, edge) if edge >= 0 and literal != self._end else None
+        if first is not None and cut - self._chain(data, first.end(), cut)[1] <= GAP:
+            return edge
+        return self._lines_before(data, cut, edge, literal) if self._end else None
 
     def _last_edge(self, data: bytes, low: int, high: int) -> tuple[int, bytes]:
-        return max((data.rfind(literal, low, high), literal) for literal in self._literals)
+        found, last = -1, b""
+        for literal in self._literals:
+            place = data.rfind(literal, low, high)
+            if place > found:
+                found, last = place, literal
+        return found, last
+
+    def end_of(self, data: bytes, low: int, high: int) -> int:
+        """Return where a block ends that begins between two places, or the second if none does."""
+        edge, _ = self._last_edge(data, low, high)
+        found = self.find(data, edge) if edge >= 0 else None
+        return high if found is None else max(high, found[1])
 
     def goes_on(self, data: bytes, size: int) -> bool:
         """Whether a block that may go on still may after the last `size` bytes, with nothing new to tell."""
@@ -105,17 +123,18 @@ class Block:
         chain = _CHAIN.match(data, start, stop)
         return stop, chain.end() if chain else start
 
-    def _lines_before(self, data: bytes, place: int) -> int | None:
+    def _lines_before(self, data: bytes, place: int, edge: int, literal: bytes) -> int | None:
         """Return where the long lines begin that go on to this place."""
-        low = max(0, place - REACH)
-        edge, literal = self._last_edge(data, low, place)
         if edge >= 0 and literal != self._end and self._pattern.match(data, edge) is None:
             return None  # it is a block of something else, as a certificate is
-        low = max(low, edge)
+        low = max(0, place - REACH, edge)
         start, after = None, place
-        begun = _BEGUN.search(data, max(low, place - GAP), place) if place == len(data) else None
-        if begun is not None:
-            start = after = begun.start()
+        if place == len(data):
+            word = len(data[max(low, place - GAP) :].rstrip(_LETTERS)) + max(low, place - GAP)
+            if place - word >= _BEGUN and _NO_WORD.match(data, word):
+                start = after = word
+        if _LONG.search(data, max(low, after - 2 * GAP), after) is None:
+            return start
         for run in reversed(list(_LONG.finditer(data, low, after))):
             if after - run.end() > GAP or not _MIXED.match(run.group()):
                 break

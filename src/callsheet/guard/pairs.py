@@ -101,7 +101,7 @@ _BARE = re.compile(
     rb"""[,\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;&|()\]}<>\\\x1b\0]|\Z))*"""
 )
 """A value without quotes ends where a shell would end a word: what follows may be another command."""
-_HARD_STOP = re.compile(rb"""[\s"'`<>;&|()\x1b\0]|\\[nrt"'`]""")
+_NO_STOP = re.compile(rb"""[^\s"'`<>;&|()\x1b\0\\]*(?:\\(?![nrt"'`])[^\s"'`<>;&|()\x1b\0\\]*)*""")
 _QUOTES = frozenset((b'"', b"'", b"`"))
 _PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
     None: re.compile(rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]*"""),
@@ -111,8 +111,8 @@ _PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
     **{b"\\" * n + q: re.compile(rb"[^\\\n]*") for n in (1, 2, 3) for q in sorted(_QUOTES)},
 }
 _TO_QUOTE = {
-    b'"': re.compile(rb'(?:[^"\\\n]|\\.)*'),
-    b"'": re.compile(rb"(?:[^'\\\n]|\\.)*"),
+    b'"': re.compile(rb'[^"\\\n]*(?:\\.[^"\\\n]*)*'),
+    b"'": re.compile(rb"[^'\\\n]*(?:\\.[^'\\\n]*)*"),
     b"`": re.compile(rb"[^`\n]*"),
 }
 
@@ -143,7 +143,7 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
             return None
         match = _FLAG.match(data, place)
         family = family_of(match["name"].decode()) if match else ""
-        return _flag_pair(data, match, family) if match and family else None
+        return _flag_pair(data, match, family, goes_on=glued) if match and family else None
     match = _JOINT.match(data, place)
     if match is None:
         return None
@@ -157,7 +157,7 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
         return None
     if match["sign"] == b":" and (_HEADER if not glued else _LIKE_HEADER).search(name.encode()):
         return _header_pair(data, match, family, start)
-    return _assigned_pair(data, match, family, start, name)
+    return _assigned_pair(data, match, family, start, name, goes_on=glued)
 
 
 def _name_start(data: bytes, place: int) -> int:
@@ -176,9 +176,9 @@ def _name_start(data: bytes, place: int) -> int:
     return start
 
 
-def _flag_pair(data: bytes, match: re.Match[bytes], family: str) -> Pair | None:
+def _flag_pair(data: bytes, match: re.Match[bytes], family: str, *, goes_on: bool) -> Pair | None:
     start, mark = match.end(), match["mark"]
-    end, closed = _value_end(data, start, mark)
+    end, closed = _value_end(data, start, mark, goes_on=goes_on)
     value = alike(data[start:end]) + _call(data, end, mark)
     secret = bool(value) and not is_placeholder(value)
     if secret and not match["mark"]:
@@ -196,12 +196,12 @@ _PROSE = frozenset(
 
 
 def _assigned_pair(
-    data: bytes, match: re.Match[bytes], family: str, name_start: int, name: str
+    data: bytes, match: re.Match[bytes], family: str, name_start: int, name: str, *, goes_on: bool
 ) -> Pair | None:
     start, mark = match.end(), match["mark"]
     if mark and _closes(data, mark, name_start, match):
         return None
-    end, closed = _value_end(data, start, mark)
+    end, closed = _value_end(data, start, mark, goes_on=goes_on)
     if mark and closed and _is_cut(data, mark, start, end):
         return None
     value = alike(data[start:end])
@@ -234,13 +234,15 @@ def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
     return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
 
 
-def _value_end(data: bytes, start: int, mark: bytes | None) -> tuple[int, bool]:
-    """Give the end of a value, and whether it is known to be its end."""
+def _value_end(
+    data: bytes, start: int, mark: bytes | None, *, goes_on: bool = False
+) -> tuple[int, bool]:
+    """Give the end of a value, and whether it is known to be its end, in data that may go on."""
     if not mark:
         match = _BARE.match(data, start, start + LONGEST)
         end = match.end() if match else start
-        stopped = _HARD_STOP.search(data, start, start + LONGEST + 1)
-        return end, stopped is not None or len(data) > start + LONGEST
+        going = _NO_STOP.match(data, start, start + LONGEST + 1) if goes_on else None
+        return end, going is None or going.end() < len(data)
     if len(mark) == 1:
         match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
         end = match.end() if match else start
@@ -293,8 +295,8 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
 
 
 _COOKIE = re.compile(
-    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)[^\s=;]+="
-    rb"[^\s;]*?(?:(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{6}|[0-9]{8}|[A-Za-z0-9%+/-]{16})"
+    rb"(?:^|[;,]\s*)(?!(?i:path|domain|version|max-age|expires|samesite|comment|port)=)[^\s=;,]+="
+    rb"[^\s;]*?(?:(?=[A-Za-z]{0,5}[0-9])(?=[0-9]{0,5}[A-Za-z])[A-Za-z0-9]{6}|[0-9]{8}|[A-Za-z0-9%+/-]{16})"
 )
 
 
@@ -336,7 +338,7 @@ def _is_dummy(
     data: bytes, name: str, name_start: int, match: re.Match[bytes], value: bytes
 ) -> bool:
     """Whether code only says what a password would be: `password="pass"`, `user, password = "a", "b"`."""
-    if match["gap"] and data[:name_start].rstrip().endswith(b","):
+    if match["gap"] and data[max(0, name_start - 64) : name_start].rstrip().endswith(b","):
         return True
     if name.lower().endswith("pwd") and value.isalpha():  # more often a directory
         return True

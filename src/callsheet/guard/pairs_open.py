@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 _BEFORE_VALUE = 256
-_STOPS = tuple(bytes([byte]) for byte in b" \t\r\n\v\f\"'`<>;&|()\x1b\0")
-_MARKS = tuple((b"\\" * n, bytes([quote])) for n in range(4) for quote in b"\"'`")
+_MANY = 64
+_NO_STOPS = bytes(set(range(256)) - set(b" \t\r\n\v\f\"'`<>;&|()\x1b\0"))
+_QUOTES = tuple(bytes([quote]) for quote in b"\"'`")
+_SLASHES = tuple(b"\\" * count for count in range(4))
 
 
 def windows(data: bytes, start: int) -> list[tuple[int, int]]:
@@ -14,12 +16,14 @@ def windows(data: bytes, start: int) -> list[tuple[int, int]]:
     places are left where it can begin. No value goes on beyond its line.
     """
     line = max(start, data.rfind(b"\n") + 1)
-    bare = max(line, *(data.rfind(stop, line) for stop in _STOPS))
+    rest = data[line:]
+    bare = line + max(0, len(rest.rstrip(_NO_STOPS)) - 1)
     found = [(_name_from(data, bare, line), len(data))]
-    for slashes, quote in _MARKS:
-        place = _last_quote(data, slashes, quote, line)
-        if line <= place < found[0][0]:
-            found.append((_name_from(data, place, line), place + 1))
+    for quote in _QUOTES:
+        for slashes in _SLASHES if quote in rest else ():
+            place = _last_quote(data, slashes, quote, line)
+            if line <= place < found[0][0]:
+                found.append((_name_from(data, place, line), place + 1))
     return sorted(found)
 
 
@@ -30,8 +34,10 @@ def _name_from(data: bytes, place: int, line: int) -> int:
 
 
 def _last_quote(data: bytes, slashes: bytes, quote: bytes, line: int) -> int:
-    """Find the last quote with just so many backslashes before it."""
+    """Find the last quote with just so many backslashes before it; if there are very many others, any."""
     place = data.rfind(slashes + quote, line)
-    while place > line and data[place - 1] == 0x5C:
+    for _ in range(_MANY):
+        if place <= line or data[place - 1] != 0x5C:
+            break
         place = data.rfind(slashes + quote, line, place)
     return place + len(slashes) if place >= 0 else place

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, cast
 
 from callsheet.report.values import JsonValue
 
+from .budget import Budget
 from .follow import Follower
 from .keys import family_of
 from .known import forms, secrets_of, secrets_of_mcp
@@ -96,13 +97,16 @@ class Redactor:
 
         Of a text that `runs`, or may, all that a shell would act on stays; see `runnable.py`.
         """
-        return self._text(text, Runnable(self._scanner, text) if runs else None)
+        run = Runnable(self._scanner, text) if runs else None
+        return self._text(text, run, run.budget if run else None)
 
-    def _text(self, text: str, run: Runnable | None = None) -> tuple[str, int]:
+    def _text(
+        self, text: str, run: Runnable | None = None, budget: Budget | None = None
+    ) -> tuple[str, int]:
         if text is self._clean:  # content and raw output are often one and the same
             return text, 0
         data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
-        spans = self._scanner.spans(data)
+        spans = self._scanner.spans(data, budget)
         if not spans:
             self._clean = text if len(text) <= _REMEMBERED else None
             return text, 0
@@ -123,8 +127,14 @@ class Redactor:
         if joined is not None and (not joined or self.text(joined)[0] is joined):
             return value, 0
         run = Runnable(self._scanner, APART.join(texts(value)))
-        running = Rewriter(partial(self._text, run=run), partial(self._mark, run=run))
-        return (running if runs else Rewriter(self._text, self._mark, running)).any(value)
+        shared = {"budget": run.budget}
+        running = Rewriter(
+            partial(self._text, run=run, **shared), partial(self._mark, run=run, **shared)
+        )
+        if runs:
+            return running.any(value)
+        on_text, on_secret = partial(self._text, **shared), partial(self._mark, **shared)
+        return Rewriter(on_text, on_secret, running).any(value)
 
     def is_clean(self, value: JsonValue) -> bool:
         """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it exactly."""
@@ -135,14 +145,15 @@ class Redactor:
         """Say which rules find secrets in JSON data, and how many. The secrets themselves are not told."""
         counts: dict[str, int] = {}
         is_plain = self.passes(APART.join(texts(value)))
+        budget = Budget()
 
         def on_text(text: str) -> tuple[str, int]:
-            for rule in () if is_plain else self._rules_in(text):
+            for rule in () if is_plain else self._rules_in(text, budget):
                 counts[rule] = counts.get(rule, 0) + 1
             return text, 0
 
         def on_secret(family: str, secret: str, _: str) -> None:
-            span = self._named(family, _bytes(secret))
+            span = self._named(family, _bytes(secret), budget)
             if span is not None and not _is_marked(_bytes(secret), span):
                 counts[span.rule] = counts.get(span.rule, 0) + 1
 
@@ -167,12 +178,12 @@ class Redactor:
         """
         return Follower(self._scanner.words)
 
-    def _rules_in(self, text: str) -> tuple[str, ...]:
+    def _rules_in(self, text: str, budget: Budget) -> tuple[str, ...]:
         """Give the rules of the secrets in a text. It is remembered: contents come more than once."""
         found = self._told.get(text)
         if found is None:
             data = _bytes(text)
-            spans = self._scanner.spans(data)
+            spans = self._scanner.spans(data, budget)
             found = tuple(span.rule for span in spans if not _is_marked(data, span))
             if len(text) <= _REMEMBERED:
                 if len(self._told) >= _TEXTS:
@@ -196,20 +207,27 @@ class Redactor:
             place = span.end
         return b"".join([*parts, data[place:]])
 
-    def _mark(self, family: str, secret: str, name: str, run: Runnable | None = None) -> str | None:
+    def _mark(
+        self,
+        family: str,
+        secret: str,
+        name: str,
+        run: Runnable | None = None,
+        budget: Budget | None = None,
+    ) -> str | None:
         """Give a value that its name betrays with marks, unless it is allowed."""
         data = _bytes(secret)
-        span = self._named(family, data)
+        span = self._named(family, data, budget)
         if span is None:
             return None
         spans = (span,) if run is None else run.hidden_in_value(span, data, name)
         return self._marked(data, spans).decode("utf-8", "surrogatepass") if spans else None
 
-    def _named(self, family: str, data: bytes) -> Span | None:
+    def _named(self, family: str, data: bytes, budget: Budget | None) -> Span | None:
         """Give a value as the secret that its name betrays; None if it is allowed."""
         if self._scanner.allows(data):
             return None
-        spans = self._scanner.spans(data)
+        spans = self._scanner.spans(data, budget)
         if len(spans) == 1 and spans[0].end - spans[0].start == len(data):
             return spans[0]
         return Span(0, len(data), family, 2, data)

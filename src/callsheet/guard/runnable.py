@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from .budget import Budget
 from .marks import only_marks
 from .scan import Scanner
 from .spans import Span
@@ -67,6 +68,7 @@ class Runnable:
     def __init__(self, scanner: Scanner, around: str) -> None:
         self._scanner = scanner
         self._around = around
+        self.budget: Budget = Budget()
 
     def hidden(self, data: bytes, spans: Sequence[Span]) -> Sequence[Span]:
         """Return what may be hidden of the secrets in a text."""
@@ -119,7 +121,9 @@ class Runnable:
         if first and not only_marks(first) and not first.startswith(b"-----"):
             yield span._replace(end=end, secret=first)
         rest = data[end : span.end]
-        inner = self._pieces(rest, self._scanner.spans(rest), depth - 1) if depth else ()
+        inner = (
+            self._pieces(rest, self._scanner.spans(rest, self.budget), depth - 1) if depth else ()
+        )
         place = end
         for part in sorted(one.moved(end) for one in (*self._random_parts(rest, span), *inner)):
             if part.start >= place:

@@ -14,19 +14,32 @@ from typing import NamedTuple
 
 from . import pairs
 from .blocks import Block
+from .budget import UNSEARCHED, Budget
 from .engines import Gate, Trigger, make_gate, simpler
 from .follow import Words, distant
 from .glance import beginnings
 from .marks import MARK_BEGUN, has_marks, mark_around
 from .pairs_open import windows
 from .rules import OPEN, InvalidRule, Rule, check
-from .shapes import Shape
-from .spans import Span, beside_marks, by_lines, mapped, merged, stands_alone, with_marks
+from .shapes import REACH, Shape
+from .spans import Span, beside_marks, groups, mapped, merged, stands_alone, with_marks
 
 _TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
 
 _PREFIX = 64
 _LONG = 128
+
+_BLOCK = 8192
+"""Bytes that are searched at once."""
+
+_FINDING = 3
+"""How many places a finding is worth: it is looked at again, and marked."""
+
+_MUCH = 256
+"""Bytes that are worth a place, if they are read closely."""
+
+_HIDDEN = 65_536
+"""So much is hidden at least where there is too much to look at; then a line must end."""
 
 OPENER = 16
 """So many bytes of a known value are looked for to notice its beginning in a stream."""
@@ -72,54 +85,99 @@ class Scanner:
 
     # --- one whole text
 
-    def spans(self, data: bytes) -> Sequence[Span]:
+    def spans(
+        self, data: bytes, budget: Budget | None = None, *, is_new: bool = True
+    ) -> Sequence[Span]:
         """Give all secrets in order, none touching another.
 
-        With secrets gone, others may stand out: a key that was glued to a password, say. So their lines
-        are looked at again until nothing more is found, and redacting twice changes nothing.
+        With secrets gone, others may stand out: a key that was glued to a password, say. So the text around
+        them is looked at again until nothing more is found, and redacting twice changes nothing.
+        Data that is new adds to the budget.
         """
+        if len(data) <= _BLOCK and not self.gate.finds(data):
+            return ()
+        budget = budget or Budget()
         found: list[Span] = []
-        for start, end, spans in by_lines(data, self._find(data)):
+        for start, end, spans in groups(data, self._find(data, budget, is_new=is_new)):
+            if all(stands_alone(data, span) for span in spans):
+                found += spans
+                continue
             inside = [span.moved(-start) for span in spans]
-            found += [span.moved(start) for span in self._settled(data[start:end], inside)]
+            found += [span.moved(start) for span in self._settled(data[start:end], inside, budget)]
         return found
 
-    def _settled(self, data: bytes, spans: list[Span]) -> list[Span]:
-        if all(stands_alone(data, span) for span in spans):
-            return spans
-        while True:
+    def _settled(self, data: bytes, spans: list[Span], budget: Budget) -> list[Span]:
+        while not budget.is_spent:
             text, marks = with_marks(data, spans)
-            more = self._find(text)
+            self._spend(budget, 1 + len(text) // _BLOCK)
+            more = self._find(text, budget)
             grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
             if grown == spans:
                 return spans
             spans = grown
+        return [Span(0, len(data), UNSEARCHED, 1, data)]
 
-    def _find(self, data: bytes) -> list[Span]:
-        hits = self.gate.hits(data)
-        if not hits:
-            return []
+    def _find(self, data: bytes, budget: Budget, *, is_new: bool = False) -> list[Span]:
         found: list[Span] = []
-        read_to = 0
-        self.work += len(hits)
-        for place in hits:
-            self._look(data, place, found)
-            if place >= read_to:
-                read_to = self._read_pair(data, place, found)
+        done = 0
+        for start in range(0, len(data), _BLOCK):
+            if is_new:
+                budget.earn(min(_BLOCK, len(data) - start))
+            if start + _BLOCK > done:
+                done = self._find_in(data, max(start, done), start + _BLOCK, budget, found)
         found = merged(data, found)
         return beside_marks(data, found) if found and has_marks(data) else found
 
-    def _look(self, data: bytes, place: int, found: list[Span]) -> None:
+    def _find_in(self, data: bytes, start: int, end: int, budget: Budget, found: list[Span]) -> int:
+        """Look at the places between two. Returns the place from which on there is more to look at."""
+        read_to = 0
+        for hit in self.gate.each(data[start : end + REACH]):
+            place, before = start + hit, len(found)
+            if place >= end:
+                break
+            if budget.is_spent:
+                return self._hide(data, place, found)
+            cost = 1 + self._look(data, place, found)
+            if place >= read_to:
+                read_to = self._read_pair(data, place, found)
+                cost += 1 + max(0, read_to - place) // _MUCH
+            if len(found) > before:
+                cost += _FINDING
+            self._spend(budget, cost)
+            if len(found) > before and found[-1].end - place > REACH:
+                after = found[-1].end - _LONG
+                return after if after >= end else self._find_in(data, after, end, budget, found)
+        return end
+
+    def _hide(self, data: bytes, place: int, found: list[Span]) -> int:
+        """Hide what can't be looked at, up to the end of a line."""
+        end = data.find(b"\n", place + _HIDDEN, place + 2 * _HIDDEN)
+        end = min(len(data), place + 2 * _HIDDEN) if end < 0 else end
+        for block in self._blocks:
+            end = block.end_of(data, place, end)
+        found.append(Span(place, end, UNSEARCHED, 1, data[place:end]))
+        return end
+
+    def _spend(self, budget: Budget, places: int) -> None:
+        budget.spend(places)
+        self.work += places
+
+    def _look(self, data: bytes, place: int, found: list[Span]) -> int:
+        """Add what the rules find at a place. Returns what that was worth, beyond a look."""
         rules, known = self._candidates(data[place : place + 2])
         for form in known:
             if data.startswith(form, place):
                 name, secret = self._known[form]
-                self._add(found, data, Span(place, place + len(form), name, 0, secret))
+                self._add(found, data, place, place + len(form), name, 0, secret)
                 break
+        cost = 0
         for rule in rules:
-            span = rule.find(data, place) if rule.starts(data, place) else None
-            if span is not None:
-                self._add(found, data, Span(*span, rule.rule.id, 1 + rule.has_group))
+            if rule.starts(data, place):
+                span = rule.find(data, place)
+                cost += rule.cost if span is None else (span[1] - place) // _MUCH
+                if span is not None:
+                    self._add(found, data, *span, rule.rule.id, 1 + rule.has_group)
+        return cost
 
     def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
         """Add the value beside a telling name. Gives the place up to which there is nothing more to read."""
@@ -127,7 +185,7 @@ class Scanner:
         if pair is None:
             return 0
         if pair.secret:
-            self._add(found, data, Span(pair.start, pair.end, pair.family, 3))
+            self._add(found, data, pair.start, pair.end, pair.family, 3)
         return pair.end if pair.end - pair.start > _LONG else 0
 
     def _candidates(self, begin: bytes) -> tuple[list[Shape], list[bytes]]:
@@ -145,10 +203,19 @@ class Scanner:
             found = self._at[begin] = (rules, known)
         return found
 
-    def _add(self, found: list[Span], data: bytes, span: Span) -> None:
-        shown = data[span.start : span.end]
+    def _add(
+        self,
+        found: list[Span],
+        data: bytes,
+        start: int,
+        end: int,
+        rule: str,
+        rank: int,
+        secret: bytes = b"",
+    ) -> None:
+        shown = data[start:end]
         if not self.allows(shown):
-            found.append(span if span.secret else span._replace(secret=shown))
+            found.append(Span(start, end, rule, rank, secret or shown))
 
     def allows(self, secret: bytes) -> bool:
         """Whether the user said that this is no secret."""
@@ -191,12 +258,14 @@ class Scanner:
         fast = self.gate.name != "re" and find_spec("re2")
         return make_gate(tuple(triggers), "re2" if fast else "re")
 
-    def undecided(self, data: bytes, start: int) -> Begun:
+    def undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
         """Say from which place on nothing can be said yet, and what has begun there.
 
         `start` is where the last unfinished line begins. If the end is harmless, the place is the end.
         """
-        found = self._opened(data, start, self._token_begun(data))
+        if budget.is_spent:
+            return Begun(0)
+        found = self._opened(data, start, self._token_begun(data, budget), budget)
         place = found.place
         if self._wordy:
             place = min(place, *(_run_start(data, rule) for rule in self._wordy))
@@ -213,13 +282,13 @@ class Scanner:
                 found = Begun(begun, None, block)
         return found
 
-    def _token_begun(self, data: bytes) -> Begun:
+    def _token_begun(self, data: bytes, budget: Budget) -> Begun:
         """Hold what begins like a token and goes on to the end."""
         word = len(data.rstrip(_TOKEN_LETTERS))
         if word < len(data):
             for place in self._token_openers.each(data[word:]):
-                self.work += 1
-                if self._token_at(data, word + place):
+                self._spend(budget, 1)
+                if budget.is_spent or self._token_at(data, word + place):
                     return Begun(word + place, OPEN["token"])
         return Begun(len(data))
 
@@ -237,13 +306,15 @@ class Scanner:
                     return Span(word + hit, len(data), rule.rule.id, 1, secret)
         return None
 
-    def _opened(self, data: bytes, start: int, found: Begun) -> Begun:
+    def _opened(self, data: bytes, start: int, found: Begun, budget: Budget) -> Begun:
         """Hold what stands after a name, or after a rule's first part: the first that is open."""
         for hit in self._openers.each(data[start:]):
             place = start + hit
+            self._spend(budget, 1)
             if place >= found.place:
                 break
-            self.work += 1
+            if budget.is_spent:
+                return Begun(place)
             for rule in self._candidates(data[place : place + 2])[0]:
                 if not rule.is_token and rule.block is None and rule.starts(data, place):
                     begun = rule.begun(data, place)
@@ -253,9 +324,11 @@ class Scanner:
         read_to = 0
         for low, high in windows(data, start):
             for hit in self._names.each(data[low:high]):
-                self.work += 1
+                self._spend(budget, 1)
                 if low + hit >= found.place:
                     break
+                if budget.is_spent:
+                    return Begun(low + hit)
                 if low + hit >= read_to:
                     found, read_to = _open_pair(data, low + hit, found)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from math import prod
 
 from .blocks import Block
 from .keys import is_mixed, is_placeholder
@@ -22,6 +23,11 @@ _LEFT = rb"(?:(?<![A-Za-z0-9_])|" + b"|".join(
 _RIGHT = rb"(?![A-Za-z0-9])"
 
 
+REACH = 1024
+"""What tells a secret stands within so many bytes."""
+
+_LAZY = re.compile(r"\{\d*,(\d+)\}\?")
+
 _ENOUGH = 4
 _TELLING = 4
 _BODY = re.compile(rb"[A-Za-z0-9_.+/=%-]*")
@@ -36,6 +42,8 @@ class Shape:
         self.has_group: bool = self._group >= 0
         self.is_token: bool = not self.has_group and rule.open == "token"
         self.literals = tuple(literal.encode() for literal in rule.literals)
+        self.cost: int = 1 + prod(map(int, _LAZY.findall(rule.pattern))) // 64
+        """How many places it is worth to try it in vain: wide gaps take long."""
 
     @cached_property
     def pattern(self) -> re.Pattern[bytes]:
@@ -56,11 +64,17 @@ class Shape:
         """Give the secret's span if the rule holds at this place."""
         if self.block is not None:
             return self.block.find(data, place)
-        match = self.pattern.match(data, place)
+        limit = place + REACH
+        match = self.pattern.match(data, place, limit)
         if match is None:
             return None
         start, end = match.span(1 if self.has_group else 0)
-        return (start, end) if self._holds(alike(data[start:end])) else None
+        if not self._holds(alike(data[start:end])):
+            return None
+        if end == limit:  # what is longer goes on as it is made
+            rest = OPEN[self.rule.open].match(data, limit)
+            end = rest.end() if rest else limit
+        return start, end
 
     def _holds(self, secret: bytes) -> bool:
         rule = self.rule

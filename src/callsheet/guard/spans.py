@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .marks import MARK, only_marks
+from .budget import UNSEARCHED
+from .marks import MARK, mark_around, only_marks
 
 
 class Span(NamedTuple):
@@ -25,47 +26,54 @@ class Span(NamedTuple):
         return self._replace(start=self.start + by, end=self.end + by)
 
 
-def by_lines(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span]]]:
-    """Give the whole lines that spans stand in, where they begin and end, and the spans in each."""
+NEAR = 2048
+"""So much of a long line around a secret is looked at again."""
+
+
+def groups(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span]]]:
+    """Return where the text around spans begins and ends, whole lines if not long, and the spans in it."""
     found: list[tuple[int, int, list[Span]]] = []
-    start, end = 0, -1
-    inside: list[Span] = []
     for span in spans:
-        if span.start > end:
-            start, inside = data.rfind(b"\n", 0, span.start) + 1, []
-        inside.append(span)
-        if span.end > end:
-            end = data.find(b"\n", span.end)
-            end = len(data) if end < 0 else end
-        if len(inside) > 1:
-            found.pop()
-        found.append((start, end, inside))
+        low = max(0, span.start - NEAR)
+        start = data.rfind(b"\n", low, span.start) + 1 or low
+        end = data.find(b"\n", span.end, span.end + NEAR)
+        end = min(len(data), span.end + NEAR) if end < 0 else end
+        if found and start < found[-1][1]:
+            start, before, inside = found.pop()
+            inside.append(span)
+            found.append((start, max(before, end), inside))
+        else:
+            found.append((start, end, [span]))
     return found
 
 
 def stands_alone(data: bytes, span: Span) -> bool:
     """Whether nothing is glued to it, so that nothing new can stand out once it is gone."""
+    if span.rule == UNSEARCHED:
+        return True
     before, after = data[span.start - 1 : span.start], data[span.end : span.end + 1]
     return before in _BEFORE and after in _AFTER
 
 
-_BEFORE = frozenset((b"", b" ", b"\t", b"=", b'"', b"'"))
-_AFTER = frozenset((b"", b" ", b"\t", b"\r", b'"', b"'"))
+_BEFORE = frozenset((b"", b"\n", b" ", b"\t", b"=", b'"', b"'"))
+_AFTER = frozenset((b"", b"\n", b" ", b"\t", b"\r", b'"', b"'"))
 
 
 def merged(data: bytes, found: list[Span]) -> list[Span]:
     """Join what overlaps, the wider span's rule first."""
     found.sort(key=lambda span: (span.start, -span.end, span.rank))
     joined: list[Span] = []
+    ends: list[int] = []
     for span in found:
-        if joined and span.start < joined[-1].end:
-            last = joined[-1]
-            if span.end > last.end:
-                whole = data[last.start : span.end]
-                joined[-1] = last._replace(end=span.end, secret=whole)
+        if joined and span.start < ends[-1]:
+            ends[-1] = max(ends[-1], span.end)
         else:
             joined.append(span)
-    return joined
+            ends.append(span.end)
+    return [
+        span if span.end == end else span._replace(end=end, secret=data[span.start : end])
+        for span, end in zip(joined, ends, strict=True)
+    ]
 
 
 _A_MARK = b"[redacted:x]"
@@ -98,12 +106,12 @@ def mapped(data: bytes, span: Span, ends: list[tuple[int, int]]) -> Span:
 
 def beside_marks(data: bytes, spans: list[Span]) -> list[Span]:
     """Drop what lies in marks; widen what touches one, so that none is cut in two."""
-    marks = [match.span() for match in MARK.finditer(data)]
     kept: list[Span] = []
     for span in spans:
-        touched = [mark for mark in marks if mark[0] < span.end and span.start < mark[1]]
-        start = min([span.start, *(mark[0] for mark in touched)])
-        end = max([span.end, *(mark[1] for mark in touched)])
-        if not only_marks(data[start:end]):
-            kept.append(span._replace(start=start, end=end) if touched else span)
+        start, end = mark_around(data, span.start), span.end
+        cut = MARK.match(data, mark_around(data, end))
+        if cut is not None and cut.start() < end:
+            end = cut.end()
+        if end - start > NEAR or not only_marks(data[start:end]):
+            kept.append(span._replace(start=start, end=end))
     return merged(data, kept)

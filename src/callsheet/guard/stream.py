@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from .budget import Budget
 from .marks import IDENTITY, Marks
 from .rules import OPEN
 from .scan import Begun, Scanner
@@ -38,6 +39,7 @@ class StreamRedactor:
         self._data = b""
         self._done = 0  # so much of the data was passed on, and is only context
         self._begun = Begun(0)  # what has begun and waits for its end
+        self._budget = Budget()
         self._swallow: re.Pattern[bytes] | None = None  # the rest of what was marked at a pause
         self.count: int = 0
         """How many secrets were redacted so far."""
@@ -56,15 +58,16 @@ class StreamRedactor:
         if self._swallow is not None:
             chunk = self._swallowed(chunk, self._swallow)
         data = self._data = self._data + chunk
+        self._budget.earn(len(chunk))
         if self.held <= HOLD and self._goes_on(chunk):
             return b""
         start = _context_start(data, len(data), CONTEXT + HOLD)
         before = self._scanner.work
-        self._begun = self._scanner.undecided(data, start)
+        self._begun = self._scanner.undecided(data, start, self._budget)
         hold = self._begun.place
         if hold <= self._done and self.held <= HOLD:
             return b""
-        spans = self._scanner.spans(data)
+        spans = self._spans()
         for span in reversed(spans):
             if span.start < hold < span.end:
                 hold = span.start
@@ -92,7 +95,7 @@ class StreamRedactor:
         if not self.held:
             return b""
         data = self._data
-        spans = list(self._scanner.spans(data))
+        spans = list(self._spans())
         if not spans or spans[-1].end < len(data):
             half = self._scanner.half_token(data, spans[-1].end if spans else 0)
             spans += [half] if half else []
@@ -115,9 +118,12 @@ class StreamRedactor:
         """Give the rest, at the end of the stream."""
         rest = b""
         if self.held:
-            rest = self._pass_on(self._scanner.spans(self._data), len(self._data), crowded=False)
+            rest = self._pass_on(self._spans(), len(self._data), crowded=False)
         self._data, self._done, self._begun, self._swallow = b"", 0, Begun(0), None
         return rest
+
+    def _spans(self) -> Sequence[Span]:
+        return self._scanner.spans(self._data, self._budget, is_new=False)
 
     def _shorten(self, spans: Sequence[Span], hold: int) -> int:
         """Too much is held. A secret's middle can go; what is none by now may be passed on."""
