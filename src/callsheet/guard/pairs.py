@@ -246,6 +246,8 @@ def _value_end(
     if len(mark) == 1:
         match = _TO_QUOTE[mark].match(data, start, start + LONGEST_QUOTED)
         end = match.end() if match else start
+        if end + 1 == len(data) and data[end] == 0x5C:  # what it escapes is still to come
+            end += 1
     else:
         last = min(len(data), start + LONGEST_QUOTED)
         end = data.find(mark, start, last)
