@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from callsheet.guard.redact import Redactor
+from callsheet.history import Query, StoredCall, store_at
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
-from .agent_client import choose, doing, play
+from .agent_client import choose, doing, play, play_process
 from .injections import Case, cases, runs
 from .made_recordings import announced, asked, opening
 from .redaction import SHAPES
@@ -115,6 +116,30 @@ def test_a_repaired_recording_tells_all_that_would_run(tmp_path: Path) -> None:
     shown = [one["rawInput"]["command"] for one in updates if "rawInput" in one]
     assert len(shown) == len(told)
     assert unshown(told, shown, tmp_path) == []
+
+
+@needs_bash
+async def test_the_history_keeps_what_was_approved_and_ran(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    command = ': "Authorization: Bearer aB3dE6gH9jK2mN5p$(echo >ran)"'
+    async with play_process("--history", url) as (client, _):
+        client.on[ASK] = choose("allow_once")
+        session = await client.new_session(tmp_path)
+        await client.prompt(session, f"/bash {command}")
+    assert (tmp_path / "ran").exists()
+    (asked_about,) = client.asked(ASK)
+    shown = asked_about["toolCall"]["rawInput"]
+    assert "$(echo >ran)" in shown["command"]
+    assert "aB3dE6gH9jK2mN5p" not in shown["command"]
+    store = store_at(url)
+    await store.open(write=False)
+    (head,) = await store.heads(Query(session_id=session))
+    kept = await store.timeline(session)
+    await store.close()
+    assert "$(echo >ran)" in head.title
+    assert shown in [
+        entry.record.report.raw_input for entry in kept if isinstance(entry, StoredCall)
+    ]
 
 
 # What is hidden still
