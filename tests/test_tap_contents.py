@@ -35,7 +35,9 @@ IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
         ({"rawOutput": ["one", "two"]}, ["one"]),
         ({"rawOutput": "one", "content": words("  ")}, ["one"]),
         ({"rawOutput": {"exit_code": 0, "stdout": ""}}, []),
-        ({"rawOutput": None}, []),
+        ({"rawOutput": None}, ["No result was reported"]),
+        ({"rawOutput": ""}, []),
+        ({"rawOutput": None, "kind": "think"}, []),
         ({"rawOutput": 7}, []),
     ],
 )
@@ -45,6 +47,70 @@ def test_a_result_that_is_in_the_raw_output_only_is_shown(
     draft = draft_of(turn().call("a", "completed", **told))
     assert shown(draft) == texts
     assert ("content" in draft.repaired) == bool(texts)
+
+
+GO = {"type": "content", "content": {"type": "text"}}
+
+
+@pytest.mark.parametrize("status", ["in_progress", "completed", "failed"])
+@pytest.mark.parametrize("content", [[GO], [GO, *words("one")], [GO, DIFF], [{"type": "text"}]])
+def test_a_block_without_its_text_is_an_empty_one(status: str, content: list[Any]) -> None:
+    """As encoders of Go leave out what is empty."""
+    draft = draft_of(turn().call("a", status, kind="edit", content=content, rawOutput="x"))
+    assert "type" not in "".join(shown(draft))
+    assert "{" not in "".join(shown(draft))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"old_string": "a", "new_string": "b"},
+        {"oldString": "a", "newString": "b", "replaceAll": True},
+        {"old_str": "a", "new_str": "b"},
+        {"oldText": "a", "newText": "b"},
+        {"search": "a", "replace": "b"},
+        {"edits": [{"old_string": "a", "new_string": "b"}]},
+        {"edits": [{"oldText": "a", "newText": "b"}], "dry_run": False},
+        {"replacements": [{"find": "a", "replace": "b"}]},
+    ],
+)
+def test_a_diff_is_shown_where_the_input_has_both_texts(given: dict[str, Any]) -> None:
+    told = {"kind": "edit", "rawInput": {"path": "/code/a.py", **given}}
+    for status in ("pending", "in_progress", "completed"):
+        draft = draft_of(turn().call("a", status, **told, content=words("ok")))
+        assert draft.content == [*words("ok"), DIFF]
+    assert DIFF not in draft_of(turn().call("a", "failed", **told, content=words("no"))).content
+
+
+def test_several_edits_are_several_diffs() -> None:
+    edits = [{"old_str": "a", "new_str": "b"}, {"old_str": "c", "new_str": ""}]
+    draft = draft_of(turn().call("a", kind="edit", rawInput={"path": "/code/a.py", "edits": edits}))
+    assert [(one["oldText"], one["newText"]) for one in draft.content] == [("a", "b"), ("c", "")]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"rawInput": {"path": "/code/a.py", "content": "b"}},
+        {"rawInput": {"path": "/code/a.py", "new_string": "b"}},
+        {"rawInput": {"old_string": "a", "new_string": "b"}},
+        {"rawInput": {"path": "/code/a.py", "edits": [{"old_str": "a", "new_str": "b"}, {"x": 1}]}},
+        {
+            "rawInput": {"path": "/code/a.py", "old_string": "a", "new_string": "b"},
+            "kind": "search",
+        },
+    ],
+)
+def test_no_diff_is_made_up(told: dict[str, Any]) -> None:
+    """What a file is overwritten with says nothing of what stood there."""
+    draft = draft_of(turn().call("a", "completed", **{"kind": "edit", **told}, content=words("ok")))
+    assert draft.content == words("ok")
+
+
+def test_the_agents_own_diff_stands_alone() -> None:
+    given = {"path": "/code/a.py", "old_string": "x", "new_string": "y"}
+    draft = draft_of(turn().call("a", "completed", kind="edit", rawInput=given, content=[DIFF]))
+    assert draft.content == [DIFF]
 
 
 def test_what_is_shown_is_not_shown_again() -> None:

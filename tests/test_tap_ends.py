@@ -224,13 +224,13 @@ def test_a_call_that_is_asked_about_outside_of_turns_ends_some_time_after_the_an
 
 
 def test_a_command_that_only_a_question_tells_is_remembered() -> None:
-    tap = Tapped().agent(asked(title="echo so; exit 3", kind="execute")).client(decided("yes"))
+    tap = Tapped().agent(asked(title="frobnicate --all", kind="execute")).client(decided("yes"))
     tap.agent(
         announced(
             title="Shell",
             kind="execute",
             status="completed",
-            content=words("so"),
+            content=words("bash: frobnicate: command not found"),
             without=("rawInput", "name", "locations"),
         )
     )
@@ -443,3 +443,21 @@ def test_terminals_are_kept_apart_as_calls_are() -> None:
         shown[one["toolCallId"]] += str(one.get("content") or "")
     assert ("one" in shown["c1"], "two" in shown["c1"]) == (True, False)
     assert ("one" in shown["c1~2"], "two" in shown["c1~2"]) == (False, True)
+
+
+# When a call begins to run
+
+
+def test_a_call_runs_from_the_moment_that_it_is_allowed() -> None:
+    tap = Tapped().agent(announced(**GOOD), asked())
+    tap.heard()
+    assert told(tap.client(decided("yes")).heard()) == [("c1", "in_progress")]
+    tap.wait(3).agent(updated(status="in_progress"), completed(content=words("ok")))
+    assert told(tap.heard()) == [("c1", "completed")]
+
+
+@pytest.mark.parametrize("answer", ["no", "never"])
+def test_a_call_that_is_not_allowed_does_not_run(answer: str) -> None:
+    tap = Tapped().agent(announced(**GOOD), asked())
+    tap.heard()
+    assert told(tap.client(decided(answer)).heard()) == []

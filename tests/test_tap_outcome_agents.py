@@ -72,7 +72,6 @@ def test_a_failure_that_an_agent_tells_as_completed(
 @pytest.mark.parametrize(
     ("agent", "told"),
     [
-        ("somebody", {"content": words("Command cancelled by user.\n\none")}),
         (GEMINI, {"kind": "read", "content": words("Command cancelled by user.")}),
         (GEMINI, {"content": words("The log says: Command cancelled by user.")}),
         (OPENCODE, {"content": words(ABORTED + "\nand on it goes")}),

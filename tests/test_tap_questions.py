@@ -173,7 +173,7 @@ def test_what_a_client_says_comes_after_the_question(line: Message) -> None:
     tap = begun()
     tap.may_fail = True
     heard = tap.client(line).heard()
-    assert kinds(heard) == ["tool_call", REQUEST]
+    assert kinds(heard)[:2] == ["tool_call", REQUEST]
 
 
 @pytest.mark.parametrize("form", ["wrapped", "bare", "in a batch", "nobody's"])

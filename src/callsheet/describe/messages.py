@@ -116,6 +116,7 @@ PHRASES: Final[dict[str, str]] = {
     "exit_code": N_("Exit code {code}"),
     "signal": N_("Ended by signal {signal}"),
     "abandoned": N_("Ended without a result"),
+    "no_result": N_("No result was reported"),
     "unknown_tool": N_("Unknown tool"),
     "interrupted": N_("Interrupted: the agent stopped"),
     "closed": N_("Interrupted: the session was closed"),

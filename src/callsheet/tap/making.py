@@ -28,7 +28,7 @@ from callsheet.wire.toolcall import decode_fields, decode_location
 
 from .calls import Tapped
 from .repair import Draft
-from .repair.items import json_item
+from .repair.items import in_form, json_item
 
 _MISSING = object()
 _ALWAYS = ("sessionUpdate", "toolCallId")
@@ -42,6 +42,7 @@ class Maker:
     def __init__(self, guard: Guard, version: int) -> None:
         self.degraded: int = 0
         self._guard: Guard = guard
+        self._is_v2: bool = version == 2
         self._decode = v2.decode if version == 2 else v1.decode
         self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
             v2.decode_items if version == 2 else v1.decode_items
@@ -134,6 +135,7 @@ class Maker:
 
     def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Give content that is told. An item that can't be read is shown as the JSON that it is."""
+        told = in_form(told, is_v2=self._is_v2)
         try:
             items = self._decode_items(told)
             if all(map(_is_whole, items)):

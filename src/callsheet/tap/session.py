@@ -24,7 +24,7 @@ from callsheet.report.events import (
     TerminalChanged,
     TerminalOutput,
 )
-from callsheet.report.status import Reason
+from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
@@ -171,6 +171,9 @@ class TappedSession:
         else:
             self._spare(mine)
             mine.began = now  # it has not run before, unless it was told so
+            waited = mine.report is not None and mine.report.status is ToolCallStatus.PENDING
+            if question.outcome == "allowed" and waited and not mine.is_open_again:
+                self._sync(mine, {}, now, "in_progress")
             if mine.is_open_again and self.session.turn is None:  # no turn will end it
                 self._deadlines[mine.id] = now + CANCELLED, Reason.ABANDONED
 
@@ -348,10 +351,10 @@ class TappedSession:
             ):  # by its last word it goes on, but before that it was done
                 draft = self._drafts.of(mine, now, "completed")
         elif mine.id in self._done:
-            draft.status = "in_progress"  # it may still be told what came of it
+            draft = self._drafts.of(mine, now, "in_progress")  # what came of it may still be told
         elif self._may_wait(mine, draft, update):
             self._before_end(mine, now)
-            draft.status = "in_progress"
+            draft = self._drafts.of(mine, now, "in_progress")
             self._done.hold(mine, now)
         fields = self._reports.make.fields(mine, draft)
         if change is not None:

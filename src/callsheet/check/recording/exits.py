@@ -1,19 +1,16 @@
-"""How a call's command ended, as far as the recording tells: by terminals, raw output, or text.
+"""How a call's command ended, as far as its result tells: by terminals, raw output, or text.
 
-What a terminal or the raw output says is sure. In a text only forms that agents write count, on the first
-or the last line, and only if the command can't just have printed some file.
+What a terminal or the raw output says is sure. In a text, only a status line counts: one that says nothing
+else, above or below what the command has printed. Neither what it prints itself is evidence, nor the command.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
-
-from callsheet.describe.commands import classify
-from callsheet.report.kinds import ToolKind
 
 from .moments import Call, Json
 from .results import inner, of_a_command, parts, raw_texts, shows_something, texts
@@ -34,40 +31,67 @@ _OF_ANOTHER = frozenset(
 
 _LONGEST_CODE = 10
 _EDGE = 300
-_CODE = r"(?P<code>-?\d{1,10})"
-_MARKED = re.compile(
-    rf"(?i)\[(?:process |command )?exit(?:ed)?(?: with)?(?: code| status)?[:=]? *{_CODE}\]"
-    rf"|\((?:process |command )?exit(?:ed)?(?: with)?(?: code| status)[:=]? *{_CODE.replace('code', 'c2')}\)"
-    rf"|<(?:exit_code|exitcode|returncode)>{_CODE.replace('code', 'c3')}</\w+>"
-    rf"|(?:(?:command|process) (?:(?:failed|succeeded|exited) with )?(?:a )?(?:non-?zero )?(?:exit )?|exit "
-    rf"|exited with (?:exit )?)(?:code|status)[:=]? *"
-    rf"{_CODE.replace('code', 'c4')}\.?"
-    rf"|\[command (?:failed|succeeded|finished|completed) with (?:exit )?(?:code|status)[:=]? *"
-    rf"{_CODE.replace('code', 'c5')}\]"
-    rf"|<(?:[\w :-]{{1,60}} )?(?:exited|finished|completed|failed) with (?:exit )?(?:code|status)[:=]? *"
-    rf"{_CODE.replace('code', 'c6')}>"
-    rf"|\*\*exit[_ ](?:code|status):\*\* *{_CODE.replace('code', 'c8')}"
-    rf"|(?:error: )?command failed \(exit (?:code|status)[:=]? *{_CODE.replace('code', 'c7')}\)\.?"
-)
+_CODE = r"(?P<code>-?\d{1,10})(?P<rest>(?:[.!]|(?:[,;:·|]| in | after | - ).{1,200})?)"
+_LABELLED = re.compile(
+    rf"(?:(?:final|process|command|shell|bash|error|status|result):? )?(?:exit|return) ?(?:code|status|value)"
+    rf"(?: ?[:=]| is| was| of)? ?{_CODE}"
+).fullmatch
+"""`Exit code: 2`, `EXIT_CODE=3`, `return code 1`."""
+_SHORT = re.compile(rf"exit(?:ed)?(?: with)? ?[:=]? ?{_CODE}").fullmatch
+"""`(exit 127)`, `[exited with 2]`: only in brackets."""
+_ENDED = re.compile(
+    r"(?=.*\b(?:code|status|exit)\b)(?:(?:error|status|result|failure|failed):? )?"
+    r"(?:(?:the |your |shell |bash |background |tool )*"
+    r"(?:command|process|program|script|task|execution|shell|bash|tool)"
+    r"(?: '[^']{1,200}'| \"[^\"]{1,200}\"| [\w./:-]{1,80})?? )?"
+    r"(?:has |was )?(?:failed|exited|finished|completed|terminated|ended|returned|succeeded|crashed|stopped)"
+    r"(?: with| by)?(?: an?| the)?(?: non-?zero)?(?: (?:exit|return|error))?(?: (?:code|status))?"
+    rf"(?: ?[:=])? ?{_CODE}"
+).fullmatch
+"""`Command failed with exit code 3`, `the process exited with status 1: no such file`."""
+_PLAIN = re.compile(
+    r"(?:command|process)(?: exit| exited with| failed with)? (?:code|status)[:=]? ?" + _CODE
+).fullmatch
+_TAGGED = re.compile(r"<(?:exit_?code|return_?code|exit_?status)>\s*(-?\d{1,10})\s*</[\w-]+>").match
+_MARKS = re.compile(r"^[^\w\[(<\"'$]+|[*`]+|\s[-=]{2,}$").sub
+_BRACKETS = str.maketrans(dict.fromkeys("()[]<>", " ") | {"_": " "})
 _RETURNED = re.compile(r"<return-code>\s*(-?\d{1,10})\s*</return-code>").sub
 _BESIDE_IT = re.compile(
-    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|chunk id|here are the results)\b"
-    r"[^\n]*"
+    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|elapsed|took|chunk id|cwd"
+    r"|directory|here are the results|command:|ran:|\$ )[^\n]*|`{3}\w*|-{3,}|={3,}|"
 ).fullmatch
 """Lines that agents write next to the exit code."""
-_LABEL = re.compile(r"^\*\*\w{1,20}:\*\* +|^- (?=\*\*exit)").sub
 _ONE_PROGRAM = re.compile(r"\s*(?:\w+=[\w./-]*\s+)*([\w./+-]+)(?:\s[^;|&<>()`$\n]*)?").fullmatch
 _NO_SUCH = re.compile(
     r"(?:\[stderr\] *)?(?:[\w./-]*sh: )?(?:(?:line )?\d+: )?"
     r"(?:(?P<program>[^\s:]+): (?:command )?not found|command not found: (?P<last>\S+))"
 ).fullmatch
 """What shells say of a program that isn't there."""
-_PRINTS_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
+_ASKS_FOR_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
+_PROGRAM = re.compile(
+    r"(?:^|[;&|\n({])\s*(?:\w+=\S*\s+|(?:sudo|command|time|env)\s+)*([\w./-]+)(?:\s+([\w-]+))?"
+)
+_PRINTERS = frozenset(
+    (
+        *("cat", "tac", "head", "tail", "less", "more", "bat", "nl", "zcat", "strings", "grep"),
+        *("egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "find", "fd"),
+        *("echo", "printf", "jq", "yq", "cut", "sort", "uniq", "tr", "column", "diff"),
+        *("journalctl", "dmesg", "curl", "wget", "type", "history", "xxd", "od"),
+    )
+)
+_PRINTS_LOGS = frozenset(
+    (
+        *("git show", "git log", "git diff", "git grep", "git blame", "docker logs", "podman logs"),
+        *("kubectl logs", "gh run", "gh api", "adb logcat", "docker compose"),
+    )
+)
+"""Programs that print what others have written: what they print may look like a status line."""
+_SECTION = re.compile(
+    r"(?i)^\W*(?:stdout|stderr|output|error output)\W*$|^\W*(?:stdout|stderr|output):", re.M
+)
 _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _IN_A_SHELL = re.compile(r"\S*sh\s+-\w*c\s").match
 _NEXT = re.compile(r"&&|[;\n]").split
-_ASKS_FOR_IT = re.compile(r"(?:^|[;\n])\s*exit\s+([1-9]\d{0,2})\s*;?\s*$")
-_OTHER_WAYS_OUT = re.compile(r"\b(?:exit|exec|return|kill|trap)\b|[#'\"`\\]|<<|\$\(")
 _LAST_PROGRAM = re.compile(r"(?:^|[;&|\n(])\s*(?:\w+=\S*\s+)*(?:command\s+)?([\w./\[-]+)[^;&|\n]*$")
 _ONE_IS_AN_ANSWER = frozenset(
     [
@@ -123,7 +147,7 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     if _looks_after_another(call):
         return None
     raw: Any = call.fields.get("rawOutput")
-    if type(raw) is str and not _may_print_codes(call):
+    if type(raw) is str and not _prints_others(call):
         raw = of_a_command(raw)
     found = parts(raw)
     code = _in_raw_output(found[0]) if len(found) == 1 else None
@@ -134,7 +158,7 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     in_texts = _in_texts(call, raw)
     if in_texts is not None or any(map(_says_unknown, found)):
         return in_texts
-    return _in_command(call) or _of_no_command(call, raw)
+    return _of_no_command(call, raw)
 
 
 def _in_meta(call: Call) -> int | None:
@@ -173,9 +197,10 @@ def _as_code(value: Any) -> int | None:
 
 
 def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
+    is_printed = _prints_others(call)
     for field, found in _shown(call, raw):
-        code = _in_text(found)
-        if code is not None and not _may_print_codes(call):
+        code = _in_text(found, is_printed=is_printed)
+        if code is not None:
             return code, "its output says exit code", field
     return None
 
@@ -202,33 +227,49 @@ def _of_no_command(call: Call, raw: Any) -> tuple[int, str, str] | None:
     return None
 
 
-def _in_text(found: str) -> int | None:
-    """Give the exit code that an agent has written above or below an output."""
+def _in_text(found: str, *, is_printed: bool) -> int | None:
+    """Return the exit code that an agent has written above or below an output.
+
+    Where the command prints what others wrote, only one above sections that the agent has named counts.
+    """
     above = _RETURNED(r"<returncode>\1</returncode>", found[:_EDGE]).strip("` \t\r\n").split("\n")
     below = found[-_EDGE:].rstrip("` \t\r\n").split("\n")
-    for lines in (above, reversed(below)):
-        line = next((line for each in lines if not _BESIDE_IT(line := each.strip())), "")
-        match = _MARKED.fullmatch(_LABEL("", line))
-        if match is not None:
-            return int(next(filter(None, match.groups())))
-    return None
+    if is_printed:
+        return _first_status(above) if _SECTION.search(found[:_EDGE]) else None
+    code = _first_status(above)
+    return _first_status(reversed(below)) if code is None else code
 
 
-def _may_print_codes(call: Call) -> bool:
-    """Whether the command itself may have printed a code: some file's, or one that it asked for."""
+def _first_status(lines: Iterable[str]) -> int | None:
+    line = next((line for each in lines if not _BESIDE_IT(line := each.strip())), "")
+    return _status_in(line)
+
+
+def _status_in(line: str) -> int | None:
+    """Return the exit code if a line says just that, in whatever words, brackets and marks."""
+    line = _MARKS("", line).strip()
+    tagged = _TAGGED(line)
+    if tagged is not None:
+        return int(tagged[1])
+    in_brackets = line[:1] in ("(", "[", "<")
+    said = " ".join(line.translate(_BRACKETS).lower().split())
+    said = said.replace("exitcode", "exit code").replace("returncode", "return code")
+    match = (
+        _LABELLED(said) or _ENDED(said) or _PLAIN(said) or (_SHORT(said) if in_brackets else None)
+    )
+    return int(match["code"]) if match is not None else None
+
+
+def _prints_others(call: Call) -> bool:
+    """Whether the command prints what stands somewhere, or a code that it asked for."""
     command = command_of(call)[:_MAX_COMMAND]
-    if not command:
-        return False
-    return bool(_PRINTS_CODES(command)) or classify(command).kind != ToolKind.EXECUTE
-
-
-def _in_command(call: Call) -> tuple[int, str, str] | None:
-    """Give the code of a command that itself ends by `exit 3`, where there is no other way out."""
-    command = command_of(call)
-    asks = _ASKS_FOR_IT.search(command) if len(command) <= _MAX_COMMAND else None
-    if asks is None or _OTHER_WAYS_OUT.search(command[: asks.start() + 1]):
-        return None
-    return int(asks[1]), "its command ends by exit", "update.status"
+    if _ASKS_FOR_CODES(command):
+        return True
+    for match in _PROGRAM.finditer(_QUOTED.sub("''", command)):
+        program = match[1].rpartition("/")[2]
+        if program in _PRINTERS or f"{program} {match[2]}" in _PRINTS_LOGS:
+            return True
+    return False
 
 
 def _is_an_answer(call: Call) -> bool:

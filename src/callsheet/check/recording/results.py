@@ -39,8 +39,23 @@ _LONGEST = 64 * 1024
 _ON_FILES = ("read", "edit", "delete", "move")
 _LINE = 600
 _FAILED = re.compile(
-    r"(?i)(?:error|failed|cannot|could not|file not found|no such file)\b[^\n]*"
+    r"(?i)(?:error|failed|cannot|could not|unable to|file not found|no such file)\b[^\n]*"
 ).fullmatch
+_NO_LONGER = 1000
+_TOOL_FAILED = re.compile(
+    r"(?i)(?:error: ?)?(?:(?:(?:tool|input|argument|parameter|schema|command|request)s? ){0,3}"
+    r"validation (?:failed|error)|invalid (?:tool )?(?:arguments?|parameters?|params|input)\b"
+    r"|missing (?:a )?required (?:\w+ )?(?:argument|parameter|property|field)"
+    r"|(?:unknown|no such) tool\b"
+    r"|tool (?:'[^']*'|\"[^\"]*\"|[\w.-]+) (?:not found|does not exist|is not available)"
+    r"|tool (?:call |execution )?(?:failed|error)"
+    r"|(?:an )?error (?:occurred )?(?:while )?(?:calling|executing|running|invoking) (?:the )?tool)"
+).match
+"""What agents say of a tool that could not do its work, at the beginning of its result."""
+_MARK = re.compile(r"\s*(?:\[[!x]\]|[\u2190-\u2bff\U0001f300-\U0001faff\ufe0f])+\s*").match
+"""A sign before a line, by which agents mark what they say themselves."""
+_OTHERS_WORDS = ("read", "search", "fetch", "execute")
+"""Kinds of calls whose results are what others wrote, be they files or programs."""
 _NOT_THERE = re.compile(r"(?i)not found|no such file|does not exist|doesn't exist|ENOENT").search
 
 _decode = msgspec.json.Decoder().decode
@@ -136,6 +151,8 @@ def of_a_command(raw: Any) -> Any:
 def error_in(call: Call) -> str | None:
     """Give the field in which a call's tool says that it has failed."""
     raw: Any = call.fields.get("rawOutput")
+    if _says_tool_failed(call):
+        return "its result says that the tool failed"
     if type(raw) is str:
         found = _error_in_text(raw, call.fields.get("kind"))
         return found or ("it says that there is no such file" if _says_missing(call) else None)
@@ -147,6 +164,26 @@ def error_in(call: Call) -> str | None:
         if where is not None:
             return f"rawOutput: {where}"
     return "content: it says that there is no such file" if _says_missing(call) else None
+
+
+def result_text(call: Call) -> str:
+    """Return the text that a call's result is, if it is no more than one that is short; else ""."""
+    shown = [said for said in texts(call.fields.get("content")) if not is_blank(said)]
+    found = shown or raw_texts(call.fields.get("rawOutput"))
+    return found[0].strip("` \n") if len(found) == 1 and len(found[0]) <= _NO_LONGER else ""
+
+
+def _says_tool_failed(call: Call) -> bool:
+    """Whether a result begins with the agent's word that the tool failed; not that of a file or a program."""
+    said = result_text(call)
+    mark = _MARK(said)
+    if mark is None and call.fields.get("kind") in _OTHERS_WORDS:
+        return False
+    said = said[mark.end() if mark is not None else 0 :]
+    if _TOOL_FAILED(said) is not None:
+        return True
+    is_change = call.fields.get("kind") in ("edit", "delete", "move")
+    return is_change and _FAILED(said.partition("\n")[0]) is not None
 
 
 def _says_missing(call: Call) -> bool:

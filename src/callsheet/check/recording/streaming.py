@@ -32,5 +32,5 @@ def sole_text(content: Any) -> str | None:
     block = obj(item.get("content"))
     if item.get("type") != "content" or block.get("type") != "text":
         return None
-    shown = text(block.get("text"))
+    shown = text(block.get("text", ""))  # encoders of Go leave out one that is empty
     return shown and shown.lstrip()

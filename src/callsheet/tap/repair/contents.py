@@ -15,6 +15,7 @@ from callsheet.guard.repeats import IN_CONTENT
 from callsheet.report.status import Reason
 from callsheet.wire.plaintext import fenced
 
+from .edits import diffs_in
 from .items import block_item, in_form, is_diff, json_item, terminal_in, text_item
 from .known import Draft, Known
 from .outcome import as_drafted
@@ -23,6 +24,8 @@ from .statuses import FINAL, in_acp
 _BAD = ("failed", "cancelled")
 _AS_IT_IS = ("execute", "read", "search")
 """Kinds of calls whose output is no Markdown."""
+_SILENT = ("think", "switch_mode")
+"""Kinds of calls that have nothing to show."""
 _ALL_OUTPUT = ("aggregated_output", "formatted_output")
 _RESULTS = ("result", "Ok", "response")
 _PHRASES = {
@@ -58,13 +61,17 @@ def _told(known: Known, draft: Draft) -> list[Any]:
 
 
 def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
-    """Keep a diff that was shown before, if none is shown any more."""
+    """Keep a diff that was shown before, if none is shown any more; else that of the input."""
     for earlier in (known.asked.get("content"), known.diffs, known.call.opening.get("content")):
         found = list(filter(is_diff, many(earlier)))
         if found:
             if not any(map(is_diff, draft.content)):
                 draft.content = [*draft.content, *in_form(found, is_v2=is_v2)]
             return
+    if draft.kind == "edit" and not (
+        is_v2 or draft.is_streaming or any(map(is_diff, draft.content))
+    ):
+        draft.content = [*draft.content, *diffs_in(draft.raw_input)]
 
 
 def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
@@ -76,11 +83,25 @@ def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
         own = [item for item in own if terminal_in(item) != call.id]
     if not call.output_bytes and not shows_something(own):
         came.extend(_result(draft.raw_output, draft.kind))
+    if draft.status == "completed" and not (came or shows_something(own)):
+        came.extend(_no_result(known, draft))
     if draft.status in _BAD:
         why = _why(known, draft, [*own, *came])
         if why is not None:
             came.append(why)
     return came
+
+
+def _no_result(known: Known, draft: Draft) -> Iterator[Any]:
+    """Return an item that says that nothing is known of the result. An empty one would be a result."""
+    call = known.call
+    is_ours = "callsheet" in obj(call.fields.get("_meta"))
+    if (
+        draft.raw_output is None
+        and not (call.output_bytes or is_ours)
+        and draft.kind not in _SILENT
+    ):
+        yield text_item(known.describer.phrase("no_result"))
 
 
 def _own(known: Known, draft: Draft) -> list[Any]:

@@ -37,13 +37,18 @@ def text_item(said: str) -> Json:
 
 def block_item(block: Any) -> Json | None:
     """Give a block as an item, None if it is none."""
-    told = obj(block)
+    told = _with_text(obj(block))
     needed = _NEEDS.get(text(told.get("type")) or "")
     if needed is None or any(type(told.get(key)) is not str for key in needed):
         return None
     if told["type"] == "resource" and type(obj(told.get("resource")).get("uri")) is not str:
         return None
     return {"type": "content", "content": told}
+
+
+def _with_text(block: Json) -> Json:
+    """Return a block of text with its text: encoders of Go leave out one that is empty."""
+    return {**block, "text": ""} if block.get("type") == "text" and "text" not in block else block
 
 
 def json_item(value: Any) -> Json | None:

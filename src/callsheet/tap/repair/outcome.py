@@ -14,7 +14,7 @@ from typing import Any
 from callsheet.check.recording.cancels import did_its_work, ran_when_cancelled
 from callsheet.check.recording.exits import exit_of
 from callsheet.check.recording.moments import Call, Json
-from callsheet.check.recording.results import error_in, inner, texts
+from callsheet.check.recording.results import error_in, inner, result_text, texts
 from callsheet.check.recording.values import many, obj, text
 from callsheet.report.status import Reason
 
@@ -26,6 +26,22 @@ _TIMED_OUT = ("timed_out", "timedOut")
 _STOPPED = 124
 """Exit codes from here on may say that the command was stopped: by `timeout`, by a signal."""
 _EDGE = 300
+_MARKS = re.compile(r"^[^\w'\"`]+|[\])>* ]+$").sub
+_BY_PEOPLE = r"(?:the |your )?(?:user|client|human|operator)"
+_SAYS_REFUSED = re.compile(
+    rf"(?i)(?:error: ?)?(?:{_BY_PEOPLE} (?:has )?(?:refused|rejected|denied|declined|doesn't want)\b.*"
+    r"|(?:[\w '\"`]{1,60} )?(?:refused|rejected|denied|declined|not (?:allowed|approved|permitted))"
+    rf" by {_BY_PEOPLE}\b.*"
+    r"|permission (?:to [\w ]{1,40} )?(?:was |has been )?(?:refused|rejected|declined|not granted)\b.*)"
+).fullmatch
+_SAYS_CANCELLED = re.compile(
+    r"(?i)(?:error: ?)?(?:(?:[\w '\"`]{1,60} )?(?:cancell?ed|interrupted|aborted|stopped)"
+    rf" by {_BY_PEOPLE}\b.*"
+    rf"|{_BY_PEOPLE} (?:has )?(?:cancell?ed|interrupted|aborted|stopped)\b.*"
+    r"|(?:\W?(?:the )?(?:request|operation|command|tool call|tool execution) (?:was |has been )?"
+    r"(?:cancell?ed|aborted|interrupted))\W*)"
+).fullmatch
+"""What agents say in place of a result that there is none, and why: the first line of a short text."""
 _SAYS_TIMEOUT = re.compile(
     r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
 ).fullmatch
@@ -81,7 +97,7 @@ def _ended(call: Call, *, is_v2: bool) -> int | None:
 
 def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
     """Give why a call failed that the agent tells as completed; None if it may well be."""
-    refused = _refused(call, ended)
+    refused = _refused(call, ended) or _reads_refused(call)
     if refused is not None:
         return refused
     if _was_stopped(call, ended) and not did_its_work(call):
@@ -105,9 +121,13 @@ def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None
     refused = _declared(call) or _refused(call, ended)
     if refused is not None:
         return refused
+    stopped = call.cancelled is not None or _was_stopped(call, ended)
+    refused = None if stopped else _reads_refused(call)
+    if refused is not None:
+        return refused
     found = exit_of(call)
     code = found.code if found is not None else 0
-    if not 0 < code < _STOPPED and (call.cancelled is not None or _was_stopped(call, ended)):
+    if not 0 < code < _STOPPED and stopped:
         return Reason.CANCELLED
     failure_of = known.profile.failure_of
     why = word or (failure_of(known) if failure_of is not None else None)
@@ -127,6 +147,16 @@ def _refused(call: Call, ended: int | None) -> Reason | None:
     if denied is None or (ended is not None and (denied.answered or 0) > ended):
         return None
     return Reason.DENIED if denied.outcome == "rejected" else Reason.CANCELLED
+
+
+def _reads_refused(call: Call) -> Reason | None:
+    """Return why there is no result, where a call shows just that. A file or a program may say the same."""
+    if call.status == "completed" and call.fields.get("kind") in ("read", "search", "fetch"):
+        return None
+    said = _MARKS("", result_text(call).partition("\n")[0])
+    if _SAYS_REFUSED(said):
+        return Reason.DENIED
+    return Reason.CANCELLED if _SAYS_CANCELLED(said) else None
 
 
 def _was_stopped(call: Call, ended: int | None) -> bool:
