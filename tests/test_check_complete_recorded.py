@@ -22,7 +22,6 @@ MIXED = {
     },
     "gemini-cli-0.61.0": {
         "asked-without-input": 5,
-        "exit-code": 1,
         "input-at-first": 6,
         "input": 11,
         "name": 11,
@@ -53,7 +52,6 @@ FAILED_COMMANDS = {
     "codex-acp-0.16.0": {"name": 2, "result-in-raw-output": 1},
     "gemini-cli-0.61.0": {
         "asked-without-input": 2,
-        "exit-code": 1,
         "input": 2,
         "name": 2,
         "nothing-shown": 2,

@@ -43,7 +43,7 @@ _ENDED = re.compile(
     r"(?=.*\b(?:code|status|exit)\b)(?:(?:error|status|result|failure|failed):? )?"
     r"(?:(?:the |your |shell |bash |background |tool )*"
     r"(?:command|process|program|script|task|execution|shell|bash|tool)"
-    r"(?: '[^']{1,200}'| \"[^\"]{1,200}\"| [\w./:-]{1,80})?? )?"
+    r"(?: '[^']{1,200}'| \"[^\"]{1,200}\"| [\w ./:-]{1,60})?? )?"
     r"(?:has |was )?(?:failed|exited|finished|completed|terminated|ended|returned|succeeded|crashed|stopped)"
     r"(?: with| by)?(?: an?| the)?(?: non-?zero)?(?: (?:exit|return|error))?(?: (?:code|status))?"
     rf"(?: ?[:=])? ?{_CODE}"
