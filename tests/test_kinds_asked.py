@@ -52,6 +52,9 @@ COMMANDS = (
     *("cat /etc/passwd | head -1", "ls", "git status", "rg x", "curl https://x", "rm -rf x"),
     *("head -1 a.py", "cd a && cat b", "view", "echo $(id)", "find . -name x", ["cat", "a"]),
 )
+STATUSES = ("pending", "in_progress", "in_progress", "completed", "failed")
+"""Some agents ask about a call that they have called done."""
+
 KINDS = (
     *(None, None, None, None, "other", "other", "read", "search", "think", "fetch", "edit"),
     *("delete", "execute", "switch_mode", "nonsense", "", "_deploy", 7),
@@ -107,7 +110,7 @@ def script(rng: random.Random, key: str) -> list[Message]:
     for _ in range(rng.randrange(3)):
         part = fields(rng)
         chosen = rng.sample(sorted(part), rng.randrange(len(part) + 1))
-        status = {"status": rng.choice(("pending", "in_progress"))} if rng.random() < 0.4 else {}
+        status = {"status": rng.choice(STATUSES)} if rng.random() < 0.5 else {}
         said.append(updated(key, **{name: part[name] for name in chosen}, **status))
     about = fields(rng)
     chosen = rng.sample(sorted(about), rng.randrange(len(about) + 1))
@@ -176,15 +179,21 @@ def test_no_kind_of_ours_makes_a_client_ask_less() -> None:
         for message in said:
             tap.agent(message).wait(rng.choice((0.0, 0.0, 0.2)))
             bare.hears(message)
+            # An agent that asks about what it has called done, asks on a new card.
+            least = (
+                rank(bare.kinds[key]) if key not in bare.ended else min(rank(bare.kinds[key]), 2)
+            )
+            shown = json.dumps([SEED, number, said])
+            told: set[str] = set()
             for heard in tap.heard():
                 about = behind.hears(heard)
-                if about is None or about in behind.ended:
-                    continue
-                shown = json.dumps([SEED, number, said])
-                assert rank(behind.kinds[about]) >= rank(bare.kinds[key]), shown
-                if "toolCall" in heard["params"]:
+                told |= set() if about is None else {about}
+                if about is not None and "toolCall" in heard["params"]:
                     questions += 1
                     assert "kind" in heard["params"]["toolCall"], shown
+                    assert rank(behind.kinds[about]) >= least, shown
+            for about in told - behind.ended:
+                assert rank(behind.kinds[about]) >= least, shown
         tap.client(decided("yes")).agent(completed(key)).wait(0.3).lines()
     assert questions >= CASES * 0.9
 

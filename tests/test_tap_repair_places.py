@@ -132,7 +132,7 @@ def test_line_0_is_the_first_line() -> None:
 
 
 def kind(told: Told) -> str | None:
-    return told.draft().kind
+    return told.draft().shown_kind
 
 
 @pytest.mark.parametrize(

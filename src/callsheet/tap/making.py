@@ -53,7 +53,7 @@ class Maker:
         told = {
             "name": draft.name,
             "title": draft.title,
-            "kind": draft.kind,
+            "kind": draft.shown_kind,
             "locations": draft.locations,
             "rawInput": draft.raw_input,
             "rawOutput": draft.raw_output,

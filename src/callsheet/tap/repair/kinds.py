@@ -13,7 +13,6 @@ from callsheet.report.kinds import UNASKED, ToolKind
 
 from .describing import description_of
 from .known import Draft, Known
-from .statuses import FINAL
 
 _OTHER = ToolKind.OTHER
 _CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.SWITCH_MODE))
@@ -31,13 +30,11 @@ def know_kind(known: Known, draft: Draft) -> None:
 
 
 def ask_no_less(known: Known, draft: Draft) -> None:
-    """Take a kind back that could spare a question, for as long as one may be asked."""
-    if draft.status in FINAL:
-        return
+    """Find the kind that the call has for as long as somebody may be asked about it."""
     told = told_kind(known)
     if draft.kind is None or _strictness(draft.kind) < _strictness(told):
-        draft.kind = _OTHER.value if declared_kind(told) is None else told
-        draft.repaired.discard("kind")
+        told = _OTHER.value if declared_kind(told) is None else told
+        draft.kind_while_open = told
 
 
 def told_kind(known: Known) -> str | None:

@@ -15,6 +15,8 @@ from callsheet.check.recording.moments import Call, Connection, Json
 from callsheet.describe import Describer
 from callsheet.tap.profiles.profile import Profile
 
+from .statuses import FINAL
+
 
 class Known(Struct, eq=False):
     """All that is known of a call now. Stages read it, and change nothing in it."""
@@ -52,6 +54,8 @@ class Draft(Struct, eq=False):
     name: str = ""
     title: str = ""
     kind: str | None = None
+    kind_while_open: str | None = None
+    """A kind that makes no client ask less than by what the agent has told."""
     status: str | None = None
     reason: str | None = None
     """Why it failed, one of `Reason`, if we know."""
@@ -65,3 +69,8 @@ class Draft(Struct, eq=False):
     """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
     """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""
+
+    @property
+    def shown_kind(self) -> str | None:
+        """The kind that the client is told: nobody is asked about a call that has ended."""
+        return self.kind if self.status in FINAL else self.kind_while_open or self.kind
