@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -308,7 +309,7 @@ def test_a_directory_is_said_to_be_one(own: Cli, tmp_path: Path) -> None:
 
 
 def test_a_reader_that_has_enough_ends_it_quietly(kept: str) -> None:
-    line = f"{' '.join(CALLSHEET)} history --limit 0 | head -1"
+    line = f"{shlex.join(CALLSHEET)} history --limit 0 | head -1"
     done = subprocess.run(
         ["sh", "-c", line],
         env={**os.environ, "CALLSHEET_HISTORY": kept},

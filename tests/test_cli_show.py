@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import subprocess
 from collections import deque
 from pathlib import Path
@@ -213,7 +214,7 @@ def test_replay_is_paced_only_if_asked(cli: Cli) -> None:
 
 
 def test_a_reader_that_has_enough_ends_a_replay_quietly(kept: str) -> None:
-    line = f"{' '.join(CALLSHEET)} replay {ONE} --history {kept} | head -c 10"
+    line = f"{shlex.join([*CALLSHEET, 'replay', ONE, '--history', kept])} | head -c 10"
     done = subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, timeout=30, check=True
     )

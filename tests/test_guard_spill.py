@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import re
 import resource
+import shlex
 import stat
 import subprocess
 import sys
@@ -287,7 +288,7 @@ def in_a_namespace(command: str) -> tuple[str, ...]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    prefix = in_a_namespace(f"mount -t tmpfs -o size=256k tmpfs {tmp_path}")
+    prefix = in_a_namespace(f"mount -t tmpfs -o size=256k tmpfs {shlex.quote(str(tmp_path))}")
     if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no file system can be mounted here")
     return tmp_path
