@@ -39,12 +39,12 @@ _BEGUN = re.compile(rb"""\\|[\s;&|()"']#""")
 _BEFORE_COMMANDS = frozenset(b"\n\r;|&(`{")
 _ASSIGNED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]{0,95})\+?=["']?\Z""")
 _ASSIGNED_NOTHING = re.compile(rb"""[A-Za-z0-9_]=[ \t]+["']?\Z""")
-_USED = re.compile(rb"(?:\$\{?[!#]?|=|\bprintenv[ ]+)([A-Za-z_]\w*)(?!\w|[ ]?=)")
+_USED = re.compile(rb"(?:\$\{?[!#]?|=|printenv[ ]+)([A-Za-z_]\w*)(?!\w|[ ]?=)")
 _RUNS_VALUE = re.compile(
-    rb"""(?:\A|[;&|({`\n]|-c[ ]|\b(?:eval|exec|do|then|else|sudo|env|command)\b)[ \t]*["']?"""
+    rb"""(?:\A|[;&|({`\n]|\\[nr]|-c[ ]|(?:eval|exec|do|then|else|sudo|env|command)\b)[ \t"'\\]*"""
     rb"\$(?:[1-9@*_](?!\w)|\{(?:[1-9@*_]|\w+\[))"
 )
-_NAMES_COMMAND = re.compile(rb"""(?:\$\{[^\s}]{0,96}|\balias[\s.]+[^\s=]{1,96}=["']?)\Z""")
+_NAMES_COMMAND = re.compile(rb"""(?:\$\{[^\s}]{0,96}|alias[\s.]+[^\s=]{1,96}=["']?)\Z""")
 """Before a value that is the name of a command: `${PASSWORD:-…}`, `alias x=…`, `git -c alias.x=…`."""
 _CODE = re.compile(rb"\bqx\W|%x\W|\b(?:system|exec|eval|popen|spawn)\b")
 """What other languages run a command with, and needs no brackets."""
