@@ -15,7 +15,9 @@ from .sizes import sized
 
 REDACTOR = Redactor()
 SECRETS = corpus()
-HIDDEN = 0.55
+HIDDEN = 0.97
+LESS = {"colours": 0.92, "url": 0.84, "base64": 0.0}
+"""Where less is hidden: a secret is not looked for in base64, and in a URL only beside a name."""
 CUTS = sized(1, 7)
 """How far apart the places are at which a stream is cut."""
 
@@ -43,8 +45,7 @@ def test_nearly_all_are_hidden(name: str) -> None:
         for number, secret in enumerate(SECRETS)
         if is_seen(name, CONTEXTS[name](secret, number))
     ]
-    if name != "base64":
-        assert_few(missed)
+    assert_few(missed, LESS.get(name, HIDDEN))
 
 
 def is_seen(context: str, shown: Shown) -> bool:
@@ -69,7 +70,7 @@ def survives_cuts(secret: Secret, number: int) -> bool:
     return True
 
 
-def assert_few(missed: list[str]) -> None:
+def assert_few(missed: list[str], least: float = HIDDEN) -> None:
     share = 1 - len(missed) / len(SECRETS)
     print(f"{share:.1%} of {len(SECRETS)} hidden; seen: {', '.join(missed) or 'none'}")
-    assert share >= HIDDEN, missed
+    assert share >= least, missed

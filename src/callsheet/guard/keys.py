@@ -37,6 +37,11 @@ def family_of(name: str) -> str:
     return _family(words[:end])
 
 
+def weak_family_of(name: str) -> str:
+    """Return the family of a name that tells only beside a value made by chance, or ""."""
+    return table().keys.weak.get(name.strip("_-.").lower(), "")
+
+
 # The shell's own, in every environment.
 _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
@@ -72,12 +77,14 @@ def _phrases() -> dict[str, str]:
 
 _PLACEHOLDER = re.compile(
     rb"""(?ix)
-    \$ [({\w] .* | %\([\w.]+\)\w | %[sdr] | %\w+% | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*
+    \$ | \$ [({\w] .* | %\([\w.]+\)\w | %[sdr] | %\w+% | \{+ [\w. :-]* \}+ .* | <[^<>]*>? | \#\{ .*
     | (?:[*.x_?\#-]|\xe2\x80\xa2)+ | \xe2\x80\xa6 (?: .* \xe2\x80\xa6 )?
     | \[?(?:redacted|hidden|masked|filtered|removed)\]?
     | null | none | nil | undefined | true | false | yes | no | on | off | nan | n/a | unset | empty
     | bearer | basic | digest | negotiate
-    | (?:your|insert|enter)[-_ ].* | example | placeholder | todo
+    | (?:your|insert|enter)[-_ ].* | .*[-_]your[-_].* | example | placeholder | todo
+    | write | read | inherit | always | never | include | omit | enabled | disabled | auto | default
+    | .{0,40}\.{3} | .*(?:x{6}|\*{3}).* | \#[0-9a-f]{3,8} | \[[a-z-]+.*\] | (?:op|se|vault|file|env)://.*
     | (?:string|str|bytes|int|float|bool|boolean|number|object|any|text|optional|unknown|required)
     | (?:process\.env|os\.environ|env|secrets|vars|config|settings|self|this|args|options|opts|
         params|props|data|request|req|ctx|user)[.\[(?] .*
@@ -88,7 +95,37 @@ _PLACEHOLDER = re.compile(
 
 def is_placeholder(value: bytes) -> bool:
     """Whether a value only stands for a secret: `null`, `***`, `$TOKEN`, `<your key>`, a mark."""
-    return not value or _PLACEHOLDER.fullmatch(value) is not None or only_marks(value)
+    if not value or _PLACEHOLDER.fullmatch(value) is not None or only_marks(value):
+        return True
+    return len(value) <= _LONGEST_PHRASE and _PHRASE.fullmatch(value) is not None
+
+
+_LONGEST_PHRASE = 48
+_PHRASE = re.compile(
+    rb"""(?ix)(?=.*(?:pass|secret|token|key|credential|authorization|cookie))(?>
+    (?:authorization|credentials|credential|passphrase|keycloak|password|example|invalid|refresh
+    |access|bearer|client|cookie|passwd|sample|secret|secure|string|admin|basic|dummy|other
+    |super|token|valid|value|wrong|auth|base|fake|here|name|pass|root|some|test|user|very|your
+    |any|api|app|for|key|new|not|old|the|an|db|id|is|my|no|a)[-_. ]?)+""",
+)
+"""What only says that a secret stands here: `mysecretpassword`, `YOUR_API_KEY`, `access-token`."""
+
+
+def is_random(value: bytes) -> bool:
+    """Whether a value looks made by chance: long, of letters and digits, and without words."""
+    return _LONG.fullmatch(value) is not None and is_mixed(value) and not is_wordy(value)
+
+
+_LONG = re.compile(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
+
+
+def is_wordy(value: bytes) -> bool:
+    """Whether a value is made of words, as names in code are: `OAuth2Token`, `access-token-1234`."""
+    words = _WORDS.findall(value.decode("latin-1"))
+    return bool(words) and sum(map(len, words)) >= _WORDY * len(words)
+
+
+_WORDY = 5
 
 
 _SCHEME = re.compile(

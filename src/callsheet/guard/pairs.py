@@ -11,8 +11,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from . import fields
 from .columns import begins_line
-from .keys import family_of, is_mixed, is_placeholder, scheme_length
+from .keys import (
+    family_of,
+    is_mixed,
+    is_placeholder,
+    is_random,
+    is_wordy,
+    scheme_length,
+    weak_family_of,
+)
 from .marks import alike
 
 WORDS = (
@@ -33,7 +42,7 @@ BEFORE: Mapping[str, tuple[str, ...]] = {
     "key": (
         "api", "app", "auth", "account", "access", "cryption", "signing", "master", "shared",
         "subscription", "functions", "service", "role", "license", "deploy", "hmac", "session",
-        "storage", "private", "ssh", "rsa",
+        "storage", "private", "ssh", "rsa", "client", "application", "priv",
     ),
     "pat": ("github", "gitlab", "gh", "ext"),
 }  # fmt: skip
@@ -60,18 +69,29 @@ _WORD = (
     + b")"
 )
 
-LITERALS = tuple(word.encode() for word in (*WORDS, *BEFORE))
+_TELLING = re.compile(_WORD[:-1] + rb"|[Aa][Uu][Tt][Hh])")
+
+LITERALS = tuple(word.encode() for word in (*WORDS, *BEFORE, "auth"))
 """Each telling name has one of these in it, in some case."""
 
 ASSIGNED = (
-    _WORD + rb"""[A-Za-z0-9_.-]{0,40}(?:\\{0,3}["'`])?\]?[ \t\x1b\[0-9;m]{0,24}(?:[=:]|%3[AaDd])"""
+    rb"(?:"
+    + _WORD
+    + rb"[A-Za-z0-9_.-]{0,40}|[Aa][Uu][Tt][Hh])"
+    + rb"""(?:\\{0,3}["'`])?\]?[ \t\x1b\[0-9;m]{0,24}(?:[=:]|%3[AaDd])"""
 )
 """Where an assignment may be. It begins with the telling word."""
 
-FLAGGED = rb"-[A-Za-z0-9-]{0,40}" + _WORD + rb"""[A-Za-z0-9-]{0,20}[ \t]"""
+STRUCTURED = _WORD + rb"[A-Za-z0-9_.-]{0,40}" + fields.AFTER
+"""Where a field may be. It begins with the telling word."""
+
+SET = fields.SET_BEGUN + _WORD + rb"[A-Za-z0-9_.-]{0,20}[ \t]"
+"""Where a command may be that gives a variable its value."""
+
+FLAGGED = rb"-[A-Za-z0-9_.-]{0,40}" + _WORD + rb"""[A-Za-z0-9_.-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
 
-FLAG_BEGUN = rb"-[A-Za-z0-9-]{0,40}" + _either(
+FLAG_BEGUN = rb"-[A-Za-z0-9_.-]{0,40}" + _either(
     (*WORDS, *(word for words in BEFORE.values() for word in words))
 )
 """What such a flag begins with, up to the first space in it."""
@@ -87,13 +107,13 @@ _JOINT = re.compile(
     + _GAP
     + rb")"
     # A type stands between in code: `password: str = "…"`.
-    + rb"""(?:(?<=[: ])[A-Za-z_][A-Za-z0-9_.\[\]|, ]{0,40}?[ ]?=[ ]?(?=[bfru]?\\{0,3}["']))?"""
+    + rb"""(?:(?<=[: ])&?[A-Za-z_'][A-Za-z0-9_.\[\]|, ?']{0,40}?[ ]?=[ ]?(?=[bfru]?\\{0,3}["']))?"""
     + rb"""(?P<quote>(?:[bBfFrRuU]{1,2}(?=["']))?(?P<mark>\\{0,3}["'`]))?"""
 )
 _HEADER = re.compile(rb"(?i)\A[\"']?(?:(?:proxy-)?authorization|(?:set-)?cookie2?)[\"']?\Z")
 _LIKE_HEADER = re.compile(rb"(?i)(?:authorization|cookie2?)[\"']?\Z")
 _FLAG = re.compile(
-    rb"""--?(?P<name>[A-Za-z][A-Za-z0-9-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
+    rb"""--?(?P<name>[A-Za-z_][A-Za-z0-9_.-]{0,60})(?P<gap>[ \t]+)(?P<quote>(?P<mark>\\{0,3}["']))?"""
 )
 _MARK = rb"""(?:\[redacted:[A-Za-z0-9_.#-]{1,80}\]|"""
 _BARE = re.compile(
@@ -144,20 +164,63 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
         match = _FLAG.match(data, place)
         family = family_of(match["name"].decode()) if match else ""
         return _flag_pair(data, match, family, goes_on=glued) if match and family else None
-    match = _JOINT.match(data, place)
-    if match is None:
+    if fields.is_set(data, place):
+        return _field_pair(data, fields.read_set(data, place), b"")
+    if not _TELLING.match(data, place):
         return None
     start = _name_start(data, place)
     if data.endswith(b"[redacted:", 0, start):
         return None
+    match = _JOINT.match(data, place)
+    if match is None or not data[match.end() : match.end() + 1].strip(b"|>\r\n\\"):
+        field = _field_pair(data, fields.read(data, place, start), data[start - 1 : start])
+        if field is not None or match is None:
+            return field
     name = data[start : match.start("sign")].rstrip(b" \t").rstrip(b"]\"'`\\").decode("latin-1")
     name = name.partition("\x1b")[0]
-    family = family_of(name.strip("\"'`\\"))
+    name = name.strip("\"'`\\")
+    family = family_of(name)
     if not family:
-        return None
+        return _weak_pair(data, match, start, name, goes_on=glued)
     if match["sign"] == b":" and (_HEADER if not glued else _LIKE_HEADER).search(name.encode()):
         return _header_pair(data, match, family, start)
     return _assigned_pair(data, match, family, start, name, goes_on=glued)
+
+
+def _weak_pair(
+    data: bytes, match: re.Match[bytes], start: int, name: str, *, goes_on: bool
+) -> Pair | None:
+    """Read what stands beside a name that tells only if the value looks made by chance."""
+    family = weak_family_of(name)
+    pair = _assigned_pair(data, match, family, start, name, goes_on=goes_on) if family else None
+    return pair and pair._replace(secret=is_random(data[pair.start : pair.end]))
+
+
+_TAGGED = frozenset((b"<", b":", b">", b";", b'"', b"'"))
+
+
+def _field_pair(data: bytes, field: fields.Field | None, before: bytes) -> Pair | None:
+    """Judge what stands in a field. It may as well be code, so it must not look like words."""
+    family = family_of(field.name) if field else ""
+    if field is None or not family or (field.form == "element" and before not in _TAGGED):
+        return None
+    value = alike(data[field.start : field.end])
+    if is_placeholder(value) or value.endswith(b":"):
+        secret = False
+    elif family == "password" and field.form in ("record", "element"):
+        bare = field.form == "record" and not field.mark
+        secret = len(value) > _DUMMY and not (
+            bare and _is_code(value + _call(data, field.end, None))
+        )
+    elif family == "password" or field.form in ("record", "element"):
+        secret = len(value) >= _TOLD and is_mixed(value) and not is_wordy(value)
+    else:
+        secret = is_random(value)
+    return Pair(family, field.start, field.end, not field.closed, secret, field.goes_on)
+
+
+_DUMMY = 3
+_TOLD = 8
 
 
 def _name_start(data: bytes, place: int) -> int:
@@ -185,6 +248,8 @@ def _flag_pair(data: bytes, match: re.Match[bytes], family: str, *, goes_on: boo
         name = match["name"].upper().replace(b"-", b"_")
         prose = value.lower() in _PROSE or value.startswith(b"-") or name.endswith(value.upper())
         secret = not prose and not value.endswith((b".", b":"))
+        if family != "password":
+            secret = secret and is_mixed(value) and not is_wordy(value) and b"=" not in value[:-2]
     return Pair(family, start, end, not closed, secret, _PLAIN[mark])
 
 
@@ -290,7 +355,10 @@ def _header_pair(data: bytes, match: re.Match[bytes], family: str, name_start: i
     if family == "cookie":
         secret = _is_cookie(value)
     elif scheme:
-        secret = bool(rest) and not is_placeholder(rest)
+        word, _, more = rest.partition(b" ")
+        secret = (
+            not is_placeholder(rest) and not is_placeholder(word) and (not more or is_mixed(rest))
+        )
     else:
         secret = b" " not in value and (mark is not None or is_mixed(value))
     return Pair(family, start + scheme, start + len(shown), not closed, secret, plain)
@@ -323,24 +391,28 @@ def _is_secret_string(family: str, value: bytes, match: re.Match[bytes]) -> bool
     """Judge what stands in quotes beside a telling name."""
     if family == "password" and value[:1] in b"/~":
         return len(value) < 8 or is_mixed(value)
-    if _PROMPT.fullmatch(value):
+    if _PROMPT.fullmatch(value) or value[:1] in b" ,)" or (match["mark"] == b"`" and b" " in value):
         return False
     if family in ("password", "secret", "private-key"):
-        return b" " not in value or match["sign"] == b":"
+        return (b" " not in value or match["sign"] == b":") and not (
+            family == "secret" and b"/" in value and (is_wordy(value) or not is_mixed(value))
+        )
     if family == "cookie":
         return _is_cookie(value)
     if b" " in value:
         return False
     if value.isalpha() or value.replace(b"_", b"").replace(b"-", b"").isalpha():
         return len(value) >= 16 and b"_" not in value and b"-" not in value
-    return len(value) >= 6 and (is_mixed(value) or len(value) >= 12)
+    return len(value) >= 6 and (is_mixed(value) or len(value) >= 12) and not is_wordy(value)
 
 
 def _is_dummy(
     data: bytes, name: str, name_start: int, match: re.Match[bytes], value: bytes
 ) -> bool:
     """Whether code only says what a password would be: `password="pass"`, `user, password = "a", "b"`."""
-    if match["gap"] and data[max(0, name_start - 64) : name_start].rstrip().endswith(b","):
+    end = match.end() + len(value) + len(match["mark"])
+    before = data[max(0, name_start - 64) : name_start].rstrip()
+    if match["gap"] and data.startswith(b",", end) and before.endswith(b","):
         return True
     if name.lower().endswith("pwd") and value.isalpha():  # more often a directory
         return True
@@ -352,6 +424,21 @@ _CODE = re.compile(
     rb"""[A-Za-z_][\w.]*(?:[(\[{].*|\.)|[(\[{*&!@].*|[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+.*|\d+(?:\.\d+)*""",
     re.DOTALL,
 )
+
+
+def _is_code(value: bytes) -> bool:
+    """Whether a value is an expression. Names in one are words; what is made by chance may have a dot too."""
+    if _CODE.fullmatch(value) is None:
+        return False
+    return (
+        _BRACKET.search(value) is not None
+        or not is_mixed(value)
+        or is_wordy(value)
+        or len(value) < _TOLD
+    )
+
+
+_BRACKET = re.compile(rb"[(\[{*&@]")
 _NAMELIKE = re.compile(rb"[A-Za-z_]+")
 _CAPITALISED = re.compile(rb"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 
@@ -369,14 +456,20 @@ def _is_secret_word(
     if query or name.startswith("-") or sign.startswith(b"%"):
         return True
     if tight and sign == b"=" and not any(c.islower() for c in name):
-        return not _CODE.fullmatch(value)
-    if _CODE.fullmatch(value) or family == "credential":
+        return not _is_code(value)
+    if family == "credential" or _is_code(value):
         return False
     if family == "cookie":
         return _is_cookie(value)
     if _NAMELIKE.fullmatch(value):
-        return _is_settings_line(data, name_start, match, end) and not _CAPITALISED.fullmatch(value)
+        return (
+            len(value) > _DUMMY
+            and _is_settings_line(data, name_start, match, end)
+            and not _CAPITALISED.fullmatch(value)
+        )
     if value[:4].lower() == name[-8:].lower().encode()[:4]:  # password = passwd2
+        return False
+    if family != "password" and not tight and is_wordy(value):
         return False
     strong = is_mixed(value) and len(value) >= 6
     return strong if family in ("password", "secret") else strong and len(value) >= 12

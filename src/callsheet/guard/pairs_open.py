@@ -18,12 +18,12 @@ def windows(data: bytes, start: int) -> list[tuple[int, int]]:
     line = max(start, data.rfind(b"\n") + 1)
     rest = data[line:]
     bare = line + max(0, len(rest.rstrip(_NO_STOPS)) - 1)
-    found = [(_name_from(data, bare, line), len(data))]
+    found = [(_name_from(data, bare, start), len(data))]
     for quote in _QUOTES:
         for slashes in _SLASHES if quote in rest else ():
             place = _last_quote(data, slashes, quote, line)
             if line <= place < found[0][0]:
-                found.append((_name_from(data, place, line), place + 1))
+                found.append((_name_from(data, place, start), place + 1))
     return sorted(found)
 
 

@@ -57,6 +57,7 @@ class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
 
     families: dict[str, tuple[str, ...]]
     second: dict[str, tuple[str, ...]]
+    weak: dict[str, str]
     suffixes: tuple[str, ...]
     neutral: frozenset[str]
     harmless: frozenset[str]

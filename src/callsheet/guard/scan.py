@@ -373,7 +373,10 @@ class Scanner:
         return found
 
 
-_PAIRS = (Trigger(pairs.ASSIGNED, pairs.LITERALS), Trigger(pairs.FLAGGED, pairs.LITERALS))
+_PAIRS = tuple(
+    Trigger(pattern, pairs.LITERALS)
+    for pattern in (pairs.ASSIGNED, pairs.FLAGGED, pairs.STRUCTURED, pairs.SET)
+)
 
 
 def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
