@@ -28,13 +28,16 @@ def without_rights() -> Iterator[Path]:
     """
     is_root = os.geteuid() == 0
     directory = Path(tempfile.mkdtemp(dir=_public_place() if is_root else None)).resolve()
+    before = tempfile.tempdir
     if is_root:
+        tempfile.tempdir = "/tmp"  # where everybody may write
         directory.chmod(0o755)
         os.chown(directory, NOBODY, NOBODY)
         os.seteuid(NOBODY)
     try:
         yield directory
     finally:
+        tempfile.tempdir = before
         if is_root:
             os.seteuid(0)
         for path in (directory, *directory.rglob("*")):
