@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from callsheet.report.values import EMPTY, JsonObject
 
-from .errors import StoreUnavailable
+from .errors import StoreDamaged, StoreUnavailable
 from .log import SessionLog, Waiting
 from .packing import Packer
 from .places import without_password
@@ -207,6 +207,11 @@ class History:
             raise StoreUnavailable(self.health.problem or "The history can't be asked now.")
 
         async def answer() -> _T:
+            await self._scribe.open()
+            try:
+                return await question(self._scribe.store)
+            except StoreDamaged:  # work goes on in a new one
+                await self._scribe.renew()
             await self._scribe.open()
             return await question(self._scribe.store)
 

@@ -116,7 +116,7 @@ class Packer:
         """Whether the dictionary that a payload needs is known."""
         try:
             key = zstandard.get_frame_parameters(payload).dict_id
-        except zstandard.ZstdError:
+        except (zstandard.ZstdError, TypeError):
             return True  # no dictionary helps
         return not key or key in self._dictionaries
 
@@ -224,7 +224,7 @@ class Packer:
             ):  # as much would be set aside for it; unknown is the largest
                 raise StoreDamaged("a payload can't be read: it says that it is too large")
             return reader.decompress(data)
-        except zstandard.ZstdError as exc:
+        except (zstandard.ZstdError, TypeError) as exc:
             raise StoreDamaged(f"a payload can't be read: {exc}") from None
 
 

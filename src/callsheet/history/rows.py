@@ -234,6 +234,23 @@ class Stats(Struct, kw_only=True):
     dictionaries: list[DictionaryInfo]
 
 
+GAP = 7 * 86400.0
+"""Seconds without an entry after which a clock may have jumped."""
+
+
+def steady(gap: float, newest: float, before: float | None, after: float | None) -> float:
+    """Return the time that calls are old by, as the calls themselves tell it.
+
+    A clock that has jumped would make everything old at once. So time goes on as far as there are calls: over
+    a gap only when there are calls of more than that since. `newest` is the time of the last call that is not
+    in the future, `before` that of the last one to be written that is older by more than a gap, and `after`
+    that of the one written next.
+    """
+    if before is not None and after is not None and after - before > gap:
+        return before
+    return newest
+
+
 class Retention(Struct, kw_only=True, frozen=True):
     """How much is kept; None means without limit. The oldest calls go first, those that run never.
 
@@ -245,6 +262,11 @@ class Retention(Struct, kw_only=True, frozen=True):
     max_bytes: int | None = None
     session_max_calls: int | None = None
     session_max_bytes: int | None = None
+
+    @property
+    def gap(self) -> float:
+        """Seconds without an entry after which a clock must be confirmed: see `steady`."""
+        return min(GAP, self.max_age or GAP)
 
     def share(self, count: int, size: float, most: int) -> int:
         """Give how many calls of a session are to go that has so many, with so many bytes."""

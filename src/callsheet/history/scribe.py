@@ -274,12 +274,16 @@ class Scribe:
         self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first:
             self._say(f"{sentence(exc)} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
-        if isinstance(exc, StoreDamaged):  # it is opened anew, and set aside
-            with suppress(Exception):
-                await self.store.close()
-            self._is_open = False
+        if isinstance(exc, StoreDamaged):
+            await self.renew()
         with self.lock:
             self._drop()
+
+    async def renew(self) -> None:
+        """Let go of a store that is damaged: when it is opened again, it is set aside."""
+        with suppress(Exception):
+            await self.store.close()
+        self._is_open = False
 
     def stuck(self, why: str) -> None:
         """Note that nothing can be written for now."""
@@ -318,11 +322,13 @@ class Scribe:
             if await self.store.index():
                 return True
             if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
-                pruned = await self.store.prune(self._keep, now=time.time())
+                pruned = await self.store.prune(self._keep)
                 self._let_go(pruned)
                 if pruned.calls or pruned.messages:
                     return True
                 self._tidied = time.monotonic()
+        except StoreDamaged:
+            await self.renew()
         except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
             return False
         return False

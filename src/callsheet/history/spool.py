@@ -35,9 +35,10 @@ MOST = 512 << 20
 """Bytes that one process may spool."""
 
 GONE = 600.0
-"""Seconds after which a process that has written nothing counts as gone, where there are no locks."""
+"""Seconds after which a process counts as gone where there is no lock that would tell."""
 
 _ENDING = ".spool"
+_HALF = ".half"
 _OLD = (".left", ".taken")
 """Endings of the files that version 0.1.0 left: one batch, and nothing else."""
 
@@ -128,7 +129,7 @@ class Spool:
         place = directory()
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = place / f"{_name(self._url)}-{time.time_ns():020}-{token_hex(4)}{_ENDING}"
-        half = file.with_suffix(".half")
+        half = file.with_suffix(_HALF)
         fd = os.open(half, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             _take_lock(fd)
@@ -184,6 +185,10 @@ def claimed(url: str) -> Iterator[Spool]:
         spool = Spool(url)
         if file.suffix in (_ENDING, *_OLD) and spool.claim(file):
             yield spool
+        elif file.suffix == _HALF:
+            with suppress(OSError):
+                if _age(file) > GONE:  # its process was killed just then
+                    file.unlink()
 
 
 def is_waiting(url: str) -> bool:

@@ -121,9 +121,10 @@ class Store(Protocol):
         """Index so many calls for the search, at most. Gives how many it were; 0 means that all are."""
         ...
 
-    async def prune(self, keep: Retention, *, now: float, most: int = 500) -> Pruned:
+    async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
         """Remove some of what is not to be kept, `most` calls at once. Nothing removed means that it is done.
 
+        Without `now`, how old calls are is judged by the calls themselves, and not by the clock alone.
         The space is given back to the system.
         """
         ...

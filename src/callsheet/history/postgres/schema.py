@@ -111,6 +111,7 @@ STEPS = (
     CREATE SEQUENCE callsheet.calls_seq;
     ALTER TABLE callsheet.calls ADD COLUMN seq bigint;
     ALTER TABLE callsheet.calls ALTER seq SET DEFAULT nextval('callsheet.calls_seq');
+    CREATE INDEX calls_by_seq ON callsheet.calls (seq NULLS FIRST, at);
     """,
 )
 

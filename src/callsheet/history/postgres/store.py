@@ -208,7 +208,7 @@ class PostgresStore:
     async def _index(self, limit: int, *, wait: bool) -> int:
         return await self._transact(lambda db: tidying.index(db, self.packer, limit, wait=wait))
 
-    async def prune(self, keep: Retention, *, now: float, most: int = 500) -> Pruned:
+    async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
         """Remove some of what is not to be kept."""
         pruned = await self._transact(lambda db: tidying.prune(db, self.packer, keep, now, most))
         if pruned.calls or pruned.messages:

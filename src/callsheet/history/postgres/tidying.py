@@ -9,7 +9,7 @@ from typing import Any
 
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import BETTER, SAMPLES, SMALL, Packer, shipped_dictionary
-from callsheet.history.rows import Fill, Pruned, Retention
+from callsheet.history.rows import Fill, Pruned, Retention, steady
 from callsheet.history.spills import spills_of
 from callsheet.history.words import VERSION, fields
 
@@ -32,6 +32,14 @@ _BLOBS = """
 SELECT coalesce(sum(octet_length(data)), 0)::int8 FROM callsheet.blobs WHERE hash IN (
     SELECT u.hash FROM callsheet.blob_uses u JOIN callsheet.calls c
     ON c.session_id = u.session_id AND c.key = u.owner WHERE u.session_id = $1)
+"""
+# A clock may have been wrong for a while. So only what was written before all that is young is old; and what
+# is of the future, if something that was written after it is. What version 1 has written has no number.
+_OLD = """
+((seq IS NULL AND at < $2) OR seq < (SELECT min(seq) FROM callsheet.calls WHERE at BETWEEN $2 AND $3)
+AND (at < $2 OR (at > $3 AND seq < (
+    SELECT max(seq) FROM callsheet.calls WHERE at < $2
+    AND seq < (SELECT min(seq) FROM callsheet.calls WHERE at BETWEEN $2 AND $3)))))
 """
 _WHERE = "WHERE c.session_id = g.session_id AND c.call_id = g.call_id"
 _GIVEN = "unnest($1::text[], $2::text[]) AS g (session_id, call_id)"
@@ -105,12 +113,16 @@ def _keys(rows: Sequence[Any]) -> tuple[list[str], list[str]]:
 # Removing
 
 
-async def prune(db: Any, packer: Packer, keep: Retention, now: float, most: int) -> Pruned:
-    """Remove some of what is not to be kept: the oldest first, and nothing that runs."""
+async def prune(db: Any, packer: Packer, keep: Retention, told: float | None, most: int) -> Pruned:
+    """Remove some of what is not to be kept: the oldest first, and nothing that runs.
+
+    The time is `told`, or else judged by the entries.
+    """
     if not await db.fetchval("SELECT pg_try_advisory_xact_lock($1)", PRUNE_LOCK):
         return Pruned()  # another process does
     await clear_leftovers(db)
-    async for rows in _too_much(db, keep, now, most):
+    now = told if told is not None else await _steady(db, time.time(), keep.gap)
+    async for rows in _too_much(db, keep, now, most, is_told=told is not None):
         if rows:
             return await _remove(db, packer, rows)
     pruned = Pruned()
@@ -146,10 +158,35 @@ async def _drop_unused(db: Any, since: float) -> int:
     return await _drop_empty(db, [key for (key,) in unused])
 
 
-async def _too_much(db: Any, keep: Retention, now: float, most: int) -> AsyncIterator[list[Any]]:
+async def _steady(db: Any, now: float, gap: float) -> float:
+    """Return the time as the calls tell it."""
+    newest = await db.fetchval("SELECT max(at) FROM callsheet.calls WHERE at <= $1", now)
+    if newest is None:  # nothing was done, but perhaps said
+        said = "SELECT max(updated_at) FROM callsheet.sessions WHERE updated_at <= $1"
+        return await db.fetchval(said, now) or now
+    before = await db.fetchrow(
+        "SELECT seq, at FROM callsheet.calls WHERE at < $1 ORDER BY seq DESC NULLS LAST LIMIT 1",
+        newest - gap,
+    )
+    if before is None:
+        return newest
+    after = await db.fetchval(
+        "SELECT at FROM callsheet.calls WHERE seq > coalesce($1, 0) ORDER BY seq LIMIT 1",
+        before["seq"],
+    )
+    return steady(gap, newest, before["at"], after)
+
+
+async def _too_much(
+    db: Any, keep: Retention, now: float, most: int, *, is_told: bool
+) -> AsyncIterator[list[Any]]:
     """Give calls that are to be removed: for each rule, some."""
     if keep.max_age is not None:
-        yield await _oldest(db, "at < $2", [now - keep.max_age], most)
+        before = now - keep.max_age
+        if is_told:
+            yield await _oldest(db, "at < $2", [before], most)
+        else:
+            yield await _oldest(db, _OLD, [before, now], most)
     if keep.max_calls is not None:
         count = await db.fetchval("SELECT count(*) FROM callsheet.calls")
         yield await _oldest(db, "true", [], min(most, count - keep.max_calls))
@@ -205,7 +242,7 @@ async def _oldest(db: Any, condition: str, values: list[Any], count: int) -> lis
         return []
     return await db.fetch(
         "SELECT session_id, call_id, position, payload, key FROM callsheet.calls "
-        f"WHERE {condition} AND writer IS NULL ORDER BY at LIMIT $1 FOR UPDATE",
+        f"WHERE {condition} AND writer IS NULL ORDER BY seq NULLS FIRST, at LIMIT $1 FOR UPDATE",
         count,
         *values,
     )

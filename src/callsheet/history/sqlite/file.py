@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from zstandard import ZstdError
+
 from callsheet.history.errors import (
     BadUrl,
     HistoryError,
@@ -27,6 +29,10 @@ BUSY = 2.0
 """Seconds that a transaction waits for another process."""
 
 _MAGIC = b"SQLite format 3\0"
+_MAY_PASS = (
+    sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_ABORT,
+)  # fmt: skip
 _SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 
 FileId = tuple[int, int]
@@ -81,14 +87,24 @@ def open_to_read(file: Path) -> sqlite3.Connection:
     return guarded(file, opened)
 
 
-def guarded(file: Path, work: Callable[[], _T]) -> _T:
-    """Do something with a file, and say in our own words what goes wrong."""
+def guarded(file: Path, work: Callable[[], _T], *, given: bool = False) -> _T:
+    """Do something with a file, and say in our own words what goes wrong.
+
+    With `given`, the work is to write something, which may be at fault itself. Else, whatever can't be made
+    sense of comes from the file.
+    """
     try:
         return work()
     except sqlite3.Error as exc:
         raise _told(exc, file) from exc
     except OSError as exc:
         raise StoreUnavailable(f"{file}: {exc.strerror or exc}.") from exc
+    except UnicodeError as exc:  # names in the schema, and what an error quotes of it
+        raise StoreDamaged(f"{file} is damaged ({exc}).") from exc
+    except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, ZstdError) as exc:
+        if given:
+            raise
+        raise StoreDamaged(f"{file} is damaged ({type(exc).__name__}: {exc}).") from exc
 
 
 def transact(db: sqlite3.Connection, work: Callable[[], Any]) -> Any:
@@ -134,12 +150,18 @@ def _connect(file: Path, how: str, *, migrate: bool) -> sqlite3.Connection:
         if migrate:
             _prepare(db, file)
             db.execute("PRAGMA synchronous = FULL")
+        db.text_factory = _decoded
         db.execute("PRAGMA cache_size = -16000")
         db.execute("SELECT 1 FROM calls LIMIT 1").fetchone()
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _decoded(data: bytes) -> str:
+    """Return a text. One that is damaged is no reason to show nothing of the others."""
+    return data.decode(errors="replace")
 
 
 def _prepare(db: sqlite3.Connection, file: Path) -> None:
@@ -179,12 +201,18 @@ def _told(exc: sqlite3.Error, file: Path) -> HistoryError:
     text, code = str(exc), _code(exc)
     if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
         return HistoryError(f"{file} can't keep this: {text}.")
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or "no such table" in text:
-        return StoreDamaged(f"{file} is damaged or no history ({text}).")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(f"{file} is locked by another process ({text}).")
     if code == sqlite3.SQLITE_FULL:
         return StoreUnavailable(f"The disk of {file} is full ({text}).")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return StoreUnavailable(f"{file} can't be written ({text}).")
-    return StoreUnavailable(f"{file}: {text}.")
+    if code in _MAY_PASS and not _is_short(exc):
+        return StoreUnavailable(f"{file}: {text}.")
+    # Our statements are right for our tables: whatever else SQLite has against them is about the file.
+    return StoreDamaged(f"{file} is damaged or no history ({text}).")
+
+
+def _is_short(exc: sqlite3.Error) -> bool:
+    """Whether a file ends before a page that it says to have."""
+    return getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"

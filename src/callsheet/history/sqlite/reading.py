@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import ValidationError, convert
+
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.naming import named, run_of
 from callsheet.history.rows import (
@@ -25,7 +27,7 @@ from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
 from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason
-from callsheet.report.values import JsonObject
+from callsheet.report.values import JsonObject, is_object
 
 HEAD = (
     "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "
@@ -33,6 +35,9 @@ HEAD = (
 )
 _FIELDS = [name.split(".")[1] for name in HEAD.split(", ")]
 _REASONS = [reason.value for reason in Reason]
+
+LATEST = 2.5e11
+"""Seconds since 1970 that a calendar has a date for."""
 
 # The ends of ids are compared within their index: the rows themselves are many times its size.
 _ID_PART = """c.seq IN (
@@ -133,7 +138,23 @@ def _match(text: str) -> str:
 
 
 def _head(row: Sequence[Any]) -> Head:
-    return Head(**dict(zip(_FIELDS, row, strict=False)))
+    values = dict(zip(_FIELDS, row, strict=False))
+    try:
+        head = convert(values, Head)
+    except ValidationError:
+        head = Head(**{name: _plausible(name, value) for name, value in values.items()})
+    if not 0 <= head.at < LATEST:
+        head.at = 0.0
+    return head
+
+
+def _plausible(name: str, value: Any) -> Any:
+    """Return something of the type that a column has: a file may be damaged in one row only."""
+    if name in ("position", "size"):
+        return value if isinstance(value, int) else 0
+    if name in ("at", "updated_at", "duration_ms"):
+        return float(value) if isinstance(value, (int, float)) else 0.0
+    return None if name == "reason" and value is None else str(value)
 
 
 def _call(row: Sequence[Any], store: Unpacking) -> StoredCall:
@@ -176,15 +197,23 @@ def sessions(
 
 def _session(row: Sequence[Any]) -> StoredSession:
     key, cwd, title, info, created_at, updated_at, count = row
+    try:
+        known = json.loads(info)
+    except (TypeError, ValueError):
+        known = None
     return StoredSession(
-        session_id=key,
-        cwd=cwd,
-        title=title,
-        info=json.loads(info),
-        created_at=created_at,
-        updated_at=updated_at,
+        session_id=str(key),
+        cwd=str(cwd),
+        title=str(title),
+        info=known if is_object(known) else {},
+        created_at=_time(created_at),
+        updated_at=_time(updated_at),
         calls=count,
     )
+
+
+def _time(value: Any) -> float:
+    return value if isinstance(value, float) and 0 <= value < LATEST else 0.0
 
 
 def timeline(
@@ -267,8 +296,8 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
         stored=int(sum(row[6] for row in rows)) + blobs,
         file_bytes=file_bytes(db),
         indexed=_one(db, "SELECT count(*) FROM calls_text_docsize"),
-        oldest=min((row[7] for row in rows), default=None),
-        newest=max((row[8] for row in rows), default=None),
+        oldest=min((_time(row[7]) for row in rows), default=None),
+        newest=max((_time(row[8]) for row in rows), default=None),
         tools=sorted(tools, key=lambda tool: -tool.calls),
         dictionaries=[
             DictionaryInfo(*row)

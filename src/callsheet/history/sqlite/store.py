@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from callsheet.history.abandoned import abandoned, news_of_closed
-from callsheet.history.errors import StoreDamaged, StoreUnavailable
+from callsheet.history.errors import HistoryError, StoreDamaged, StoreUnavailable
 from callsheet.history.packing import Packer, shipped_dictionary
 from callsheet.history.rows import (
     Batch,
@@ -90,14 +90,15 @@ class SqliteStore:
 
     def _load_dictionaries(self, db: sqlite3.Connection) -> None:
         """Know every dictionary of the store, and use the one that was learned last."""
-        rows = self._guarded(
-            lambda: db.execute("SELECT data, source FROM dictionaries ORDER BY at").fetchall()
-        )
-        for data, source in rows:
-            if source == "trained":
-                self.packer.use(data)
-            else:
-                self.packer.know(data)
+
+        def load() -> None:
+            for data, source in db.execute("SELECT data, source FROM dictionaries ORDER BY at"):
+                if source == "trained":
+                    self.packer.use(data)
+                else:
+                    self.packer.know(data)
+
+        self._guarded(load)
 
     async def close(self) -> None:
         """Close the file."""
@@ -120,12 +121,19 @@ class SqliteStore:
         """Write all of a batch, or nothing."""
         if id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
+        work = lambda: transact(self.db, lambda: self._write(batch, writer or self._writers.me))  # noqa: E731
         try:
-            self.transact(lambda: self._write(batch, writer or self._writers.me))
-        except StoreDamaged:
-            self._damaged = self._file_id
+            self._noting(lambda: guarded(self.file, work, given=True))
+        except HistoryError as exc:
+            if type(exc) is HistoryError:  # a row is refused: also by an index that is damaged
+                self._guarded(self._check)
             raise
         self._writing.written(batch)
+
+    def _check(self) -> None:
+        (found,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise StoreDamaged(f"{self.file} is damaged ({' '.join(str(found).split())}).")
 
     def _write(self, batch: Batch, writer: str) -> None:
         self.db.execute("SAVEPOINT batch")
@@ -177,7 +185,15 @@ class SqliteStore:
         return self._guarded(lambda: transact(self.db, work))
 
     def _guarded(self, work: Callable[[], _T]) -> _T:
-        return guarded(self.file, work)
+        return self._noting(lambda: guarded(self.file, work))
+
+    def _noting(self, work: Callable[[], _T]) -> _T:
+        """Do something, and note if the file is damaged: it is set aside when it is next opened to write."""
+        try:
+            return work()
+        except StoreDamaged:
+            self._damaged = self._file_id
+            raise
 
     # Reading
 
@@ -264,7 +280,7 @@ class SqliteStore:
         """Index so many calls for the search, at most."""
         return self._guarded(lambda: indexing.index(self.db, self, limit))
 
-    async def prune(self, keep: Retention, *, now: float, most: int = 500) -> Pruned:
+    async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
         """Remove some of what is not to be kept."""
         pruned = self.transact(lambda: tidying.prune(self.db, self, keep, now, most))
         if not (pruned.calls or pruned.messages) and indexing.is_loose(self.db):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import BETTER, SAMPLES, SMALL
-from callsheet.history.rows import Fill, Pruned, Retention
+from callsheet.history.rows import Fill, Pruned, Retention, steady
 from callsheet.history.spills import spills_of
 
 from . import indexing
@@ -27,6 +28,13 @@ SELECT total(length(data)) FROM blobs WHERE hash IN (
     SELECT u.hash FROM blob_uses u JOIN calls c ON c.session_id = u.session_id AND c.key = u.owner
     WHERE u.session_id = ?)
 """
+# A clock may have been wrong for a while. So only what was written before all that is young is old; and what
+# is of the future, if something that was written after it is.
+_OLD = """
+seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ?1 AND ?2) AND (at < ?1 OR (at > ?2 AND seq < (
+    SELECT max(seq) FROM calls WHERE at < ?1
+    AND seq < (SELECT min(seq) FROM calls WHERE at BETWEEN ?1 AND ?2))))
+"""
 _STAY, _STAY_FOR = "calls_to_stay", "bytes_to_stay"
 
 
@@ -34,10 +42,14 @@ _STAY, _STAY_FOR = "calls_to_stay", "bytes_to_stay"
 
 
 def prune(
-    db: sqlite3.Connection, store: Unpacking, keep: Retention, now: float, most: int
+    db: sqlite3.Connection, store: Unpacking, keep: Retention, told: float | None, most: int
 ) -> Pruned:
-    """Remove some of what is not to be kept: the oldest first, and nothing that runs."""
-    for rows in _too_much(db, keep, now, most):
+    """Remove some of what is not to be kept: the oldest first, and nothing that runs.
+
+    The time is `told`, or else judged by the entries.
+    """
+    now = told if told is not None else _steady(db, time.time(), keep.gap)
+    for rows in _too_much(db, keep, now, most, is_told=told is not None):
         if rows:
             return _remove(db, store, rows)
     pruned = Pruned()
@@ -65,12 +77,33 @@ def _remove_said(db: sqlite3.Connection, before: float, most: int) -> int:
     return len(rows)
 
 
+def _steady(db: sqlite3.Connection, now: float, gap: float) -> float:
+    """Return the time as the calls tell it."""
+    (newest,) = db.execute("SELECT max(at) FROM calls WHERE at <= ?", (now,)).fetchone()
+    if newest is None:  # nothing was done, but perhaps said
+        said = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
+        return db.execute(said, (now,)).fetchone()[0] or now
+    before = db.execute(
+        "SELECT seq, at FROM calls WHERE at < ? ORDER BY seq DESC LIMIT 1", (newest - gap,)
+    ).fetchone()
+    if before is None:
+        return newest
+    after = db.execute(
+        "SELECT at FROM calls WHERE seq > ? ORDER BY seq LIMIT 1", before[:1]
+    ).fetchone()
+    return steady(gap, newest, before[1], after and after[0])
+
+
 def _too_much(
-    db: sqlite3.Connection, keep: Retention, now: float, most: int
+    db: sqlite3.Connection, keep: Retention, now: float, most: int, *, is_told: bool
 ) -> Iterator[list[Any]]:
     """Give calls that are to be removed: for each rule, some."""
     if keep.max_age is not None:
-        yield _oldest(db, "at < ?", [now - keep.max_age], most)
+        before = now - keep.max_age
+        if is_told:
+            yield _oldest(db, "at < ?", [before], most)
+        else:
+            yield _oldest(db, _OLD, [before, now], most)
     if keep.max_calls is not None:
         (count,) = db.execute("SELECT count(*) FROM calls").fetchone()
         yield _oldest(db, "1", [], min(most, count - keep.max_calls))
@@ -131,7 +164,7 @@ def _oldest(db: sqlite3.Connection, condition: str, values: list[Any], count: in
         return []
     return db.execute(
         "SELECT seq, session_id, key, position, payload FROM calls "
-        f"WHERE {condition} AND writer IS NULL ORDER BY at LIMIT ?",
+        f"WHERE {condition} AND writer IS NULL ORDER BY seq LIMIT ?",
         [*values, count],
     ).fetchall()
 
