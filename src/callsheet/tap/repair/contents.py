@@ -68,10 +68,9 @@ def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
             if not any(map(is_diff, draft.content)):
                 draft.content = [*draft.content, *in_form(found, is_v2=is_v2)]
             return
-    if draft.kind == "edit" and not (
-        is_v2 or draft.is_streaming or any(map(is_diff, draft.content))
-    ):
-        draft.content = [*draft.content, *diffs_in(draft.raw_input)]
+    is_known = is_v2 or draft.is_streaming or any(map(is_diff, draft.content)) or _is_ours(known)
+    if draft.kind == "edit" and not is_known and (made := diffs_in(draft.raw_input)):
+        draft.content = [*draft.content, *made]
 
 
 def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
@@ -102,6 +101,12 @@ def _no_result(known: Known, draft: Draft) -> Iterator[Any]:
         and draft.kind not in _SILENT
     ):
         yield text_item(known.describer.phrase("no_result"))
+
+
+def _is_ours(known: Known) -> bool:
+    """Whether a call is of an agent of ours, which shows all that there is."""
+    is_marked = "callsheet" in obj(known.call.fields.get("_meta"))
+    return is_marked or known.connection.agent.startswith("callsheet")
 
 
 def _own(known: Known, draft: Draft) -> list[Any]:
