@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -351,6 +351,29 @@ async def test_a_file_that_was_named_by_mistake_stays_where_it_is(tmp_path: Path
     assert list(tmp_path.iterdir()) == [notes]
     assert len(said) == 1
     assert "it is left alone. Name another file. Nothing is kept." in said[0]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda store: store.timeline("s", after=1 << 70),
+        lambda store: store.timeline("\ud800"),
+        lambda store: store.heads(Query(since="soon", limit=object())),
+        lambda store: store.heads(Query(search=7)),
+        lambda store: store.sessions(limit=1 << 70),
+        lambda store: store.forget("\ud800"),
+    ],
+)
+async def test_no_question_makes_a_history_a_damaged_one(kept: Kept, question: Any) -> None:
+    kept.put(5)
+    assert await kept.history.flush()
+    with suppress(Exception):
+        await kept.history.ask(question)
+    kept.put(5)
+    await kept.catches_up()
+    await kept.close()
+    assert not list(kept.file.parent.glob("*damaged*"))
+    assert kept.ids() == kept.put_ids
 
 
 async def test_an_empty_file_is_a_new_one(kept: Kept) -> None:

@@ -190,6 +190,23 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
     assert files() == []
 
 
+@pytest.mark.usefixtures("locks_are_not_waited_for")
+async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Path) -> None:
+    file, said = tmp_path / "h.sqlite", list[str]()
+    async with History(f"sqlite:///{file}", tell=said.append) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        assert await history.flush()
+        with locked(file):
+            history.session("bad \ud800").say("user", "msg_1", HELLO)
+            history.session("sess_1", position=1).say("user", "msg_2", HELLO)
+            assert await history.flush()
+        async with asyncio.timeout(60):
+            while await said_in(history) != ["msg_0", "msg_2"]:
+                await asyncio.sleep(0.05)
+        assert history.health.lost == 1
+    assert len([text for text in said if "can't be kept" in text]) == 1
+
+
 async def test_what_a_living_process_has_spooled_is_left_to_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     mine = spool.Spool(store_at(url).url)

@@ -32,7 +32,7 @@ from .packing import Packer
 from .places import store_at, without_password
 from .rows import Pruned, Retention, SessionRow
 from .shelf import MUCH, Key, Shelf
-from .spool import Spool, claimed
+from .spool import Spool, claimed, is_encodable
 from .store import Store
 
 MOST_WAITING = 64 << 20
@@ -127,7 +127,9 @@ class Scribe:
             if not self._shelf:
                 return True
             try:
-                self.spool.append(self._shelf.all(sessions.values()))
+                known = [row for row in sessions.values() if is_encodable(row)]
+                self._shelf.refuse(lambda row: not is_encodable(row), self._refused)
+                self.spool.append(self._shelf.all(known))
             except (OSError, RuntimeError) as exc:
                 if not self._said_spool:
                     self._said_spool = True
@@ -178,8 +180,8 @@ class Scribe:
                     continue
                 if not sessions:
                     with self.lock:
-                        shelf.wrote(some)
-                    self._refused(exc)
+                        if shelf.wrote(some):  # else it was refused by whoever spools
+                            self._refused(exc)
             else:
                 with self.lock:
                     shelf.wrote(some)

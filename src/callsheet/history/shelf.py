@@ -85,11 +85,20 @@ class Shelf:
         """Give everything that waits."""
         return _batch(self._items.values(), sessions)
 
-    def wrote(self, some: Some) -> None:
-        """Let go of what was written, unless it has changed since."""
-        for key, item in some.items():
-            if self._items.get(key) is item:
-                self._pop(key)
+    def wrote(self, some: Some) -> int:
+        """Let go of what was written, unless it has changed since. Return how many items that were."""
+        same = [key for key, item in some.items() if self._items.get(key) is item]
+        for key in same:
+            self._pop(key)
+        return len(same)
+
+    def refuse(
+        self, is_odd: Callable[[CallRow | MessageRow], bool], refuse: Callable[[Exception], None]
+    ) -> None:
+        """Let go of what is odd, and tell of each."""
+        for key in [key for key, item in self._items.items() if is_odd(item.row)]:
+            self._pop(key)
+            refuse(ValueError("an id or a number of it can't be written"))
 
     def drop(self, limit: int) -> int:
         """Let go of the oldest, until what waits is small enough. Gives how many that were."""

@@ -21,6 +21,7 @@ from threading import RLock
 from zlib import crc32
 
 import msgspec
+from msgspec import Struct
 
 from .places import default_file
 from .rows import Batch
@@ -169,6 +170,15 @@ class Spool:
                 return True
         self.drop()
         return False
+
+
+def is_encodable(row: Struct) -> bool:
+    """Whether a row can be spooled: an id from elsewhere may be no text at all."""
+    try:
+        msgspec.msgpack.encode(row)
+    except (UnicodeError, OverflowError, TypeError):
+        return False
+    return True
 
 
 def directory() -> Path:

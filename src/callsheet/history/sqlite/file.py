@@ -33,6 +33,7 @@ _MAY_PASS = (
     sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_ABORT,
 )  # fmt: skip
+_OF_TABLES = ("no such table", "no such column", "has no column", "vtable", "schema", "file format")
 _SUFFIXES = (".sqlite", ".sqlite3", ".db", ".db3")
 
 FileId = tuple[int, int]
@@ -99,12 +100,24 @@ def guarded(file: Path, work: Callable[[], _T], *, given: bool = False) -> _T:
         raise _told(exc, file) from exc
     except OSError as exc:
         raise StoreUnavailable(f"{file}: {exc.strerror or exc}.") from exc
-    except UnicodeError as exc:  # names in the schema, and what an error quotes of it
+    except UnicodeEncodeError:  # nothing of the file
+        raise
+    except UnicodeDecodeError as exc:  # names in the schema, and what an error quotes of it
         raise StoreDamaged(f"{file} is damaged ({exc}).") from exc
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, ZstdError) as exc:
         if given:
             raise
         raise StoreDamaged(f"{file} is damaged ({type(exc).__name__}: {exc}).") from exc
+
+
+def is_certain(exc: StoreDamaged) -> bool:
+    """Whether it is the file that is at fault, and not the question: who asks may give anything."""
+    cause = exc.__cause__
+    if isinstance(cause, sqlite3.Error):
+        text = str(cause)
+        is_general = _code(cause) in (0, sqlite3.SQLITE_ERROR)
+        return not is_general or any(words in text for words in _OF_TABLES)
+    return cause is None or isinstance(cause, UnicodeDecodeError)
 
 
 def transact(db: sqlite3.Connection, work: Callable[[], Any]) -> Any:
@@ -201,6 +214,8 @@ def _told(exc: sqlite3.Error, file: Path) -> HistoryError:
     text, code = str(exc), _code(exc)
     if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
         return HistoryError(f"{file} can't keep this: {text}.")
+    if isinstance(exc, sqlite3.ProgrammingError):
+        return StoreUnavailable(f"{file}: {text}.")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreUnavailable(f"{file} is locked by another process ({text}).")
     if code == sqlite3.SQLITE_FULL:

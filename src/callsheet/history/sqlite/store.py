@@ -31,7 +31,7 @@ from callsheet.history.rows import (
 )
 
 from . import indexing, reading, tidying
-from .file import FileId, guarded, id_of, open_to_read, open_to_write, transact
+from .file import FileId, guarded, id_of, is_certain, open_to_read, open_to_write, transact
 from .writers import Writers
 from .writing import Writing, keep_blobs, rename_calls, use
 
@@ -98,7 +98,7 @@ class SqliteStore:
                 else:
                     self.packer.know(data)
 
-        self._guarded(load)
+        self._guarded(load, certain=True)
 
     async def close(self) -> None:
         """Close the file."""
@@ -123,7 +123,7 @@ class SqliteStore:
             raise StoreDamaged(f"{self.file} was removed or replaced.")
         work = lambda: transact(self.db, lambda: self._write(batch, writer or self._writers.me))  # noqa: E731
         try:
-            self._noting(lambda: guarded(self.file, work, given=True))
+            self._noting(lambda: guarded(self.file, work, given=True), certain=True)
         except HistoryError as exc:
             if type(exc) is HistoryError:  # a row is refused: also by an index that is damaged
                 self._guarded(self._check)
@@ -147,7 +147,7 @@ class SqliteStore:
 
     async def recover(self) -> int:
         """Close the calls of processes that are gone."""
-        return self.transact(self._recover)
+        return self._guarded(lambda: transact(self.db, self._recover), certain=True)
 
     def _recover(self) -> int:
         db, count = self.db, 0
@@ -184,15 +184,19 @@ class SqliteStore:
         """Do something in one transaction."""
         return self._guarded(lambda: transact(self.db, work))
 
-    def _guarded(self, work: Callable[[], _T]) -> _T:
-        return self._noting(lambda: guarded(self.file, work))
+    def _guarded(self, work: Callable[[], _T], *, certain: bool = False) -> _T:
+        return self._noting(lambda: guarded(self.file, work), certain=certain)
 
-    def _noting(self, work: Callable[[], _T]) -> _T:
-        """Do something, and note if the file is damaged: it is set aside when it is next opened to write."""
+    def _noting(self, work: Callable[[], _T], *, certain: bool) -> _T:
+        """Do something, and note if the file is damaged: it is set aside when it is next opened to write.
+
+        That is `certain` where nobody has asked for anything that could be at fault instead.
+        """
         try:
             return work()
-        except StoreDamaged:
-            self._damaged = self._file_id
+        except StoreDamaged as exc:
+            if certain or is_certain(exc):
+                self._damaged = self._file_id
             raise
 
     # Reading
@@ -278,7 +282,7 @@ class SqliteStore:
 
     async def index(self, limit: int = 200) -> int:
         """Index so many calls for the search, at most."""
-        return self._guarded(lambda: indexing.index(self.db, self, limit))
+        return self._guarded(lambda: indexing.index(self.db, self, limit), certain=True)
 
     async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
         """Remove some of what is not to be kept."""
