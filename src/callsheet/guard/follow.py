@@ -8,7 +8,7 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from re import compile as pattern
 from re import escape
 from typing import NamedTuple
@@ -32,7 +32,7 @@ _MUCH = 16 * TAIL
 _TELLING = 3
 """Characters of a known value's first word."""
 
-_SIGNS = b"=:%"
+_SIGNS = b"=:%\x1b"
 """Only with one of these does a name become one that a value follows, wherever it was begun."""
 
 _WIDE = pattern(r"\\[sWDnrtvfx]|\[\^| ")
@@ -44,7 +44,7 @@ _HARMLESS, _ODD, _FAR = 0, 1, 2
 class Words(NamedTuple):
     """What the followers of one set of rules share. `far` is None if no word can be known again."""
 
-    near: Gate
+    near: Callable[[bytes], bool]
     far: Gate | None
     known: dict[bytes, int]
 
@@ -53,7 +53,7 @@ class Follower:
     """Follows one text."""
 
     def __init__(self, words: Words) -> None:
-        self._finds = words.near.finds
+        self._finds = words.near
         self._far: Gate | None = words.far
         self._known: dict[bytes, int] = words.known
         self._tail: bytearray = bytearray()

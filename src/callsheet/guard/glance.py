@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from .blocks import LINE_BEGUN
+from .encodings import BASE64_BEGUN, CODE_BEGUN
 from .engines import Trigger, simpler
 from .marks import OPENING
 from .pairs import HEADED, HEADERS
@@ -31,6 +32,7 @@ ENOUGH = 16
 def beginnings(rules: Iterable[Shape], known: Iterable[bytes]) -> list[Trigger]:
     """Give what a text may end with, or what may stand in it, if a secret has begun."""
     found = [Trigger(HEADED, HEADERS), Trigger(re.escape(OPENING), (OPENING,)), Trigger(LINE_BEGUN)]
+    found += [Trigger(BASE64_BEGUN), Trigger(CODE_BEGUN, (b"\x1b",))]
     for rule in rules:
         found += _of_rule(rule)
     return found + [_of_known(form) for form in known]

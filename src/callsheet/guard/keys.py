@@ -122,10 +122,13 @@ _LONG = re.compile(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
 def is_wordy(value: bytes) -> bool:
     """Whether a value is made of words, as names in code are: `OAuth2Token`, `access-token-1234`."""
     words = _WORDS.findall(value.decode("latin-1"))
-    return bool(words) and sum(map(len, words)) >= _WORDY * len(words)
+    few_numbers = len(_NUMBER.findall(value)) < _NUMBERS
+    return bool(words) and few_numbers and sum(map(len, words)) >= _WORDY * len(words)
 
 
 _WORDY = 5
+_NUMBERS = 3
+_NUMBER = re.compile(rb"[0-9]+")
 
 
 _SCHEME = re.compile(

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from .budget import Budget
+from .encodings import ENCODED
 from .marks import only_marks
 from .scan import Scanner
 from .spans import Span
@@ -100,6 +101,8 @@ class Runnable:
 
     def _pieces(self, data: bytes, spans: Sequence[Span], depth: int) -> Iterator[Span]:
         for span in spans:
+            if span.rank == ENCODED:
+                continue
             if self._scanner.knows(data[span.start : span.end]):
                 # It is the user's own, so there is no command in it; but what parts commands stays.
                 for match in _OF_KNOWN.finditer(data, span.start, span.end):

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import NamedTuple
 
 from . import pairs
 from .blocks import Block
 from .budget import UNSEARCHED, Budget
+from .encodings import BASE64, base64_begun, code_begun, from_base64, run_at, views
 from .engines import Gate, Trigger, make_gate, simpler
 from .follow import Words, distant
 from .glance import beginnings
@@ -40,6 +41,9 @@ _MUCH = 256
 
 _HIDDEN = 65_536
 """So much is hidden at least where there is too much to look at; then a line must end."""
+
+_DEPTH = 2
+"""So deep, text in text is decoded."""
 
 OPENER = 16
 """So many bytes of a known value are looked for to notice its beginning in a stream."""
@@ -81,24 +85,32 @@ class Scanner:
 
     def _triggers(self) -> list[Trigger]:
         known = [_known_trigger(form, _PREFIX) for form in self._known]
-        return [*(_trigger(rule) for rule in self._rules), *_PAIRS, *known]
+        return [*(_trigger(rule) for rule in self._rules), *_PAIRS, *known, Trigger(BASE64)]
 
     # --- one whole text
 
     def spans(
-        self, data: bytes, budget: Budget | None = None, *, is_new: bool = True
+        self,
+        data: bytes,
+        budget: Budget | None = None,
+        *,
+        is_new: bool = True,
+        depth: int = _DEPTH,
     ) -> Sequence[Span]:
         """Give all secrets in order, none touching another.
 
         With secrets gone, others may stand out: a key that was glued to a password, say. So the text around
         them is looked at again until nothing more is found, and redacting twice changes nothing.
-        Data that is new adds to the budget.
+        Data that is new adds to the budget. Encoded text is looked into, and so often what is encoded in it.
         """
-        if len(data) <= _BLOCK and not self.gate.finds(data):
+        if len(data) <= _BLOCK and not self.finds(data):
             return ()
         budget = budget or Budget()
         found: list[Span] = []
-        for start, end, spans in groups(data, self._find(data, budget, is_new=is_new)):
+        runs: list[tuple[int, int]] = []
+        plain = self._find(data, budget, runs, is_new=is_new)
+        encoded = self._find_encoded(data, budget, runs, depth) if depth else []
+        for start, end, spans in groups(data, merged(data, plain + encoded) if encoded else plain):
             if all(stands_alone(data, span) for span in spans):
                 found += spans
                 continue
@@ -106,29 +118,61 @@ class Scanner:
             found += [span.moved(start) for span in self._settled(data[start:end], inside, budget)]
         return found
 
+    def finds(self, data: bytes, gate: Gate | None = None) -> bool:
+        """Return whether there may be anything, at first sight."""
+        finds = (gate or self.gate).finds
+        return finds(data) or any(finds(view.text) for view in views(data, Budget()))
+
+    def _find_encoded(
+        self, data: bytes, budget: Budget, runs: list[tuple[int, int]], depth: int
+    ) -> list[Span]:
+        decoded = (from_base64(data, *run, budget) for run in runs)
+        found: list[Span] = []
+        for view in (*views(data, budget), *decoded):
+            if view is not None:
+                spans = self.spans(view.text, budget, is_new=False, depth=depth - 1)
+                found += view.mapped(data, spans)
+        return found
+
     def _settled(self, data: bytes, spans: list[Span], budget: Budget) -> list[Span]:
         while not budget.is_spent:
             text, marks = with_marks(data, spans)
             self._spend(budget, 1 + len(text) // _BLOCK)
-            more = self._find(text, budget)
+            more = self._find(text, budget, [])
             grown = merged(data, [*spans, *(mapped(data, span, marks) for span in more)])
             if grown == spans:
                 return spans
             spans = grown
         return [Span(0, len(data), UNSEARCHED, 1, data)]
 
-    def _find(self, data: bytes, budget: Budget, *, is_new: bool = False) -> list[Span]:
+    def _find(
+        self,
+        data: bytes,
+        budget: Budget,
+        runs: list[tuple[int, int]],
+        *,
+        is_new: bool = False,
+    ) -> list[Span]:
+        """Look at all places. Where base64 stands is added to `runs`."""
         found: list[Span] = []
         done = 0
         for start in range(0, len(data), _BLOCK):
             if is_new:
                 budget.earn(min(_BLOCK, len(data) - start))
             if start + _BLOCK > done:
-                done = self._find_in(data, max(start, done), start + _BLOCK, budget, found)
+                done = self._find_in(data, max(start, done), start + _BLOCK, budget, found, runs)
         found = merged(data, found)
         return beside_marks(data, found) if found and has_marks(data) else found
 
-    def _find_in(self, data: bytes, start: int, end: int, budget: Budget, found: list[Span]) -> int:
+    def _find_in(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        budget: Budget,
+        found: list[Span],
+        runs: list[tuple[int, int]],
+    ) -> int:
         """Look at the places between two. Returns the place from which on there is more to look at."""
         read_to = 0
         for hit in self.gate.each(data[start : end + REACH]):
@@ -137,6 +181,9 @@ class Scanner:
                 break
             if budget.is_spent:
                 return self._hide(data, place, found)
+            run = run_at(data, place)
+            if run is not None and (not runs or run[0] >= runs[-1][1]):
+                runs.append(run)
             cost = 1 + self._look(data, place, found)
             if place >= read_to:
                 read_to = self._read_pair(data, place, found)
@@ -146,7 +193,13 @@ class Scanner:
             self._spend(budget, cost)
             if len(found) > before and found[-1].end - place > REACH:
                 after = found[-1].end - _LONG
-                return after if after >= end else self._find_in(data, after, end, budget, found)
+            elif run is not None and run[1] - place > REACH:
+                after = run[1] - _LONG
+            else:
+                continue
+            if after >= end:
+                return after
+            return self._find_in(data, after, end, budget, found, runs)
         return end
 
     def _hide(self, data: bytes, place: int, found: list[Span]) -> int:
@@ -244,7 +297,10 @@ class Scanner:
         """What is needed to follow texts that go on."""
         far = distant(self._rules, self._known)
         return Words(
-            near=self._gate([*self._triggers(), *beginnings(self._rules, self._known)]),
+            near=partial(
+                self.finds,
+                gate=self._gate([*self._triggers(), *beginnings(self._rules, self._known)]),
+            ),
             far=None if far is None else self._gate(far),
             known={},
         )
@@ -265,6 +321,18 @@ class Scanner:
         """
         if budget.is_spent:
             return Begun(0)
+        found = self._undecided(data, start, budget)
+        for view in views(data, budget):
+            line = view.text.rfind(b"\n", 0, len(view.text) - _LONG) + 1
+            begun = self._opened(view.text, line, self._token_begun(view.text, budget), budget)
+            begun = self._block_begun(view.text, begun)
+            if begun.place < len(view.text):
+                place = view.origin(begun.place, view.edges())
+                found = Begun(place) if place < found.place else found
+        place = min(code_begun(data), base64_begun(data))
+        return found if found.place <= place else Begun(mark_around(data, place))
+
+    def _undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
         found = self._opened(data, start, self._token_begun(data, budget), budget)
         place = found.place
         if self._wordy:
