@@ -12,7 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from callsheet import Call, PermissionDenied, Session, ToolCallContent, ToolError, ToolResult, tool
+from callsheet import (
+    Call,
+    GuardSettings,
+    PermissionDenied,
+    Session,
+    ToolCallContent,
+    ToolCallStatus,
+    ToolError,
+    ToolResult,
+    tool,
+)
+from callsheet.guard.redact import Redactor
 from callsheet.testing import Recorder, assert_every_call_ended, assert_standard
 from callsheet.tools import shield
 from callsheet.tools.errors import ExecutionFailed, NotFound
@@ -650,3 +661,47 @@ async def test_what_was_written_a_moment_ago_is_not_shown_again_as_plain_text(tm
         await session.run("hurried")
         (report,) = session.reports
     assert [type(item).__name__ for item in report.content] == ["TerminalContent"]
+
+
+class _Watched(Redactor):
+    """Notes which thread looks through long texts."""
+
+    threads: set[int]
+
+    def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
+        if len(text) > 1_000_000:
+            self.threads.add(threading.get_ident())
+        return super().text(text, runs=runs)
+
+
+@tool
+async def repeat(text: str, times: int) -> str:
+    """Repeat."""
+    return text * times
+
+
+@pytest.mark.parametrize("long", ["input", "output"])
+async def test_the_loop_goes_on_while_long_values_are_looked_through(long: str) -> None:
+    redactor = _Watched()
+    redactor.threads = set()
+    text = "password=hunter2x " * 60_000
+    given = {"text": text, "times": 0} if long == "input" else {"text": text[:18], "times": 60_000}
+    guard = GuardSettings(redact=redactor, spill=False)
+    async with Session(tools=[repeat], guard=guard) as session:
+        result = await session.run("repeat", given)
+        assert result.success
+        assert session.reports[0].status is ToolCallStatus.COMPLETED
+    assert redactor.threads
+    assert threading.get_ident() not in redactor.threads
+
+
+async def test_a_call_that_is_cancelled_while_it_is_announced_ends() -> None:
+    recorder = Recorder()
+    async with Session(tools=[repeat], sinks=[recorder]) as session:
+        task = asyncio.create_task(session.run("repeat", {"text": "word " * 200_000, "times": 1}))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert all(report.is_final for report in session.reports)
+    assert_every_call_ended(recorder.lines)

@@ -201,3 +201,15 @@ def test_the_checker_takes_what_must_be_shown_for_no_secret() -> None:
     shown = redactor.value({"command": 'PASSWORD="aB3dE6gH9$(evil)"'}, runs=True)[0]
     assert redactor.found(shown) == {}
     assert redactor.found({"command": 'PASSWORD="aB3dE6gH9$(evil)"'})
+
+
+@pytest.mark.parametrize("secret", ["password=hunter{}x", "--password s3cret{}", "$2b$12$abcdefghi{}"])
+def test_a_crowd_of_secrets_hides_no_command(secret: str) -> None:
+    crowd = "; ".join(secret.format(number) for number in range(2_500))
+    shown = Redactor().text(f"{crowd}; rm -rf src; {crowd}", runs=True)[0]
+    assert "; rm -rf src; " in shown
+
+
+def test_what_is_too_long_for_a_command_is_hidden_as_any_other_text() -> None:
+    text = "password=hunter2x\n" * 10_000
+    assert Redactor().text(text, runs=True) == Redactor().text(text)

@@ -46,6 +46,7 @@ def send(events: list[Event], version: int) -> tuple[Ledger, list[bytes]]:
         state = ledger.apply(event)
         updates = view.call(state) if isinstance(state, ToolCallReport) else view.terminal(state)
         lines += [frames.line(update) for update in updates]
+    lines += [frames.line(update) for update in view.insist(whatever_it_costs=True)]
     return ledger, lines
 
 
@@ -72,6 +73,9 @@ def over_the_bridge(lines: list[bytes], source: Any, target: Any) -> list[bytes]
         for translated in bridge.update(params):
             message = {"jsonrpc": "2.0", "method": "session/update", "params": translated}
             out.append(msgspec.json.encode(message) + b"\n")
+    frames = UpdateFrames("s")
+    for _, view in bridge._sessions.values():  # what waits until it is paid for
+        out += [frames.line(update) for update in view.insist(whatever_it_costs=True)]
     return out
 
 

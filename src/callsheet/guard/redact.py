@@ -20,7 +20,7 @@ from .known import forms, secrets_of, secrets_of_mcp
 from .marks import MARK, MARKS, Marks
 from .nested import APART, Rewriter, leaves, texts
 from .rules import ID, InvalidRule, Rule, Settings, check, default_rules, read_settings, rules_of
-from .runnable import Runnable, is_inert
+from .runnable import LONGEST, Runnable, is_inert
 from .scan import Scanner
 from .spans import Span
 from .stream import StreamRedactor
@@ -97,7 +97,7 @@ class Redactor:
 
         Of a text that `runs`, or may, all that a shell would act on stays; see `runnable.py`.
         """
-        run = Runnable(self._scanner, text) if runs else None
+        run = Runnable(self._scanner, text) if runs and len(text) <= LONGEST else None
         return self._text(text, run, run.budget if run else None)
 
     def _text(
@@ -110,7 +110,8 @@ class Redactor:
         if not spans:
             self._clean = text if len(text) <= _REMEMBERED else None
             return text, 0
-        spans = spans if run is None else run.hidden(data, spans)
+        if run is not None and len(data) <= LONGEST:
+            spans = run.hidden(data, spans)
         if not spans:
             return text, 0
         return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
@@ -126,7 +127,8 @@ class Redactor:
         joined = leaves(value)
         if joined is not None and (not joined or self.text(joined)[0] is joined):
             return value, 0
-        run = Runnable(self._scanner, APART.join(texts(value)))
+        commands = [text for text in texts(value) if len(text) <= LONGEST]
+        run = Runnable(self._scanner, APART.join(commands))
         shared = {"budget": run.budget}
         running = Rewriter(
             partial(self._text, run=run, **shared), partial(self._mark, run=run, **shared)
@@ -220,7 +222,9 @@ class Redactor:
         span = self._named(family, data, budget)
         if span is None:
             return None
-        spans = (span,) if run is None else run.hidden_in_value(span, data, name)
+        spans: Sequence[Span] = (span,)
+        if run is not None and len(data) <= LONGEST:
+            spans = run.hidden_in_value(span, data, name)
         return self._marked(data, spans).decode("utf-8", "surrogatepass") if spans else None
 
     def _named(self, family: str, data: bytes, budget: Budget | None) -> Span | None:

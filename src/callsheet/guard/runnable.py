@@ -4,6 +4,9 @@ People approve a command by what they are shown of it. What a rule takes for one
 `$(…)`, a separator or the end of a line, and one mark in its place would hide a command. So a mark covers
 only characters that no shell acts on, and what follows the first other one stands. What is quoted is no
 exception: an inner shell may read it again (`bash -c "…"`, `ssh host '…'`). In doubt, text is shown.
+
+All this is about texts that can be a command: `LONGEST` bytes. A longer one, such as the content of a file,
+is treated as any other text, so that it takes no longer to look through.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from .budget import Budget
+from .budget import UNSEARCHED, Budget
 from .encodings import ENCODED
 from .marks import only_marks
 from .scan import Scanner
@@ -58,6 +61,12 @@ _HASH = re.compile(rb"(\$(?=[\w./+=]{12})([A-Za-z_]?\w*)[A-Za-z0-9./+=:]*)(?![A-
 _WORD = re.compile(rb"(?<![A-Za-z0-9_$])[A-Za-z_][A-Za-z0-9_]{11,}")
 
 _DIGIT = re.compile(rb"[0-9]")
+
+LONGEST = 131_072
+"""Bytes of a command at most: Linux starts no program with a longer argument."""
+
+_UNREAD = re.compile(rb"[A-Za-z0-9+][A-Za-z0-9+/=_.-]{11,}")
+"""What may be a secret where the budget did not suffice to look for one."""
 
 _DEPTH = 2
 """So often, what stands of a secret is searched for others that it has swallowed."""
@@ -107,6 +116,10 @@ class Runnable:
                 # It is the user's own, so there is no command in it; but what parts commands stays.
                 for match in _OF_KNOWN.finditer(data, span.start, span.end):
                     yield span._replace(start=match.start(), end=match.end())
+            elif span.rule == UNSEARCHED:
+                for match in _UNREAD.finditer(data, span.start, span.end):
+                    if _is_random(match[0]):
+                        yield Span(*match.span(), UNSEARCHED, span.rank, match[0])
             elif not self._may_name_a_program(data, span):
                 yield from self._parts(data, span, depth)
 

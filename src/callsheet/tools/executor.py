@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +37,7 @@ from .previews import preview_of, previewed
 from .registry import Registry
 from .result import ToolResult
 from .running import running
+from .threads import in_thread
 from .tool import Tool
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ GRACE = 3.0
 
 AT_ONCE = 16
 """Calls of one `run_all` that run at the same time."""
+
+_LONG = 262_144
+"""Characters that are looked through in a thread. Up to here, it takes less than a millisecond."""
 
 _TIMES_ASKED = 3
 """How often somebody is asked about one call, if what they were shown has changed before it is done."""
@@ -176,7 +181,10 @@ class Executor:
         given: Any = {} if arguments is None else arguments
         tool = self.registry.get(name)
         links.setdefault("parent", self._outer())
-        with self._call(name, tool, given, links) as call:
+        call = self._call(name, tool, given, links)
+        with ExitStack() as scope:
+            scope.push(call)
+            await _aside(call.__enter__, _size(given))
             loop = asyncio.get_running_loop()
             run = Run(call, loop)
             begun = loop.time()
@@ -191,7 +199,8 @@ class Executor:
                 result, error = self._outcome(run)
                 ms = round((loop.time() - (run.started or begun)) * 1000, 3)
                 result = result.stamped(call.id, name, ms, self._facts(result))
-                call.conclude(result, reason_of(result, error))
+                conclude = partial(call.conclude, result, reason_of(result, error))
+                await _aside(conclude, len(result.output))
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
@@ -366,6 +375,24 @@ class Executor:
         if not result.success:
             facts |= {"error_code": ExecutionFailed.code, "retry": ExecutionFailed.retry}
         return facts
+
+
+async def _aside(work: Callable[[], object], size: int) -> None:
+    """Announce or end a call; one with so much to look through in a thread, so that the loop goes on."""
+    if size <= _LONG:
+        work()
+        return
+    task = asyncio.ensure_future(in_thread(work))
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task  # a call is announced before it ends
+        raise
+
+
+def _size(given: Any) -> int:
+    values = given.values() if is_object(given) else ()
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 class _in_turn:  # noqa: N801 - used like a function
