@@ -203,7 +203,9 @@ def test_the_checker_takes_what_must_be_shown_for_no_secret() -> None:
     assert redactor.found({"command": 'PASSWORD="aB3dE6gH9$(evil)"'})
 
 
-@pytest.mark.parametrize("secret", ["password=hunter{}x", "--password s3cret{}", "$2b$12$abcdefghi{}"])
+@pytest.mark.parametrize(
+    "secret", ["password=hunter{}x", "--password s3cret{}", "$2b$12$abcdefghi{}"]
+)
 def test_a_crowd_of_secrets_hides_no_command(secret: str) -> None:
     crowd = "; ".join(secret.format(number) for number in range(2_500))
     shown = Redactor().text(f"{crowd}; rm -rf src; {crowd}", runs=True)[0]
