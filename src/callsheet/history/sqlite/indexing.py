@@ -8,7 +8,7 @@ must be told to forget.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from callsheet.history.errors import StoreDamaged
@@ -81,7 +81,7 @@ def _index(
         "INSERT INTO calls_text (rowid, title, command, paths, output) VALUES (?, ?, ?, ?, ?)",
         [(seq, *(words.get(payload) or words_of(store, payload))) for seq, payload in ended],
     )
-    db.executemany("DELETE FROM calls_later WHERE seq = ?", [(row[0],) for row in later])
+    remove(db, "calls_later WHERE seq = ?", [(row[0],) for row in later])
     db.executemany(
         "INSERT OR IGNORE INTO calls_later VALUES (?, NULL)",
         [(seq,) for seq, writer, _ in new if writer is not None],
@@ -142,6 +142,12 @@ def _begin_anew(db: sqlite3.Connection) -> None:
     db.execute("DELETE FROM calls_later")
     note(db, "indexed_to", 0)
     note(db, "text_version", VERSION)
+
+
+def remove(db: sqlite3.Connection, what: str, rows: Sequence[Any]) -> None:
+    """Remove rows that were just found. If an index has some that the table has not, that would never end."""
+    if db.executemany(f"DELETE FROM {what}", rows).rowcount < len(rows):
+        raise StoreDamaged("The history is damaged: an index has rows that its table has not.")
 
 
 def fact(db: sqlite3.Connection, name: str, default: int = 0) -> int:

@@ -326,7 +326,7 @@ def _around(db: sqlite3.Connection, query: Query) -> tuple[int, int, int]:
 
 
 def _tool(row: Sequence[Any], took: Sequence[float]) -> ToolStats:
-    name, calls, failed, cancelled, open_, size = row[:6]
+    name, calls, failed, cancelled, open_, size = str(row[0]), *row[1:6]
     half, most = percentile(took, 50), percentile(took, 95)
     return ToolStats(name, calls, int(failed), int(cancelled), int(open_), half, most, int(size))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from callsheet.history.errors import BadUrl, StoreTooNew
+from callsheet.history.errors import BadUrl, StoreDamaged, StoreTooNew
 
 STEPS = (
     """
@@ -93,6 +93,10 @@ STEPS = (
 
 VERSION = len(STEPS)
 
+_KNOWN = ("blob_uses", "calls_later", "facts", "writers")
+_NEVER = 1000
+"""A version that no history will ever have."""
+
 OURS = 0x63616C6C
 """What a file says to be one of ours (`application_id`): "call"."""
 
@@ -131,6 +135,11 @@ def _version(db: sqlite3.Connection, file: Path) -> int:
     (owner,) = db.execute("PRAGMA application_id").fetchone()
     (found,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    (known,) = db.execute(
+        f"SELECT count(*) FROM sqlite_master WHERE name IN ({', '.join('?' * len(_KNOWN))})", _KNOWN
+    ).fetchone()
+    if known == len(_KNOWN) and (owner != OURS or not 0 < found < _NEVER):
+        raise StoreDamaged(f"{file} is damaged: it has a history's tables, but not its marks.")
     if owner != OURS and (owner or found or tables):
         raise BadUrl(
             f"{file} is the database of another program; name another file: --history sqlite:///PATH."

@@ -72,7 +72,7 @@ def _remove_said(db: sqlite3.Connection, before: float, most: int) -> int:
         "(SELECT 1 FROM calls c WHERE c.session_id = m.session_id) ORDER BY m.at LIMIT ?",
         (before, most),
     ).fetchall()
-    db.executemany("DELETE FROM messages WHERE session_id = ? AND key = ?", rows)
+    indexing.remove(db, "messages WHERE session_id = ? AND key = ?", rows)
     let_go(db, rows)
     return len(rows)
 
@@ -178,7 +178,7 @@ def _remove(db: sqlite3.Connection, store: Unpacking, rows: Sequence[Any]) -> Pr
         pruned.bytes += len(payload)
         with suppress(StoreDamaged):
             spills += spills_of(store.unpack(payload).report)
-    db.executemany("DELETE FROM calls WHERE seq = ?", [(row[0],) for row in rows])
+    indexing.remove(db, "calls WHERE seq = ?", [(row[0],) for row in rows])
     indexing.step_back(db)
     owners = [(row[1], row[2]) for row in rows]
     reached: dict[str, int] = {}
