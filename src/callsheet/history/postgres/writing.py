@@ -104,8 +104,9 @@ async def write(db: Any, batch: Batch, me: str, with_blobs: Container[tuple[str,
     for sessions in _rounds(batch.sessions, lambda row: row.session_id):
         await db.execute(_SESSIONS, *_columns(sessions, _of_session))
     await keep_blobs(db, batch.blobs)
+    place = {id(row): number for number, row in enumerate(batch.calls)}
     for calls in _rounds(batch.calls, lambda row: (row.session_id, row.owner)):
-        calls.sort(key=lambda row: (row.session_id, row.position, row.owner))  # `seq` is that order
+        calls.sort(key=lambda row: place[id(row)])  # `seq` is their order; nobody else writes these
         await db.execute(_CALLS, *_columns(calls, lambda row: _of_call(row, me)))
     for messages in _rounds(batch.messages, lambda row: (row.session_id, row.owner)):
         await db.execute(_MESSAGES, *_columns(messages, _of_message))
