@@ -134,8 +134,8 @@ class LineReader:
 
     def __init__(self, *, max_line: int | None = None) -> None:
         self._max_line: int | None = max_line
-        self._parts: list[bytes] = []
-        self._size: int = 0
+        # One block of memory: many small ones, with others among them, would stay with the process.
+        self._held: bytearray = bytearray()
         self._skipping: bool = False
 
     def feed(self, data: bytes) -> list[Message | ProtocolError]:
@@ -151,11 +151,11 @@ class LineReader:
 
     def _finish(self, last: bytes) -> list[Message | ProtocolError]:
         found: list[Message | ProtocolError] = []
-        self._hold(last, found)
-        line = b"".join(self._parts)
-        self._parts.clear()
-        self._size = 0
-        self._skipping = False
+        line = last
+        if self._held or self._skipping or len(last) > (self._max_line or len(last)):
+            self._hold(last, found)
+            line = bytes(self._held)
+            self._held, self._skipping = bytearray(), False
         if line.strip():
             found.append(decode_line(line))
         return found
@@ -164,11 +164,9 @@ class LineReader:
         """Keep a part of a line, unless the line is over its limit: then say so, once."""
         if self._skipping or not part:
             return
-        self._parts.append(part)
-        self._size += len(part)
-        if self._max_line is not None and self._size > self._max_line:
-            self._skipping = True
-            self._parts.clear()
+        self._held += part
+        if self._max_line is not None and len(self._held) > self._max_line:
+            self._held, self._skipping = bytearray(), True
             found.append(
                 InvalidRequest(f"a line has over {self._max_line} bytes, which is the limit")
             )
