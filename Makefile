@@ -18,11 +18,11 @@ test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in two processes; in more:
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/.dev ## the slow suites in full size
-	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -lE '^from \.sizes import' tests/test_*.py)
+	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -rlE '^from tests.support.sizes import' tests --include='test_*.py')
 
 live: $(VENV)/.dev ## install real agents, and try the tap in front of them
 	-$(BIN)/python -m tests.live.install
-	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/test_live_*.py
+	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/integration/live
 
 check: $(VENV)/.dev ## lint, types, layers
 	$(BIN)/ruff check .
@@ -39,11 +39,11 @@ bench: $(VENV)/.bench ## peers side by side: a table, and bench/results.json
 	$(BIN)/python -m bench
 
 fuzz: $(VENV)/.dev ## send an agent and a tap 100,000 mutated messages; the same again: make fuzz SEED=…
-	$(BIN)/python -m tests.agent_fuzz $(if $(SEED),--seed $(SEED))
-	$(BIN)/python -m tests.tap_fuzz $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.support.agent_fuzz $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.support.tap_fuzz $(if $(SEED),--seed $(SEED))
 
 storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
-	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/test_history_kills.py
+	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/soak/history/test_kills.py
 
 schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
 	$(BIN)/python scripts/refresh_schemas.py

@@ -42,7 +42,7 @@ def measure() -> Subject:
 
 
 def _start(command: Sequence[str], cwd: Path) -> tuple[float, float]:
-    """Give the seconds until `initialize` is answered, and until `session/new` is."""
+    """Return the seconds until `initialize` is answered, and until `session/new` is."""
     begun = perf_counter()
     with agent(command, cwd) as started:
         started.ask("initialize", INITIALIZE)

@@ -56,7 +56,7 @@ class AgentProcess:
         raise RuntimeError(f"the agent ended without an answer to {method}")
 
     def cpu(self) -> float:
-        """Give the seconds of CPU time that the process has used; 0 where that is not told."""
+        """Return the seconds of CPU time that the process has used; 0 where that is not told."""
         try:
             text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii")
         except OSError:

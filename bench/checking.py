@@ -47,7 +47,7 @@ def measure(megabytes: int = MEGABYTES) -> Subject:
 
 
 def _timed(path: Path) -> dict[str, tuple[float, float]]:
-    """Give the seconds and the mebibytes of each peer, the best of some rounds."""
+    """Return the seconds and the mebibytes of each peer, the best of some rounds."""
     peers: dict[str, Callable[[], tuple[float, float]]] = {
         OURS: lambda: _in_python("checked", path),
         SCHEMA: lambda: _in_python("validated", path),
@@ -66,7 +66,7 @@ def _by_jq(*words: str) -> tuple[float, float]:
 
 
 def _children() -> float:
-    """Give the seconds of work that all processes took which were started here, whoever else works."""
+    """Return the seconds of work that all processes took which were started here, whoever else works."""
     took = resource.getrusage(resource.RUSAGE_CHILDREN)
     return took.ru_utime + took.ru_stime
 
@@ -120,7 +120,7 @@ def make(path: Path, megabytes: int) -> None:
 
 
 def _endless() -> Iterator[dict[str, Any]]:
-    """Give the lines of connections without end: one agent after the other, some sessions each."""
+    """Return the lines of connections without end: one agent after the other, some sessions each."""
     recordings = sources()
     clock, numbers = 0.0, count(1)
     while True:
@@ -130,7 +130,7 @@ def _endless() -> Iterator[dict[str, Any]]:
 
 
 def sources() -> list[list[dict[str, Any]]]:
-    """Give the recordings. Each begins with `initialize`."""
+    """Return the recordings. Each begins with `initialize`."""
     data = zstandard.ZstdDecompressor().decompress(RECORDINGS.read_bytes())
     found: list[list[dict[str, Any]]] = []
     for line in map(msgspec.json.decode, data.splitlines()):
@@ -143,7 +143,7 @@ def sources() -> list[list[dict[str, Any]]]:
 def _again(
     lines: list[dict[str, Any]], mark: str, clock: float, *, says_hello: bool
 ) -> Iterator[dict[str, Any]]:
-    """Give a recording once more, under other ids and later; with `initialize`, or without."""
+    """Return a recording once more, under other ids and later; with `initialize`, or without."""
     hello = next(line["msg"] for line in lines if line["msg"].get("method") == "initialize")
     for line in lines:
         message = line["msg"]
@@ -154,7 +154,7 @@ def _again(
 
 
 def marked(message: dict[str, Any], mark: str) -> dict[str, Any]:
-    """Give a message with new ids: of the request, the session and the call."""
+    """Return a message with new ids: of the request, the session and the call."""
     found = dict(message)
     if "id" in message:
         found["id"] = f"{message['id']}{mark}"
@@ -180,9 +180,9 @@ def _marked_inside(value: dict[str, Any], mark: str) -> dict[str, Any]:
 
 def checked(path: Path) -> int:
     """Check a recording as the command does, and give how many calls there are."""
-    from callsheet.check.recording.rules import RULES
-    from callsheet.check.recording.run import check_all
-    from callsheet.check.recording.sources import Source
+    from callsheet.check.rules import RULES
+    from callsheet.check.run import check_all
+    from callsheet.check.sources import Source
 
     source = Source(str(path), path.stat().st_size, lambda: path.open("rb"))
     plain = [rule for rule in RULES if not rule.clients]  # as without --client
@@ -191,7 +191,7 @@ def checked(path: Path) -> int:
 
 def validated(path: Path) -> int:
     """Decode each line and validate its message, and give how many are valid."""
-    from callsheet.check.recording import official
+    from callsheet.acp import official
 
     valid = 0
     decode = msgspec.json.Decoder().decode

@@ -82,7 +82,7 @@ class Notification(Struct):
 
 
 def make_life() -> Callable[[], list[bytes]]:
-    """Give the life of a call. Its id is as long as one of callsheet's."""
+    """Return the life of a call. Its id is as long as one of callsheet's."""
     encode = msgspec.json.Encoder().encode
     number = count()
 

@@ -77,7 +77,7 @@ async def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject
 
 
 def _others(made: list[mix.Template], pick: random.Random) -> list[WaitingCall]:
-    """Give calls to be written and read again."""
+    """Return calls to be written and read again."""
     return [replace(call, session_id="checked") for call in mix.waiting(made, MUCH, pick)]
 
 
@@ -94,7 +94,7 @@ async def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> Non
 
 
 async def _with_index(place: Path, made: list[mix.Template]) -> tuple[int, int, float]:
-    """Give the bytes of a store without and with its search index, and the CPU time of indexing a call."""
+    """Return the bytes of a store without and with its search index, and the CPU time of indexing a call."""
     ingest = Ingest(place / "searched")
     await ingest.store.open()
     stream = mix.waiting(made, INDEXED, random.Random(mix.SEED))
@@ -211,7 +211,7 @@ class Bare:
         self._db.execute("COMMIT")
 
     def size(self) -> int:
-        """Give what the file takes, with everything in it."""
+        """Return what the file takes, with everything in it."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return self.file.stat().st_size
 

@@ -19,10 +19,10 @@ from time import process_time
 from typing import TypeAlias
 
 from callsheet import Session, tool
+from callsheet.acp.peer import Peer
 from callsheet.history import History
 from callsheet.history.store import Store
 from callsheet.runtime.sinks import PipeSink
-from callsheet.wire.peer import Peer
 
 from .pipes import drain, run_module
 from .table import Claim, Figures, Subject
@@ -131,7 +131,7 @@ def _subject(took: dict[str, dict[str, list[float]]]) -> Subject:
 
 
 def time_lives(rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Give CPU microseconds per life, by life, with and without a history, by round."""
+    """Return CPU microseconds per life, by life, with and without a history, by round."""
     with tempfile.TemporaryDirectory(prefix="callsheet-bench-") as place, drain() as pipe:
         return asyncio.run(_time_lives(Path(place), pipe, rounds))
 

@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Any
 
 from msgspec.structs import replace
-from tests.postgres import Server, programs
+from tests.support.postgres import Server, programs
 
 from callsheet.history.places import file_of, store_at
 from callsheet.history.rows import Batch, CallRow, Query, SessionRow
@@ -90,7 +90,7 @@ def measure(most: int = SIZES[-1]) -> Subject:
 
 @contextmanager
 def _server() -> Generator[Server | str, None, None]:
-    """Give a server of our own, or why there is none."""
+    """Return a server of our own, or why there is none."""
     found = programs()
     if found is None or find_spec("asyncpg") is None:
         yield "its programs or asyncpg are not on this machine"
@@ -207,7 +207,7 @@ async def _ask_cold(places: Places) -> dict[int, list[float]]:
 
 
 async def _some_ids(url: str) -> list[str]:
-    """Give ids from all over a store."""
+    """Return ids from all over a store."""
     store = store_at(url)
     await store.open(write=False)
     first, last = [(await store.heads(query))[0].at for query in (_OLDEST, Query(limit=1))]

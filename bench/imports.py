@@ -16,7 +16,7 @@ _IMPORTS = {
     "msgspec": "import msgspec",
     "callsheet": "import callsheet",
     "callsheet, with ledger and wires": (
-        "import callsheet, callsheet.runtime.ids, callsheet.wire.view, callsheet.wire.frames"
+        "import callsheet, callsheet.runtime.ids, callsheet.acp.view, callsheet.acp.frames"
     ),
     "acp": "import acp",
 }
@@ -48,7 +48,7 @@ def measure() -> Subject:
 
 
 def _import(code: str) -> float:
-    """Give the milliseconds of an import in a new interpreter, free of the user's settings."""
+    """Return the milliseconds of an import in a new interpreter, free of the user's settings."""
     done = subprocess.run(
         [sys.executable, "-I", "-c", _CODE.format(code)],
         capture_output=True,

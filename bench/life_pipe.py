@@ -22,10 +22,10 @@ from importlib.util import find_spec
 from time import process_time
 from typing import Any
 
+from callsheet.acp.peer import Peer
 from callsheet.runtime.session import Session
 from callsheet.runtime.sinks import PipeSink
 from callsheet.testing import Recorder
-from callsheet.wire.peer import Peer
 
 from . import floor, ours, sdk_typescript
 from .peers import Updates, check_same, updates_of
@@ -111,7 +111,7 @@ def _subject(took: dict[str, list[float]], notes: list[str]) -> Subject:
 
 
 def time_peers(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Give CPU microseconds per life, by peer and round."""
+    """Return CPU microseconds per life, by peer and round."""
     _check()
     with ExitStack() as stack:
         peers = {

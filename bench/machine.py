@@ -16,7 +16,7 @@ _PEERS = (
 
 
 def facts() -> dict[str, str | int | None]:
-    """Give the date, the machine, and the versions of the peers."""
+    """Return the date, the machine, and the versions of the peers."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",

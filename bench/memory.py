@@ -14,7 +14,7 @@ _PROC = Path("/proc/self")
 
 
 def now() -> float:
-    """Give the mebibytes held now; where that isn't told, the most that ever were."""
+    """Return the mebibytes held now; where that isn't told, the most that ever were."""
     gc.collect()
     try:
         pages = int((_PROC / "statm").read_text(encoding="ascii").split()[1])
@@ -30,7 +30,7 @@ def forget_peak() -> None:
 
 
 def peak() -> float:
-    """Give the most mebibytes that were held, since the peak was forgotten.
+    """Return the most mebibytes that were held, since the peak was forgotten.
 
     Linux tells it of this program alone; `ru_maxrss` also counts the one that started it.
     """

@@ -163,7 +163,7 @@ class _Yardstick:
 
 
 def _look_up(ledger: Ledger, ids: list[str], aliases: list[str]) -> tuple[float, float, float]:
-    """Give the nanoseconds of a look-up by id, by alias, and of the yardstick.
+    """Return the nanoseconds of a look-up by id, by alias, and of the yardstick.
 
     All three are timed in each of many short passes, so that what disturbs one disturbs all.
     """

@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 
 from callsheet import Session
+from callsheet.acp.peer import Peer
 from callsheet.history.log import WaitingCall
 from callsheet.history.packing import as_json_bytes, record_of
 from callsheet.report.record import CallRecord
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire.peer import Peer
 
 ROOT = Path(__file__).parent.parent
 SEED = 2026
@@ -92,7 +92,7 @@ class Template:
         self._choices: list[list[str]] = [words[min(len(word), LONGEST)] for word in varied]
 
     def record(self, pick: random.Random, at: float) -> CallRecord:
-        """Give a record like the one that was, of another time."""
+        """Return a record like the one that was, of another time."""
         chosen = [pick.choice(choices) for choices in self._choices]
         parts = [""] * (2 * len(self._fixed) - 1)
         parts[::2] = self._fixed
@@ -120,7 +120,7 @@ def templates() -> list[Template]:
 
 
 def _moved(record: CallRecord, place: str) -> CallRecord:
-    """Give a record as if the work had been done in somebody's home."""
+    """Return a record as if the work had been done in somebody's home."""
     return record_of(
         msgspec.json.decode(as_json_bytes(record).replace(place.encode(), b"/home/dev"))
     )
@@ -145,7 +145,7 @@ async def _run(workspace: Path, pick: random.Random) -> list[CallRecord]:
 def _calls(
     number: int, files: Sequence[str], pick: random.Random
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Give what an agent might do in one round: look, search, read, run, change, and err at times."""
+    """Return what an agent might do in one round: look, search, read, run, change, and err at times."""
     file, other = pick.choice(files), pick.choice(files)
     word = pick.choice(["assert", "fixture", "yield", "parametrize", "timeout", "tmp_path", "Path"])
     yield "grep", {"pattern": word, "path": ".", "limit": pick.choice([5, 20, 50])}
@@ -180,7 +180,7 @@ def _calls(
 
 
 def _vocabulary(workspace: Path) -> dict[int, list[str]]:
-    """Give words by their length: those of the standard library's texts that the tests do not use."""
+    """Return words by their length: those of the standard library's texts that the tests do not use."""
     here = _words_of(workspace.rglob("*.py"))
     there = _words_of(sorted(Path(get_path("stdlib")).glob("*.py")))
     found: dict[int, list[str]] = {length: [] for length in range(4, LONGEST + 1)}
@@ -195,7 +195,7 @@ def _words_of(files: Iterable[Path]) -> set[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give all texts of a body that are not the protocol's own."""
+    """Return all texts of a body that are not the protocol's own."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -208,7 +208,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _marked(value: Any, slots: dict[str, int]) -> Any:
-    """Give a body with numbered gaps instead of the words that vary."""
+    """Return a body with numbered gaps instead of the words that vary."""
     if isinstance(value, str):
 
         def mark(found: re.Match[str]) -> str:
@@ -224,7 +224,7 @@ def _marked(value: Any, slots: dict[str, int]) -> Any:
 
 
 def waiting(made: Sequence[Template], count: int, pick: random.Random) -> Iterator[WaitingCall]:
-    """Give so many calls, in sessions of a hundred, as the history's thread gets them."""
+    """Return so many calls, in sessions of a hundred, as the history's thread gets them."""
     for number in range(count):
         at = START + number * 0.7
         record = made[number % len(made)].record(pick, at)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from callsheet.acp import v1
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.messages import Update
+from callsheet.acp.peer import Peer
+from callsheet.acp.view import view_for
 from callsheet.report.content import TextContent
 from callsheet.report.kinds import ToolKind
 from callsheet.report.ledger import Ledger
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v1
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update
-from callsheet.wire.peer import Peer
-from callsheet.wire.view import view_for
 
 from .work import LIMIT, LINE, NAME, PATH, SESSION, TEXT, TITLE
 
@@ -25,7 +25,7 @@ _COMPLETED = ToolCallStatus.COMPLETED
 
 
 def make_life() -> Callable[[], list[bytes]]:
-    """Give the life of a call for a caller that holds the reports and tells each change itself."""
+    """Return the life of a call for a caller that holds the reports and tells each change itself."""
     ledger = Ledger(SESSION, new_call_id)
     line = UpdateFrames(SESSION).line
     announce = v1.announce
@@ -52,7 +52,7 @@ def make_life() -> Callable[[], list[bytes]]:
 
 
 def make_life_in_view() -> Callable[[], list[bytes]]:
-    """Give the same life through a view, which remembers what its peer has seen."""
+    """Return the same life through a view, which remembers what its peer has seen."""
     ledger = Ledger(SESSION, new_call_id)
     view, line = view_for(Peer(), ledger.terminal), UpdateFrames(SESSION).line
 

@@ -18,19 +18,19 @@ SIZE = 1_000_000
 
 
 def pieces() -> list[bytes]:
-    """Give a megabyte in pieces."""
+    """Return a megabyte in pieces."""
     data = "".join(islice(_lines(), SIZE // 20)).encode()[:SIZE]
     return [data[begin : begin + WRITE] for begin in range(0, SIZE // WRITE * WRITE, WRITE)]
 
 
 def texts() -> list[str]:
-    """Give the same as text, for a peer that takes no bytes."""
+    """Return the same as text, for a peer that takes no bytes."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     return [decode(piece) for piece in pieces()]
 
 
 def _lines() -> Iterator[str]:
-    """Give lines of source code and of a log in turns, without end."""
+    """Return lines of source code and of a log in turns, without end."""
     source = cycle((inspect.getsource(argparse) + inspect.getsource(textwrap)).splitlines())
     for number, line in enumerate(source):
         yield line + "\n"

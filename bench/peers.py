@@ -26,7 +26,7 @@ Updates: TypeAlias = list[dict[str, Any]]
 
 
 def time_peers(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Give microseconds per life, by peer and round."""
+    """Return microseconds per life, by peer and round."""
     expected = updates_of(ours.make_life()())
     with ExitStack() as stack:
         peers = _own_peers(expected)
@@ -78,7 +78,7 @@ def check_same(name: str, lines: Sequence[bytes], expected: Updates) -> None:
 
 
 def without(update: dict[str, Any], *keys: str) -> dict[str, Any]:
-    """Give an update without some of its fields."""
+    """Return an update without some of its fields."""
     return {key: value for key, value in update.items() if key not in keys}
 
 

@@ -24,7 +24,7 @@ _PATIENCE = 30.0
 
 @contextmanager
 def drain() -> Generator[int, None, None]:
-    """Give the writing end of a pipe that `cat` reads and drops."""
+    """Return the writing end of a pipe that `cat` reads and drops."""
     cat = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     with _ended(cat) as pipe:
         yield pipe.fileno()
@@ -38,7 +38,7 @@ class Counter:
 
     @contextmanager
     def pipe(self) -> Generator[int, None, None]:
-        """Give the writing end, once the reader is ready."""
+        """Return the writing end, once the reader is ready."""
         reader = subprocess.Popen(
             [sys.executable, "-m", "bench.reader"],
             cwd=ROOT,
@@ -55,7 +55,7 @@ class Counter:
 
 @contextmanager
 def _ended(reader: subprocess.Popen[bytes]) -> Generator[IO[bytes], None, None]:
-    """Give a reader's pipe, and end that reader in any case."""
+    """Return a reader's pipe, and end that reader in any case."""
     assert reader.stdin is not None
     try:
         yield reader.stdin

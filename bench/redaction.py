@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
-from callsheet.guard import pairs
-from callsheet.guard.engines import ENGINES, simpler
-from callsheet.guard.redact import Redactor, default_rules
-from callsheet.guard.rules import fill
+from callsheet.redaction import pairs
+from callsheet.redaction.engines import ENGINES, simpler
+from callsheet.redaction.redact import Redactor, default_rules
+from callsheet.redaction.rules import fill
 
 from .table import Claim, Figures, Subject
 from .timing import Batch, interleave, ratio, repeat
@@ -65,7 +65,7 @@ def measure() -> Subject:
 
 
 def _texts() -> list[str]:
-    """Give pieces of real source code. Each twentieth has a key in it."""
+    """Return pieces of real source code. Each twentieth has a key in it."""
     source = "".join(map(inspect.getsource, (argparse, ast, http.client, textwrap)))
     pieces = [source[n * PIECE : (n + 1) * PIECE] for n in range(PIECES)]
     key = f"\nexport GITHUB_TOKEN={fill('ghp_{alnum:36}')}\n"

@@ -44,7 +44,7 @@ _Updates: TypeAlias = Callable[[], Iterator[ToolCallStart | ToolCallProgress]]
 
 
 def make_life() -> Callable[[], list[bytes]]:
-    """Give the life of a call, encoding only."""
+    """Return the life of a call, encoding only."""
 
     def life() -> list[bytes]:
         key = _new_id()
@@ -57,7 +57,7 @@ def make_life() -> Callable[[], list[bytes]]:
 def connection(
     keep: list[bytes] | None = None, *, tracked: bool = False
 ) -> Generator[Batch, None, None]:
-    """Give batches of lives that go through a real connection. What it writes may be kept."""
+    """Return batches of lives that go through a real connection. What it writes may be kept."""
     updates = _tracked if tracked else _helped
     with asyncio.Runner() as runner:
         nowhere = _Nowhere() if keep is None else _Kept(keep)
@@ -71,7 +71,7 @@ def connection(
 
 @contextmanager
 def pipe_connection(fd: int) -> Generator[Batch, None, None]:
-    """Give batches of lives that go through a real connection to a pipe. They tell CPU seconds."""
+    """Return batches of lives that go through a real connection to a pipe. They tell CPU seconds."""
     with asyncio.Runner() as runner:
         agent = runner.run(connect_pipe(os.dup(fd)))
         try:
@@ -81,7 +81,7 @@ def pipe_connection(fd: int) -> Generator[Batch, None, None]:
 
 
 def stream(texts: Iterable[str]) -> Iterator[ToolCallStart | ToolCallProgress]:
-    """Give the updates of a call whose live output the SDK's tracker gathers."""
+    """Return the updates of a call whose live output the SDK's tracker gathers."""
     key = "toolu_01"
     yield _tracker.start(key, title="make test", kind="execute", raw_input={"command": "make test"})
     for text in texts:
@@ -139,7 +139,7 @@ async def _live(
 
 
 def _helped() -> Iterator[ToolCallStart | ToolCallProgress]:
-    """Give the three updates as the SDK's helpers make them."""
+    """Return the three updates as the SDK's helpers make them."""
     key = _new_id()
     yield _opened(key)
     yield _running(key)
@@ -147,7 +147,7 @@ def _helped() -> Iterator[ToolCallStart | ToolCallProgress]:
 
 
 def _tracked() -> Iterator[ToolCallStart | ToolCallProgress]:
-    """Give the three updates as the SDK's tracker makes them."""
+    """Return the three updates as the SDK's tracker makes them."""
     key = "toolu_01"
     yield _tracker.start(
         key,

@@ -23,12 +23,12 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
+from callsheet.acp.peer import Peer
 from callsheet.runtime.backlog import MAX_WEIGHT
 from callsheet.runtime.call import Call
 from callsheet.runtime.session import DEAD_AFTER, Session
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.testing import DyingPeer, SlowPeer
-from callsheet.wire.peer import Peer
 
 from . import memory
 from .output import WRITE, pieces
@@ -155,7 +155,7 @@ def _order(peer: str, tool: str) -> tuple[int, str]:
 
 
 def _change(found: Sequence[Found], fast: Sequence[Found], which: str) -> float:
-    """Give the change in percent against the fast peer of the same rounds."""
+    """Return the change in percent against the fast peer of the same rounds."""
     over, under = ([one[which] for one in side] for side in (found, fast))
     return 100 * (ratio(over, under) - 1)
 
@@ -248,7 +248,7 @@ async def _run(peer: str, tool: str, steps: int) -> Found:
 
 @asynccontextmanager
 async def _session(peer: str) -> AsyncIterator[Session]:
-    """Give a session with that peer. A peer that would not take the rest goes before it is closed."""
+    """Return a session with that peer. A peer that would not take the rest goes before it is closed."""
     with _PEERS[peer]() as sink:
         session = Session(
             SESSION,

@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from callsheet.acp.peer import Peer
 from callsheet.runtime.call import Call
 from callsheet.runtime.outbox import PACE
 from callsheet.runtime.session import Session
 from callsheet.runtime.sinks import PipeSink
 from callsheet.testing import FakeClock
-from callsheet.wire.peer import Peer
 
 from . import memory
 from .output import WRITE, pieces, texts

@@ -197,7 +197,7 @@ def _of(runs: dict[Case, list[Run]], mode: str) -> Iterable[Run]:
 
 
 def _growths(runs: dict[Case, list[Run]], mode: str, which: str) -> Iterator[float]:
-    """Give how much longer a byte takes, by writer: the median of the rounds' own ratios."""
+    """Return how much longer a byte takes, by writer: the median of the rounds' own ratios."""
     for writer in (ASYNC, THREAD):
         early, late = runs[Case(mode, writer, _EARLY)], runs[Case(mode, writer, _LATE)]
         yield ratio(

@@ -40,7 +40,7 @@ class Subject(NamedTuple):
     kept: Figures
 
     def figures(self) -> Figures:
-        """Give what goes into results.json."""
+        """Return what goes into results.json."""
         claims = [
             {
                 "claim": claim.text,

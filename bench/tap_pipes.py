@@ -52,7 +52,7 @@ class Proxy:
         self._told: int = told
 
     def cpu(self) -> float:
-        """Give the seconds of CPU time that its process has used."""
+        """Return the seconds of CPU time that its process has used."""
         return time.clock_gettime(_cpu_clock(self._process.pid))
 
     def ask(self, line: bytes) -> bytes:
@@ -144,12 +144,12 @@ def one_cpu() -> Generator[None]:
 
 
 def present(names: Sequence[str]) -> list[str]:
-    """Give those of the proxies that can be run here."""
+    """Return those of the proxies that can be run here."""
     return [name for name in names if name != SDK or find_spec("acp")]
 
 
 def _cpu_clock(pid: int) -> int:
-    """Give the clock of another process's CPU time, as `clock_getcpuclockid` does on Linux."""
+    """Return the clock of another process's CPU time, as `clock_getcpuclockid` does on Linux."""
     return (~pid << 3) | 2
 
 

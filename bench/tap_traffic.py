@@ -47,7 +47,7 @@ _PIECE = re.compile(r"\s*[A-Za-z]{1,7}|\s*[^\sA-Za-z]{1,3}|\s+")
 
 
 def chunk(text: str) -> bytes:
-    """Give a piece of talk as agents send it."""
+    """Return a piece of talk as agents send it."""
     update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
     params = {"sessionId": SESSION, "update": update}
     return _line({"jsonrpc": "2.0", "method": "session/update", "params": params})
@@ -55,12 +55,12 @@ def chunk(text: str) -> bytes:
 
 @cache
 def talk() -> list[bytes]:
-    """Give the lines of a long talk."""
+    """Return the lines of a long talk."""
     return [chunk(piece) for piece in _PIECE.findall(TALK)]
 
 
 def calls() -> Iterator[bytes]:
-    """Give updates of calls without end: those of real agents, in one session, under new ids each time."""
+    """Return updates of calls without end: those of real agents, in one session, under new ids each time."""
     for number in count():
         for message in _told():
             again = marked(message, f"-{number}")
@@ -70,7 +70,7 @@ def calls() -> Iterator[bytes]:
 
 @cache
 def _told() -> list[dict[str, Any]]:
-    """Give what a recording of middle length tells of calls, of each agent."""
+    """Return what a recording of middle length tells of calls, of each agent."""
     found: dict[str, list[list[dict[str, Any]]]] = {}
     for recording in sources():
         messages = [line["msg"] for line in recording if line["dir"] == "agent->client"]

@@ -23,28 +23,28 @@ class Sample(NamedTuple):
     """The middle half of the measurements is as wide as this share of the median."""
 
     def rounded(self) -> dict[str, float]:
-        """Give it for results.json."""
+        """Return it for results.json."""
         return {name: round(value, 2) for name, value in self._asdict().items()}
 
     def cells(self) -> tuple[str, str, str]:
-        """Give it for a table."""
+        """Return it for a table."""
         span = f"{self.low:.1f}–{self.high:.1f}"
         return f"{self.median:.1f}", span, f"{self.spread_percent:.0f} %"
 
 
 def summarise(values: Sequence[float]) -> Sample:
-    """Give the middle of many measurements, and how far they lie apart."""
+    """Return the middle of many measurements, and how far they lie apart."""
     first, middle, third = quantiles(values, n=4, method="inclusive")
     return Sample(middle, min(values), max(values), 100 * (third - first) / middle)
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Give the median of the rounds' own ratios; what slows a whole round cancels out."""
+    """Return the median of the rounds' own ratios; what slows a whole round cancels out."""
     return median(a / b for a, b in zip(over, under, strict=True))
 
 
 def queued() -> float:
-    """Give the seconds that this thread has waited for a CPU that others had; 0 if that isn't told.
+    """Return the seconds that this thread has waited for a CPU that others had; 0 if that isn't told.
 
     Where a machine is busy with other things, time on the wall less this is what the work took: it
     counts what the thread did, and what it waited for of its own.

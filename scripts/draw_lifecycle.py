@@ -17,7 +17,7 @@ BEGIN, END = "<!-- lifecycle: drawn by `make diagrams` -->", "<!-- /lifecycle --
 
 
 def draw() -> str:
-    """Give the table as a Mermaid diagram."""
+    """Return the table as a Mermaid diagram."""
     lines = ["```mermaid", "stateDiagram-v2", "    direction LR", "    [*] --> pending"]
     for old in ToolCallStatus:
         lines += [f"    {old} --> {new}" for new in ToolCallStatus if new in MOVES[old]]
@@ -26,7 +26,7 @@ def draw() -> str:
 
 
 def with_drawing(text: str) -> str:
-    """Give a document with the drawing as it should be."""
+    """Return a document with the drawing as it should be."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{draw()}\n{END}{after}"

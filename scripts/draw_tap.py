@@ -15,9 +15,9 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from callsheet.check.recording.lines import read
-from callsheet.check.recording.moments import Asked, Folded
-from callsheet.check.recording.watch import Watch
+from callsheet.observe.lines import read
+from callsheet.observe.moments import Asked, Folded
+from callsheet.observe.watch import Watch
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
@@ -27,7 +27,7 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red")}
 
 
 def cards(data: bytes) -> tuple[list[Text], int]:
-    """Give a few lines for each call of a recording, as a client knows it in the end; and its bytes."""
+    """Return a few lines for each call of a recording, as a client knows it in the end; and its bytes."""
     watch, calls, asked, size = Watch(), dict[int, Any](), dict[int, Any](), 0
     for line in read(io.BytesIO(data)):
         for moment in watch.feed(line):

@@ -15,7 +15,7 @@ TABLES = {1: V1_AGENT, 2: V2_AGENT}
 
 
 def listed(table: Table, agent: int) -> str:
-    """Give the lists of one direction."""
+    """Return the lists of one direction."""
     updates = {f"`{kind}`": row for kind, row in table.updates.items()}
     parts = {
         "The client calls": {f"`{method}`": row for method, row in table.client.items()},
@@ -32,7 +32,7 @@ def _part(title: str, rows: dict[str, Row]) -> str:
 
 
 def with_lists(text: str) -> str:
-    """Give the document with the lists as they should be."""
+    """Return the document with the lists as they should be."""
     for agent, table in TABLES.items():
         begin = f"<!-- an agent of v{agent}: listed by `make diagrams` -->"
         end = f"<!-- /an agent of v{agent} -->"

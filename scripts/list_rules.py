@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from callsheet.check.recording.finding import CATEGORIES, Rule
-from callsheet.check.recording.rules import RULES
+from callsheet.check.finding import CATEGORIES, Rule
+from callsheet.check.rules import RULES
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "check.md"
 BEGIN, END = "<!-- rules: listed by `make diagrams` -->", "<!-- /rules -->"
 
 
 def table(rules: tuple[Rule, ...] = RULES) -> str:
-    """Give the table, in the order of the categories."""
+    """Return the table, in the order of the categories."""
     lines = ["| rule | severity | what is wrong | why it matters |", "|---|---|---|---|"]
     for category in CATEGORIES:
         for rule in (rule for rule in rules if rule.category == category):
@@ -26,7 +26,7 @@ def table(rules: tuple[Rule, ...] = RULES) -> str:
 
 
 def with_table(text: str) -> str:
-    """Give the document with the table as it should be."""
+    """Return the document with the table as it should be."""
     before, rest = text.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n{table()}\n{END}{after}"

@@ -37,7 +37,7 @@ class Steady(Catalog):
 
 
 def template() -> Steady:
-    """Give the messages that the sources have."""
+    """Return the messages that the sources have."""
     catalog = Steady(charset="utf-8")
     with (PACKAGE / "messages.py").open("rb") as source:
         for _, message, _, _ in extract("python", source, KEYWORDS):
@@ -46,7 +46,7 @@ def template() -> Steady:
 
 
 def updated(locale: str, wanted: Steady) -> Steady:
-    """Give the catalogue of a language with just the wanted messages, in their order."""
+    """Return the catalogue of a language with just the wanted messages, in their order."""
     path = po_path(locale)
     known = read_po(path.open("rb"), locale=locale) if path.exists() else Catalog(locale)
     catalog = Steady(locale, charset="utf-8")
@@ -58,7 +58,7 @@ def updated(locale: str, wanted: Steady) -> Steady:
 
 
 def po_path(locale: str) -> Path:
-    """Give where a language's catalogue is."""
+    """Return where a language's catalogue is."""
     return LOCALES / locale / "LC_MESSAGES" / "callsheet.po"
 
 
@@ -78,7 +78,7 @@ def as_mo(catalog: Steady) -> bytes:
 
 
 def made() -> dict[Path, bytes]:
-    """Give every file as it should be."""
+    """Return every file as it should be."""
     wanted = template()
     files = {LOCALES / "callsheet.pot": as_po(wanted)}
     for locale in NAMES:

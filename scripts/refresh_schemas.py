@@ -19,14 +19,14 @@ from typing import Any
 PACKAGE = "@agentclientprotocol/sdk"
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "schema"
-SHIPPED = ROOT / "src" / "callsheet" / "check" / "recording" / "schemas"
+SHIPPED = ROOT / "src" / "callsheet" / "acp" / "schemas"
 UNSTABLE = "schema.unstable.json"
 """All that is official: the stable schema, and what agents may already send of the next one."""
 PROSE = ("description", "title", "default", "discriminator", "x-docs-ignore")
 
 
 def shipped(data: bytes) -> str:
-    """Give the definitions of a schema without its prose: what a validator needs."""
+    """Return the definitions of a schema without its prose: what a validator needs."""
     definitions = {name: _bare(one) for name, one in json.loads(data)["$defs"].items()}
     return json.dumps({"$defs": definitions}, separators=(",", ":")) + "\n"
 

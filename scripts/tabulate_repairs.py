@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from callsheet.check.recording.engine import check_stream
+from callsheet.check.engine import check_stream
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 from callsheet.tap.telling import size
@@ -25,7 +25,7 @@ def findings(data: bytes) -> Counter[tuple[str, str]]:
 
 
 def agents(root: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Give the agents that have recordings, and these."""
+    """Return the agents that have recordings, and these."""
     for directory in sorted(path for path in root.iterdir() if path.is_dir()):
         found = sorted(directory.glob("*.jsonl"))
         if found:
@@ -33,7 +33,7 @@ def agents(root: Path) -> Iterator[tuple[str, list[Path]]]:
 
 
 def row(name: str, recordings: list[Path]) -> tuple[str, Counter[tuple[str, str]]]:
-    """Give an agent's line of the table, and what is still found."""
+    """Return an agent's line of the table, and what is still found."""
     before, after = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     calls = told = sent = hidden = 0
     for path in recordings:

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from callsheet.wire import terminals, v1, v2, view
-from callsheet.wire.messages import as_dict
-
-from . import schemas, sizes
+from callsheet.acp import terminals, v1, v2, view
+from callsheet.acp.messages import as_dict
+from tests.support import schemas, sizes
 
 settings.register_profile(
     "default",

@@ -2,6 +2,8 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from callsheet.acp.peer import Peer
+    from callsheet.acp.permission import PermissionOption
     from callsheet.report.content import FileChange, ToolCallContent
     from callsheet.report.errors import CallsheetError
     from callsheet.report.kinds import ToolKind
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from callsheet.tools.result import ToolResult
     from callsheet.tools.session import Call, Session
     from callsheet.tools.tool import tool
-    from callsheet.wire.peer import Peer
-    from callsheet.wire.permission import PermissionOption
 
 __version__ = "0.1.0"
 
@@ -58,9 +58,9 @@ _LAZY = {
     "FileChange": "callsheet.report.content",
     "GuardSettings": "callsheet.runtime.guard",
     "Health": "callsheet.runtime.health",
-    "Peer": "callsheet.wire.peer",
+    "Peer": "callsheet.acp.peer",
     "PermissionDenied": "callsheet.runtime.errors",
-    "PermissionOption": "callsheet.wire.permission",
+    "PermissionOption": "callsheet.acp.permission",
     "PipeSink": "callsheet.runtime.sinks",
     "Question": "callsheet.runtime.permission",
     "Reason": "callsheet.report.status",

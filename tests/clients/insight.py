@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from callsheet import Call, tool
-from callsheet.wire import v1, v2
-from callsheet.wire.messages import as_dict
+from callsheet.acp import v1, v2
+from callsheet.acp.messages import as_dict
 
 
 @tool(read_only=True)

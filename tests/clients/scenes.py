@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from callsheet.check.recording.choose import CLIENTS
+from callsheet.acp import v1, v2
+from callsheet.acp.messages import as_dict
+from callsheet.check.choose import CLIENTS
 from callsheet.testing import Recording, assert_every_call_ended, fold
-from callsheet.wire import v1, v2
-from callsheet.wire.messages import as_dict
-from tests import schemas
+from tests.support import schemas
 
 FOLDER = Path(__file__).parent
 MODULES = FOLDER / "node_modules"
@@ -52,7 +52,7 @@ def agent_command(version: int = 1) -> list[str]:
 
 
 def recorded(command: list[str], place: Path) -> list[str]:
-    """Give a command that runs an agent, and records it beside the workspace, in a file for each run."""
+    """Return a command that runs an agent, and records it beside the workspace, in a file for each run."""
     folder = _recordings(place)
     folder.mkdir(exist_ok=True)
     return [sys.executable, "-m", "callsheet", "record", "-o", str(folder), "--", *command]
@@ -80,7 +80,7 @@ def furnish(place: Path) -> Path:
 
 
 def scenes(version: int) -> list[dict[str, Any]]:
-    """Give the prompts, and how the client is to answer and when to cancel."""
+    """Return the prompts, and how the client is to answer and when to cancel."""
     played: list[dict[str, Any]] = [
         {"name": READ, "prompt": "/read notes.txt"},
         {"name": EDITED, "prompt": "/edit greeting.py old_text=hello new_text=goodbye"},
@@ -114,7 +114,7 @@ class Seen:
     # The scenes
 
     def parts(self) -> dict[str, list[dict[str, Any]]]:
-        """Give the agent's messages of each scene."""
+        """Return the agent's messages of each scene."""
         begin, parts = 0, dict[str, list[dict[str, Any]]]()
         for scene in self.data["scenes"]:
             parts[scene["name"]] = self.messages[begin : scene["lines"]]
@@ -129,7 +129,7 @@ class Seen:
         ]
 
     def ids(self, scene: str) -> list[str]:
-        """Give the ids of the calls that a scene announced, in order."""
+        """Return the ids of the calls that a scene announced, in order."""
         return list(
             dict.fromkeys(u["toolCallId"] for u in self.updates(scene) if "toolCallId" in u)
         )
@@ -142,7 +142,7 @@ class Seen:
         return call
 
     def question(self, scene: str) -> dict[str, Any]:
-        """Give the call that the client was asked about, as the question told it."""
+        """Return the call that the client was asked about, as the question told it."""
         (asked,) = [one for one in self.data["permissions"] if one["scene"] == scene]
         return asked["toolCall"]
 
@@ -150,11 +150,11 @@ class Seen:
         return {scene["name"]: scene["stopReason"] for scene in self.data["scenes"]}
 
     def text_of(self, call: dict[str, Any]) -> str:
-        """Give what a user reads in a call's card."""
+        """Return what a user reads in a call's card."""
         return "\n".join(self.text_in(item) for item in call["content"])
 
     def text_in(self, item: dict[str, Any]) -> str:
-        """Give the text of an item of content."""
+        """Return the text of an item of content."""
         if item["type"] == "terminal":
             pieces = self.data["terminals"][item["terminalId"]]["bytes"]
             return b"".join(b64decode(piece) for piece in pieces).decode()
@@ -210,7 +210,7 @@ def _the_client_knows_what_the_agent_knows(seen: Seen) -> None:
 
 
 def _without_terminals(call: dict[str, Any]) -> dict[str, Any]:
-    """Give a call but for its output: v1 clients are shown text where the agent has a terminal."""
+    """Return a call but for its output: v1 clients are shown text where the agent has a terminal."""
     told = _told(call)
     if call["kind"] == "execute":
         told.pop("content", None)
@@ -305,7 +305,7 @@ def _runs(seen: Seen) -> None:
 
 
 def _live_outputs(seen: Seen, scene: str) -> list[str]:
-    """Give the pieces of output that came while the call was running."""
+    """Return the pieces of output that came while the call was running."""
     pieces: list[str] = []
     for update in seen.updates(scene):
         if update.get("status") in ("completed", "failed", "cancelled"):

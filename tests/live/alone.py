@@ -7,8 +7,7 @@ import json
 import sys
 
 from callsheet.testing import AgentClient
-
-from .dialects.steps import PROMPT
+from tests.live.dialects.steps import PROMPT
 
 
 async def _main() -> None:

@@ -17,12 +17,11 @@ from callsheet.tap.offline import repair
 from callsheet.tap.settings import TapSettings
 from callsheet.testing.recordings import updates_in
 from callsheet.testing.traffic import Recording, Source
-from tests.processes import linux, new_token
-
-from . import stage as fronts
-from .agents import AGENTS
-from .scenes import SCENES, Outcome, fold
-from .stage import Stage, staged
+from tests.live import stage as fronts
+from tests.live.agents import AGENTS
+from tests.live.scenes import SCENES, Outcome, fold
+from tests.live.stage import Stage, staged
+from tests.support.processes import linux, new_token
 
 live = pytest.mark.skipif(
     not os.environ.get("CALLSHEET_LIVE"), reason="`make live` installs real agents and runs this"
@@ -59,7 +58,7 @@ async def play(stage: Stage, scene: str) -> Outcome:
 
 
 def errors(source: Source) -> list[str]:
-    """Give the errors that the checker finds."""
+    """Return the errors that the checker finds."""
     found = Recording.of(source).check()
     return [f"{one.rule}: {one.message}" for one in found if one.severity == "error"]
 
@@ -87,7 +86,7 @@ def repaired_as_seen(stage: Stage) -> None:
 
 
 def _calls(path: Path) -> dict[str, dict[str, Any]]:
-    """Give the calls of a recording, as they are in the end, but for times and the names of files."""
+    """Return the calls of a recording, as they are in the end, but for times and the names of files."""
     calls = fold(update for update in updates_in(path) if "toolCallId" in update)
     for call in calls.values():
         call["_meta"] = call.get("_meta", {}).get("callsheet", {}).get("reason")
@@ -95,13 +94,13 @@ def _calls(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def reasons(outcome: Outcome) -> list[Any]:
-    """Give why the calls have ended as they have."""
+    """Return why the calls have ended as they have."""
     metas = [call.get("_meta", {}).get("callsheet", {}) for call in outcome.calls.values()]
     return [meta.get("reason") for meta in metas]
 
 
 def shown(outcome: Outcome) -> bytes:
-    """Give all that the client was shown. What it was given to do is not for showing."""
+    """Return all that the client was shown. What it was given to do is not for showing."""
     assert outcome.client is not None
     lines = outcome.client.lines
     return b"".join(line for line in lines if not _method(line).startswith(WORK))

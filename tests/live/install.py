@@ -13,8 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from .agents import AGENTS
-from .agents.agent import Agent
+from tests.live.agents import AGENTS
+from tests.live.agents.agent import Agent
 
 PYTHONS = ("python3.13", "python3.12", "python3.14")
 """Those that the agents in Python run on."""
@@ -53,7 +53,7 @@ def _from_npm(agent: Agent, place: Path) -> None:
 
 
 def _python() -> str:
-    """Give a Python that is new enough, also one that pyenv has and does not show."""
+    """Return a Python that is new enough, also one that pyenv has and does not show."""
     if sys.version_info >= (3, 12):
         return sys.executable
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
@@ -67,7 +67,7 @@ def _python() -> str:
 
 
 def _runs(python: str) -> bool:
-    """Tell whether it is one: pyenv has commands for those, too, that are not chosen."""
+    """Return whether it is one: pyenv has commands for those, too, that are not chosen."""
     return not subprocess.run([python, "-V"], check=False, capture_output=True).returncode
 
 

@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
 from typing import Any
 
-from .dialects import DIALECTS
-from .dialects.steps import Step, goes_on
+from tests.live.dialects import DIALECTS
+from tests.live.dialects.steps import Step, goes_on
 
 MOST_BYTES = 8 << 20
 MOST_REQUESTS = 200
@@ -66,7 +66,7 @@ class Model:
             thread.join()
 
     def next(self, path: str, tools: Iterable[str], is_due: bool) -> Step:
-        """Give the step that answers a request, if one is due: what is asked without tools is an errand."""
+        """Return the step that answers a request, if one is due: what is asked without tools is an errand."""
         offered = set(tools)
         with self._lock:
             self.asked.append(path)

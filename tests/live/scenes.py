@@ -20,12 +20,11 @@ from typing import Any, TypeAlias
 
 from callsheet.report.errors import CallsheetError
 from callsheet.testing import AgentClient
-from tests.processes import new_token, with_token
-
-from .abilities import CAPABILITIES, Abilities
-from .dialects.steps import PROMPT
-from .model import OVER
-from .stage import PATIENCE, Stage
+from tests.live.abilities import CAPABILITIES, Abilities
+from tests.live.dialects.steps import PROMPT
+from tests.live.model import OVER
+from tests.live.stage import PATIENCE, Stage
+from tests.support.processes import new_token, with_token
 
 SECRETS = {
     "github": "ghp_" + "Zk3v9QwLr7TnXb2YcH5dMf8sJg4pAe6uRi1o",
@@ -70,7 +69,7 @@ class Outcome:
 
 
 def fold(updates: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Give calls by their ids, each as its updates make it."""
+    """Return calls by their ids, each as its updates make it."""
     calls: dict[str, dict[str, Any]] = {}
     for update in updates:
         known = calls.setdefault(str(update["toolCallId"]), {})

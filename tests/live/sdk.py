@@ -14,8 +14,8 @@ import acp
 from acp.contrib.session_state import SessionAccumulator, ToolCallView
 from acp.schema import ClientCapabilities, Implementation
 
-from .dialects.steps import PROMPT
-from .stage import PATIENCE, Stage
+from tests.live.dialects.steps import PROMPT
+from tests.live.stage import PATIENCE, Stage
 
 
 class Player:

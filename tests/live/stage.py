@@ -18,11 +18,10 @@ from typing import Any
 import psutil
 
 from callsheet.testing import AgentClient
-from tests.processes import with_token
-
-from .agents.agent import Agent
-from .dialects.steps import Step, Use
-from .model import Model
+from tests.live.agents.agent import Agent
+from tests.live.dialects.steps import Step, Use
+from tests.live.model import Model
+from tests.support.processes import with_token
 
 CALLSHEET = (sys.executable, "-m", "callsheet")
 PATIENCE = 60.0
@@ -136,7 +135,7 @@ class Stage:
         self.known |= {top, *top.children(recursive=True)}
 
     def agent_process(self) -> psutil.Process:
-        """Give the agent itself: the first that is not ours."""
+        """Return the agent itself: the first that is not ours."""
         process = psutil.Process(self.pid)
         while process.cmdline()[:3] == list(CALLSHEET):
             # The watchdog is a fork, and has no children.
@@ -144,7 +143,7 @@ class Stage:
         return process
 
     def running(self) -> list[str]:
-        """Give what still runs of all that was started."""
+        """Return what still runs of all that was started."""
         known = [f"{one.pid} {one.cmdline()}" for one in self.known if _runs(one)]
         return known or with_token(f"{TOKEN}={self.token}")
 

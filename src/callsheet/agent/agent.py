@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet import __version__
+from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
+from callsheet.acp.peer import Peer, peer_of
 from callsheet.report.errors import CallsheetError
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
-from callsheet.wire.peer import Peer, peer_of
 
 from .brain import Brain
 from .client import Client
@@ -229,7 +229,7 @@ class Agent:
         return Answer(self._told(conversation), conversation.show)
 
     def _turn_of(self, key: str) -> asyncio.Lock:
-        """Give what is held while a session is loaded or deleted: two requests must not make two of it."""
+        """Return what is held while a session is loaded or deleted: two requests must not make two of it."""
         return self._turns.setdefault(key, asyncio.Lock())
 
     async def _tell_again(self, conversation: Conversation, replay: bool) -> None:

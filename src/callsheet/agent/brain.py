@@ -60,7 +60,7 @@ class Brain(Protocol):
     """Says what is done in a turn."""
 
     def commands(self, tools: Sequence[Tool]) -> Sequence[Command]:
-        """Give the slash commands that the user may type, for the tools that there are."""
+        """Return the slash commands that the user may type, for the tools that there are."""
         ...
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:

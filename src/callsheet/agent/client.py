@@ -25,7 +25,7 @@ class Client:
         self.terminals: bool = given.get("terminal") is True
 
     def host(self, session_id: str) -> ClientHost | None:
-        """Give what the tools of a session stand on, if the client lends something."""
+        """Return what the tools of a session stand on, if the client lends something."""
         if not (self.reads or self.writes or self.terminals):
             return None
         from .abilities.asking import Asking

@@ -8,6 +8,8 @@ import traceback
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.history.errors import HistoryError
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.values import JsonObject, JsonValue
@@ -15,8 +17,6 @@ from callsheet.runtime.endings import short_message
 from callsheet.runtime.ids import new_call_id
 from callsheet.runtime.permission import Question
 from callsheet.tools.session import Session
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.jsonrpc import InvalidRequest, ProtocolError
 
 from .brain import REASONS, Brain, Command, Prompt
 from .modes import MODES, config_options, mode_id
@@ -244,7 +244,7 @@ class Conversation:
             raise ProtocolError(f"the history can't be read: {exc}") from exc
 
     def past(self) -> AsyncIterator[Entry]:
-        """Give what was said and done before this turn."""
+        """Return what was said and done before this turn."""
         return self._agent.past.entries(self.session_id, self._before)
 
     # What is said to the client
@@ -281,7 +281,7 @@ class Conversation:
             self._log.plan(f"{self._message}-plan", told)
 
     def commands(self) -> Sequence[Command]:
-        """Give the slash commands that there are."""
+        """Return the slash commands that there are."""
         tell = getattr(self._brain, "commands", None)  # a mind may have none
         return tell(list(self.session.tools)) if tell is not None else ()
 
@@ -310,7 +310,7 @@ class Conversation:
         self.session.permits.mode = MODES[key]
 
     def options(self) -> list[JsonObject]:
-        """Give the config options as they are now."""
+        """Return the config options as they are now."""
         return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
@@ -323,12 +323,12 @@ class Conversation:
 
     @staticmethod
     def new_id(what: str) -> str:
-        """Give an id of its own."""
+        """Return an id of its own."""
         return f"{what}_" + new_call_id().removeprefix("call_")
 
 
 def _stop_reason(given: object) -> str:
-    """Give why a turn stopped, in ACP's words."""
+    """Return why a turn stopped, in ACP's words."""
     if given is None:
         return "end_turn"
     if given in REASONS:

@@ -20,12 +20,12 @@ Phrase = Callable[..., str]
 
 
 def mode_id(mode: Mode) -> str:
-    """Give the id of a mode."""
+    """Return the id of a mode."""
     return next(key for key, value in MODES.items() if value == mode)
 
 
 def mode_state(current: str, phrase: Phrase) -> JsonObject:
-    """Give ACP v1's `modes`."""
+    """Return ACP v1's `modes`."""
     return {
         "currentModeId": current,
         "availableModes": [
@@ -40,7 +40,7 @@ def mode_state(current: str, phrase: Phrase) -> JsonObject:
 
 
 def config_options(current: str, phrase: Phrase, version: int) -> list[JsonObject]:
-    """Give ACP's `configOptions`."""
+    """Return ACP's `configOptions`."""
     options: list[Any] = [
         {"value": key, "name": phrase(f"mode_{key}"), "description": phrase(f"mode_{key}_means")}
         for key in MODES

@@ -18,7 +18,7 @@ class OwnCalls:
         self._open: dict[str, OwnCall] = {}
 
     def scope(self, call: Call) -> OwnCall:
-        """Give the scope in which a call is run."""
+        """Return the scope in which a call is run."""
         return OwnCall(call, self._open)
 
     def cancel(self, key: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-from callsheet.wire.jsonrpc import InvalidParams
 
 _NAMES: dict[type, str] = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 

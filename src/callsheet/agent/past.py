@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from os.path import isabs
 from typing import TYPE_CHECKING, TypeAlias
 
+from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.values import JsonObject, is_list
-from callsheet.wire.jsonrpc import InvalidParams
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
@@ -53,7 +53,7 @@ class Past:
     def log(
         self, session_id: str, cwd: str, info: JsonObject, position: int = 0
     ) -> SessionLog | None:
-        """Give the log of a session, whose timeline goes on at a position."""
+        """Return the log of a session, whose timeline goes on at a position."""
         if self._make is None:
             return None
         return self._history.session(session_id, cwd=cwd, info=info, position=position)
@@ -71,17 +71,17 @@ class Past:
     # Finding
 
     async def find(self, session_id: str) -> StoredSession | None:
-        """Give a session that was kept."""
+        """Return a session that was kept."""
         if self._make is None:
             return None
         return await self._history.ask(lambda store: store.session(session_id))
 
     async def end_of(self, session_id: str) -> int:
-        """Give the position where a session's timeline goes on."""
+        """Return the position where a session's timeline goes on."""
         return 1 + await self._history.ask(lambda store: store.last_position(session_id))
 
     async def entries(self, session_id: str, before: int | None = None) -> AsyncIterator[Entry]:
-        """Give what a session has said and done, in order, page by page. `before` is a position."""
+        """Return what a session has said and done, in order, page by page. `before` is a position."""
         if self._make is None:
             return
         after = -1
@@ -104,7 +104,7 @@ class Past:
     async def sessions(
         self, cwd: str | None, cursor: str | None
     ) -> tuple[list[StoredSession], str | None]:
-        """Give a page of sessions, the one that was used last first, and where the next page begins.
+        """Return a page of sessions, the one that was used last first, and where the next page begins.
 
         What somebody ran by `callsheet call` is no conversation. A session of which nobody knows the
         directory, as a tap may have kept, can't be told: ACP wants an absolute path.

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
+from callsheet.acp.peer import Peer
 from callsheet.runtime.sinks import PipeSink
-from callsheet.wire.peer import Peer
 
 READ = 1 << 16
 AHEAD = 64
@@ -142,7 +142,7 @@ class Reader:
         threading.Thread(target=self._read, name="callsheet stdin", daemon=True).start()
 
     async def piece(self) -> bytes:
-        """Give what has come; nothing at the end."""
+        """Return what has come; nothing at the end."""
         data = await self._pieces.get()
         self._room.release()
         return data

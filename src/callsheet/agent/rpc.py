@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
-from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.jsonrpc import (
+from callsheet.acp.jsonrpc import (
     UNTOLD,
     FrameTooLarge,
     InvalidAnswer,
@@ -32,6 +30,8 @@ from callsheet.wire.jsonrpc import (
     encode_line,
     error_response,
 )
+from callsheet.report.errors import CallsheetError
+from callsheet.report.values import JsonObject, JsonValue, is_object
 
 from .pipe import Reader, Writer
 
@@ -306,7 +306,7 @@ def _is_fit(key: RequestId) -> bool:
 
 
 def _line(response: Response) -> bytes:
-    """Give the line of an answer; of one that is too long or can't be told, what is wrong with it."""
+    """Return the line of an answer; of one that is too long or can't be told, what is wrong with it."""
     if response.error is not None and len(str(response.error.get("message"))) > LONGEST_ERROR:
         message = str(response.error["message"])[:LONGEST_ERROR] + "…"
         response = Response(response.id, error={"code": response.error["code"], "message": message})

@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from callsheet.guard.redact import StreamRedactor
+from callsheet.redaction.redact import StreamRedactor
 
 QUIET = 0.1
 """Seconds without a piece, after which nothing waits any longer."""

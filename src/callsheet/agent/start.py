@@ -67,7 +67,7 @@ def start(options: Options) -> int:
 
 
 def palette() -> Brain:
-    """Give the default mind."""
+    """Return the default mind."""
     from .brains.palette import Palette
 
     return Palette()
@@ -109,7 +109,7 @@ def _brain(options: Options) -> Callable[[], Brain]:
 
 
 def _loaded(name: str) -> Callable[[], Brain]:
-    """Give the class that `MODULE:CLASS` or `FILE.py:CLASS` names."""
+    """Return the class that `MODULE:CLASS` or `FILE.py:CLASS` names."""
     from callsheet.tools.loading import BadFile, named_in
 
     try:

@@ -7,8 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from callsheet.acp.jsonrpc import UNTOLD, ProtocolError
 from callsheet.report.values import JsonObject
-from callsheet.wire.jsonrpc import UNTOLD, ProtocolError
 
 from .brain import Command
 from .modes import mode_state
@@ -38,7 +38,7 @@ class Surface(Protocol):
         ...
 
     def listed(self, session: StoredSession) -> JsonObject:
-        """Give a session as `session/list` has it."""
+        """Return a session as `session/list` has it."""
         ...
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
@@ -93,7 +93,7 @@ class V1:
         """Nothing is to be told: v1 has no states."""
 
     def listed(self, session: StoredSession) -> JsonObject:
-        """Give a session as `session/list` has it."""
+        """Return a session as `session/list` has it."""
         return _listed(session)
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:
@@ -152,7 +152,7 @@ class V2:
         await self._state(conversation, {"state": state})
 
     def listed(self, session: StoredSession) -> JsonObject:
-        """Give a session as `session/list` has it."""
+        """Return a session as `session/list` has it."""
         return _listed(session)
 
     def commands(self, commands: Sequence[Command]) -> JsonObject:

@@ -41,7 +41,7 @@ class Turn:
         return self.session.tools
 
     def past(self) -> AsyncIterator[Entry]:
-        """Give what was said and done in this session before this turn: `async for one in turn.past()`.
+        """Return what was said and done in this session before this turn: `async for one in turn.past()`.
 
         `StoredMessage`s and `StoredCall`s of `callsheet.history`. Without a history, there are none.
         """
@@ -92,7 +92,7 @@ class Turn:
 
 
 def _entry(given: JsonObject | str) -> JsonObject:
-    """Give a step of a plan, whole, as ACP has it."""
+    """Return a step of a plan, whole, as ACP has it."""
     entry: JsonObject = {"content": given} if isinstance(given, str) else dict(given)
     check_text(entry.get("content"), "plan: content")
     for name, known in (("priority", PRIORITIES), ("status", STATUSES)):

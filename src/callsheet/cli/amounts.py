@@ -36,7 +36,7 @@ class BadAmount(ValueError):
 
 
 def age_of(text: str) -> float:
-    """Give an age in seconds."""
+    """Return an age in seconds."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None:
         raise BadAmount(f"{text!r}: {AGES}")
@@ -47,7 +47,7 @@ def age_of(text: str) -> float:
 
 
 def size_of(text: str) -> int:
-    """Give a size in bytes."""
+    """Return a size in bytes."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None or found[2] not in _BYTES:
         raise BadAmount(f"{text!r}: {SIZES}")
@@ -55,7 +55,7 @@ def size_of(text: str) -> int:
 
 
 def moment_of(text: str, now: float) -> float:
-    """Give a moment in seconds since 1970. Without a zone, it is meant as clocks here show it."""
+    """Return a moment in seconds since 1970. Without a zone, it is meant as clocks here show it."""
     word = text.strip()
     today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     try:

@@ -8,15 +8,15 @@ from typing import cast
 import click
 
 from callsheet import __version__
-from callsheet.check.recording.as_json import JsonTeller
-from callsheet.check.recording.baseline import Baseline
-from callsheet.check.recording.choose import CLIENTS, UnknownRule, choose, explained, named
-from callsheet.check.recording.finding import SEVERITIES, Rule, Severity
-from callsheet.check.recording.junit import JunitTeller
-from callsheet.check.recording.run import check_all
-from callsheet.check.recording.sarif import SarifTeller
-from callsheet.check.recording.sources import find
-from callsheet.check.recording.telling import Outcome, Teller, count
+from callsheet.check.as_json import JsonTeller
+from callsheet.check.baseline import Baseline
+from callsheet.check.choose import CLIENTS, UnknownRule, choose, explained, named
+from callsheet.check.finding import SEVERITIES, Rule, Severity
+from callsheet.check.junit import JunitTeller
+from callsheet.check.run import check_all
+from callsheet.check.sarif import SarifTeller
+from callsheet.check.sources import find
+from callsheet.check.telling import Outcome, Teller, count
 
 from .cards.words import visible
 from .checks.card import CardTeller

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def keeping(flag: str | None = None) -> Callable[[], History] | None:
-    """Give what makes the history, if one is to be kept. It is made when it is first needed."""
+    """Return what makes the history, if one is to be kept. It is made when it is first needed."""
     from .settings import history_settings
 
     try:

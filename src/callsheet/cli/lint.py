@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from callsheet.check.lint import Finding, Outcome, Rule, lint_paths
-from callsheet.check.lint.rules import names, select
+from callsheet.lint import Finding, Outcome, Rule, lint_paths
+from callsheet.lint.rules import names, select
 
 
 @click.command()
@@ -64,7 +64,7 @@ def command(
 
 
 def _known(given: tuple[str, ...]) -> frozenset[str]:
-    """Give the rules and categories that are named, or refuse what is neither."""
+    """Return the rules and categories that are named, or refuse what is neither."""
     words = [word.strip().rstrip("/") for text in given for word in text.split(",")]
     for word in filter(None, words):
         if word not in names():
@@ -151,7 +151,7 @@ def _place(path: str, line: int | None, column: int | None) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Give text of somebody's code or file names so that a terminal shows it, and obeys nothing."""
+    """Return text of somebody's code or file names so that a terminal shows it, and obeys nothing."""
     return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
 
 

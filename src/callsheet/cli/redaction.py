@@ -17,7 +17,7 @@ from callsheet.report.values import is_list
 from .settings import BadSettings, SettingsFile, own_settings, project_settings, warn
 
 if TYPE_CHECKING:
-    from callsheet.guard.rules import Rule, Settings
+    from callsheet.redaction.rules import Rule, Settings
 
 TABLE = "redact"
 LEAST = 3
@@ -43,9 +43,9 @@ def use_rules(
     """
     own, project = own_settings(environ), project_settings(cwd)
     files = [file for file in (own, project) if file is not None and file.tables.get(TABLE)]
-    if not files and "callsheet.guard.redact" not in sys.modules:
+    if not files and "callsheet.redaction.redact" not in sys.modules:
         return  # nothing is set, and an editor waits for our start
-    from callsheet.guard.redact import Redactor, Settings
+    from callsheet.redaction.redact import Redactor, Settings
 
     settings = Settings()
     if own in files and own is not None:
@@ -58,7 +58,7 @@ def use_rules(
 
 def _checked(file: SettingsFile, table: Mapping[str, Any]) -> Settings:
     """Read settings, and try them: what can't be used is said now, and not when a secret comes by."""
-    from callsheet.guard.redact import InvalidRule, Redactor, read_settings
+    from callsheet.redaction.redact import InvalidRule, Redactor, read_settings
 
     try:
         found = read_settings(table)
@@ -71,7 +71,7 @@ def _checked(file: SettingsFile, table: Mapping[str, Any]) -> Settings:
 
 
 def _try(rule: Rule) -> None:
-    from callsheet.guard.redact import InvalidRule, Redactor
+    from callsheet.redaction.redact import InvalidRule, Redactor
 
     try:
         Redactor([rule])
@@ -83,7 +83,7 @@ def _try(rule: Rule) -> None:
 
 def _added(file: SettingsFile, own: Settings) -> Iterator[Rule]:
     """Return the rules that a project adds, one by one: a bad one does not take the others along."""
-    from callsheet.guard.redact import default_rules
+    from callsheet.redaction.redact import default_rules
 
     try:
         table = file.table(TABLE)

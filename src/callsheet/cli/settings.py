@@ -81,7 +81,7 @@ def history_settings(
     environ: Mapping[str, str] = os.environ,
     cwd: str | os.PathLike[str] = ".",
 ) -> tuple[str | None, Retention]:
-    """Give the URL of the history, None if none is to be kept, and how much of it is kept.
+    """Return the URL of the history, None if none is to be kept, and how much of it is kept.
 
     Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
     """
@@ -163,7 +163,7 @@ def warn(text: str, _said: set[str] = set()) -> None:  # noqa: B006 - once in a 
 
 
 def user_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Give the file of this user's settings, whether it exists or not; None where there is no home."""
+    """Return the file of this user's settings, whether it exists or not; None where there is no home."""
     base = environ.get("XDG_CONFIG_HOME") or environ.get("APPDATA")
     if base and Path(base).is_absolute():
         return Path(base) / "callsheet" / "callsheet.toml"
@@ -240,7 +240,7 @@ def _near(word: str, known: tuple[str, ...]) -> str | None:
 
 
 def _beside(url: str, file: Path) -> str:
-    """Give a URL of a file's: a path that is relative is meant from where the file is."""
+    """Return a URL of a file's: a path that is relative is meant from where the file is."""
     from callsheet.history.places import OFF, is_postgres
 
     if is_postgres(url) or url.strip().lower() in OFF:

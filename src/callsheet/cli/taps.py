@@ -12,7 +12,7 @@ from callsheet.tap.telling import table
 
 
 def known(locale: str | None) -> str | None:
-    """Give a language that was asked for, if there is such a one."""
+    """Return a language that was asked for, if there is such a one."""
     if locale is None:
         return None
     from click import BadParameter  # the agent need not wait for these

@@ -43,7 +43,7 @@ def command(name: str | None, format_: str, file: str | None) -> int:
 
 
 def _width() -> int:
-    """Give the width to write in: a terminal's, else a comfortable one."""
+    """Return the width to write in: a terminal's, else a comfortable one."""
     if not sys.stdout.isatty():
         return 100
     try:

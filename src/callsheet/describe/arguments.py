@@ -197,7 +197,7 @@ ALL_LINES: Lines = (None, None)
 
 
 def to_arguments(raw_input: object) -> Arguments:
-    """Give the input as a dict: an object, an object written as JSON, a list of words, a bare text."""
+    """Return the input as a dict: an object, an object written as JSON, a list of words, a bare text."""
     if isinstance(raw_input, dict):
         return cast(Arguments, raw_input)
     if isinstance(raw_input, Mapping):
@@ -221,7 +221,7 @@ def _from_text(text: str) -> Arguments:
 
 
 def first(arguments: Arguments, keys: Iterable[str]) -> Any:
-    """Give the first of these arguments that says something, or None."""
+    """Return the first of these arguments that says something, or None."""
     for key in keys:
         if key in arguments:
             value = arguments[key]
@@ -243,7 +243,7 @@ def text_of(arguments: Arguments, keys: Iterable[str]) -> str:
 
 
 def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
-    """Give the paths in a list of texts or of objects that have one, with what stands beside each."""
+    """Return the paths in a list of texts or of objects that have one, with what stands beside each."""
     if isinstance(value, dict):
         inner: object = cast(Arguments, value).get("file") or cast(object, value)
         value = cast("list[object]", inner) if isinstance(inner, list) else [inner]
@@ -261,7 +261,7 @@ def texts_of(value: object) -> Iterator[tuple[str, Arguments]]:
 
 
 def lines_of(arguments: Arguments) -> Lines:
-    """Give the lines that a reading tool was asked for."""
+    """Return the lines that a reading tool was asked for."""
     if "limit" in arguments and _OTHER_LINE_KEYS.isdisjoint(arguments):  # the usual case
         limit = arguments["limit"]
         begin = arguments.get("offset")
@@ -292,7 +292,7 @@ def _lines_of(arguments: Arguments) -> Lines:
 
 
 def line_of(arguments: Arguments) -> int | None:
-    """Give the line that an editing tool names, if it names one."""
+    """Return the line that an editing tool names, if it names one."""
     if _EDIT_KEYS.isdisjoint(arguments):
         return None
     line = _first_number(arguments, _FIRST_LINE)

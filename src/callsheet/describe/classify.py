@@ -97,7 +97,7 @@ def explain(
 
 
 def declared_kind(kind: object) -> Kind | None:
-    """Give a declared kind. One that is none is as good as not declared."""
+    """Return a declared kind. One that is none is as good as not declared."""
     if kind is None or type(kind) is ToolKind:
         return kind
     try:
@@ -128,7 +128,7 @@ def reading_kind(name: str) -> ToolKind:
 
 
 def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
-    """Give the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
+    """Return the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
     plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
     arguments = to_arguments(raw_input)
     if plan.shape is calls_another:
@@ -146,7 +146,7 @@ def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
 
 @lru_cache(maxsize=2048)
 def plan_of(name: str) -> Plan:
-    """Give the plan for a name."""
+    """Return the plan for a name."""
     if not name.strip():
         return Plan(_OTHER, "none", "the tool has no name", telling.anything, "")
     entry = TABLE.get(squash(name))

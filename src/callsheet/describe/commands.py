@@ -62,7 +62,7 @@ class Verdict(Struct, frozen=True, gc=False):
 
 
 def text_of_command(command: object) -> str:
-    """Give a command as text. Of the list `["bash", "-lc", "…"]` only the script is of interest."""
+    """Return a command as text. Of the list `["bash", "-lc", "…"]` only the script is of interest."""
     if isinstance(command, str):
         return command
     if not isinstance(command, (list, tuple)):
@@ -102,7 +102,7 @@ def is_harmless(command: str) -> bool:
 
 
 def _program(word: str) -> str:
-    """Give a program's name, without a system directory. Anywhere else a name says nothing."""
+    """Return a program's name, without a system directory. Anywhere else a name says nothing."""
     if "/" not in word and "\\" not in word:
         return word
     match = _SYSTEM(word)
@@ -129,7 +129,7 @@ def _judge(command: str, depth: int) -> tuple[set[Deed], list[File]]:
 
 
 def _changed(directory: str, words: Simple) -> str:
-    """Give the directory after `cd`; one that nobody can know is marked by a NUL, which no path has."""
+    """Return the directory after `cd`; one that nobody can know is marked by a NUL, which no path has."""
     operands = [word for word in words[1:] if word.text != "--"]
     if len(operands) != 1 or not operands[0].sure or operands[0].text == "-":
         return "\0"
@@ -137,7 +137,7 @@ def _changed(directory: str, words: Simple) -> str:
 
 
 def _inside(directory: str, target: str) -> str:
-    """Give the directory that `target` is, seen from `directory`."""
+    """Return the directory that `target` is, seen from `directory`."""
     if not target or not directory:
         return target or directory
     absolute = target[:1] in ("/", "~", "\\") or target[1:2] == ":"
@@ -170,7 +170,7 @@ def _judge_simple(words: Simple, depth: int) -> tuple[set[Deed], list[File]]:
 
 
 def _script(words: Simple) -> str:
-    """Give the script in `bash -lc SCRIPT`."""
+    """Return the script in `bash -lc SCRIPT`."""
     texts = [word.text for word in words]
     while texts and _SHELL_OPTION.fullmatch(texts[0]) and not _SHELL_FLAG.fullmatch(texts[0]):
         texts.pop(0)
@@ -242,7 +242,7 @@ def _files(name: str, words: Simple) -> Iterator[File]:
 
 
 def _operands(words: Simple, valued_flags: re.Pattern[str]) -> Iterator[tuple[Word, bool]]:
-    """Give the words that are no flags, and whether each is the value of the flag before it."""
+    """Return the words that are no flags, and whether each is the value of the flag before it."""
     valued = False
     for word in words:
         if word.text.startswith("-") and word.text != "-":
@@ -275,7 +275,7 @@ def _searched(name: str, words: Simple) -> Iterator[File]:
 
 
 def _starting_points(words: Simple) -> Iterator[File]:
-    """Give the directories that `find` begins in: all before its first test."""
+    """Return the directories that `find` begins in: all before its first test."""
     for word in words:
         if word.text.startswith("-") or word.text in ("(", "!"):
             return

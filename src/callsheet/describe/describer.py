@@ -102,7 +102,7 @@ class Describer:
         )
 
     def phrase(self, key: str, **values: str | int | float) -> str:
-        """Give one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
+        """Return one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
         said = {name: self._number(value) for name, value in values.items()}
         return self._template(messages.PHRASES[key], values.get("count")).format(**said)
 
@@ -165,7 +165,7 @@ class Describer:
     def _declared_locations(
         self, locations: object, arguments: Arguments
     ) -> list[ToolCallLocation]:
-        """Give what can be a location. What can't is skipped: a call never fails by its description."""
+        """Return what can be a location. What can't is skipped: a call never fails by its description."""
         if isinstance(locations, (str, bytes)) or not isinstance(locations, Iterable):
             return []
         found: list[ToolCallLocation] = []
@@ -194,7 +194,7 @@ class Describer:
         return title if len(title) <= _SURELY_FITS else _bounded(title)
 
     def _template(self, message: str, count: object = None) -> str:
-        """Give a message in the describer's language; an unknown one as it is."""
+        """Return a message in the describer's language; an unknown one as it is."""
         if not message:
             return message
         plural = messages.PLURALS.get(message)
@@ -204,13 +204,13 @@ class Describer:
 
 
 def fit_title(text: str) -> str:
-    """Give a text as titles are: on one line, without controls, cut in the middle if it is too wide."""
+    """Return a text as titles are: on one line, without controls, cut in the middle if it is too wide."""
     return fit(text, TITLE_WIDTH)
 
 
 @cache
 def _compiled(template: str) -> str:
-    """Give a message in the form that Python fills fastest."""
+    """Return a message in the form that Python fills fastest."""
     return _PLACEHOLDER.sub(r"%(\1)s", template.replace("%", "%%"))
 
 

@@ -43,11 +43,11 @@ Shape: TypeAlias = Callable[[Arguments, Workspace], Draft]
 
 
 def some(*locations: ToolCallLocation | None) -> Locations:
-    """Give the locations that there are."""
+    """Return the locations that there are."""
     return distinct(location for location in locations if location is not None)
 
 
 def distinct(locations: Iterable[ToolCallLocation]) -> Locations:
-    """Give each location once, the last few, in order: the last is where the work is."""
+    """Return each location once, the last few, in order: the last is where the work is."""
     by_place = {(location.path, location.line): location for location in locations}
     return tuple(by_place.values())[-MAX_LOCATIONS:]

@@ -34,7 +34,7 @@ _SWALLOWED = re.compile(
 
 
 def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> str:
-    """Give `title` so that a peer of this rendering shows the characters that it has."""
+    """Return `title` so that a peer of this rendering shows the characters that it has."""
     if rendering == "plain" or kind in ("execute", "edit") or not _SIGNS.search(title):
         return title
     span = _SPAN.search(title)

@@ -25,7 +25,7 @@ _READ, _EDIT, _DELETE, _MOVE = ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, To
 
 
 def path_of(arguments: Arguments) -> str:
-    """Give the path that a tool works on."""
+    """Return the path that a tool works on."""
     for key in PATH:
         if key in arguments:
             path = arguments[key]
@@ -149,7 +149,7 @@ def _from_to(arguments: Arguments, workspace: Workspace, message: str, bare: str
 
 
 def _renamed(source: str, arguments: Arguments) -> str:
-    """Give the path beside `source` that a new name makes."""
+    """Return the path beside `source` that a new name makes."""
     name = text_of(arguments, ("new_name", "newName", "name"))
     if not name or not source:
         return ""

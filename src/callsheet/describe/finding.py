@@ -108,7 +108,7 @@ _FETCHING = (
 
 
 def show_url(url: str, workspace: Workspace) -> str:
-    """Give a URL as people read it: no scheme, no fragment, and never a user's name or password."""
+    """Return a URL as people read it: no scheme, no fragment, and never a user's name or password."""
     match = _SHOWN_URL.match(url.strip())
     if match is None:
         return workspace.say(url, TEXT_WIDTH)

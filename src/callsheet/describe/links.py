@@ -11,7 +11,7 @@ from .paths import Workspace
 
 
 def linked(arguments: Arguments, workspace: Workspace) -> Locations:
-    """Give where the file:// links among the arguments lead."""
+    """Return where the file:// links among the arguments lead."""
     for value in arguments.values():
         if type(value) is str:
             if value[:5] == "file:" or value[:5].lower() == "file:":
@@ -25,7 +25,7 @@ def linked(arguments: Arguments, workspace: Workspace) -> Locations:
 
 
 def _texts(value: object, depth: int) -> Iterator[str]:
-    """Give the texts in a small value; of a large one, the first."""
+    """Return the texts in a small value; of a large one, the first."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict) and depth:

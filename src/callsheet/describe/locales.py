@@ -26,7 +26,7 @@ _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 
 
 def pick_locale(requested: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """Give the language to speak: the requested one, else the environment's, else English.
+    """Return the language to speak: the requested one, else the environment's, else English.
 
     Names may be written as POSIX (`de_AT.UTF-8`) or the web (`zh-Hans-CN`) writes them. The nearest
     language that we have is taken; one that we don't have is English.
@@ -59,7 +59,7 @@ def _known(name: str) -> str:
 
 @cache
 def catalogue(locale: str) -> NullTranslations:
-    """Give the catalogue of one of `LOCALES`. English needs none."""
+    """Return the catalogue of one of `LOCALES`. English needs none."""
     if locale == ENGLISH or locale not in LOCALES:
         return NullTranslations()
     from importlib.resources import (

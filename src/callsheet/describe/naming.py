@@ -14,12 +14,12 @@ def words_of(name: str) -> list[str]:
 
 
 def humanise(name: str) -> str:
-    """Give a name as a person would write it: `create_issue` is "Create issue", `getURL` "Get URL"."""
+    """Return a name as a person would write it: `create_issue` is "Create issue", `getURL` "Get URL"."""
     words = [word if len(word) > 1 and word.isupper() else word.lower() for word in words_of(name)]
     text = " ".join(words)
     return text[:1].upper() + text[1:]
 
 
 def squash(name: str) -> str:
-    """Give a name without case and separators."""
+    """Return a name without case and separators."""
     return _SEPARATORS.sub("", name).lower()

@@ -53,7 +53,7 @@ def locate_output(
     home: str | None = None,
     limit: int = MAX_LOCATIONS,
 ) -> Locations:
-    """Give the places that an output names, at most `limit`. Relative paths are relative to `cwd`."""
+    """Return the places that an output names, at most `limit`. Relative paths are relative to `cwd`."""
     if limit < 1 or not text:
         return ()
     if len(text) > 2 * SCANNED:

@@ -104,13 +104,13 @@ def _change_of(match: re.Match[str]) -> _Change:
 
 
 def _side(header: str) -> str:
-    """Give the path in a header of a unified diff: no time, no quotes, no `a/` and `b/`."""
+    """Return the path in a header of a unified diff: no time, no quotes, no `a/` and `b/`."""
     path = header.split("\t")[0].strip().strip('"')
     return path[2:] if path.startswith(("a/", "b/")) else path
 
 
 def _merged(changes: Iterable[_Change]) -> Iterator[_Change]:
-    """Give each path once, in the order of the last mention."""
+    """Return each path once, in the order of the last mention."""
     by_path: dict[str, _Change] = {}
     for change in changes:
         by_path.pop(change.path, None)

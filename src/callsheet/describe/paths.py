@@ -73,7 +73,7 @@ class Workspace:
         base: str | None = None,
         width: int = PATH_WIDTH,
     ) -> tuple[str, ToolCallLocation | None]:
-        """Give how a path is shown, and its location; None for what is no path."""
+        """Return how a path is shown, and its location; None for what is no path."""
         if type(text) is not str or base is not None or width != PATH_WIDTH:
             return self._place(text, line, base, width)
         if line is not None:
@@ -100,11 +100,11 @@ class Workspace:
     def locate(
         self, text: object, line: int | None = None, base: str | None = None
     ) -> ToolCallLocation | None:
-        """Give the location that a path names, or None if it is no path."""
+        """Return the location that a path names, or None if it is no path."""
         return self.place(text, line, base)[1]
 
     def say(self, text: str, width: int, line_break: str = " ") -> str:
-        """Give a text of the input as a title shows it: clean, on one line, of bounded width."""
+        """Return a text of the input as a title shows it: clean, on one line, of bounded width."""
         if len(text) <= width and text.isascii() and text.isprintable() and "  " not in text:
             return text.strip()
         return isolate(fit(self.clean(text), width, line_break))
@@ -129,7 +129,7 @@ class Workspace:
         return self.say(self.show(path), width), location
 
     def resolve(self, text: str, base: str | None = None) -> tuple[str | None, int | None]:
-        """Give the absolute, normal path that a text names, and the line that it has: `a.py:12`."""
+        """Return the absolute, normal path that a text names, and the line that it has: `a.py:12`."""
         text, line = text.strip(), None
         if text[:5].lower() == "file:":
             text, line = _from_uri(text)
@@ -148,7 +148,7 @@ class Workspace:
         return (_normal(text), line) if len(text) <= MAX_PATH else (None, None)
 
     def directory(self, text: object) -> str:
-        """Give the directory that an argument names, for the paths that are relative to it."""
+        """Return the directory that an argument names, for the paths that are relative to it."""
         return (isinstance(text, str) and text and self.resolve(text)[0]) or self.cwd
 
     def is_inside(self, path: str) -> bool:
@@ -156,7 +156,7 @@ class Workspace:
         return any(_below(path, root) is not None for root in self._roots)
 
     def show(self, path: str) -> str:
-        """Give a normal path as people want it: relative to the session, else to their home."""
+        """Return a normal path as people want it: relative to the session, else to their home."""
         inside = _below(path, self.cwd)
         if inside is not None:
             return inside or "."
@@ -179,7 +179,7 @@ def is_path(text: str) -> bool:
 
 
 def to_line(value: object) -> int | None:
-    """Give a line number that starts at 1; 0 counts as 1, since some tools start there."""
+    """Return a line number that starts at 1; 0 counts as 1, since some tools start there."""
     if type(value) is str and value.isdecimal() and len(value) < 11:
         value = int(value)
     if type(value) is not int or not 0 <= value <= MAX_LINE:
@@ -188,7 +188,7 @@ def to_line(value: object) -> int | None:
 
 
 def _from_uri(uri: str) -> tuple[str, int | None]:
-    """Give the path of a file:// link, and the line in its fragment (#L10)."""
+    """Return the path of a file:// link, and the line in its fragment (#L10)."""
     rest = uri[5:]
     fragment = _FRAGMENT.search(rest)
     line = to_line(int(fragment[1])) if fragment else None
@@ -224,7 +224,7 @@ def _join(base: str, path: str) -> str:
 
 
 def _below(path: str, directory: str) -> str | None:
-    """Give what comes after `directory` in `path`; None if it is elsewhere."""
+    """Return what comes after `directory` in `path`; None if it is elsewhere."""
     start = _start(directory)
     if path[:1] == "/" or directory[:1] == "/":
         if path == directory:

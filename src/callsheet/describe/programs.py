@@ -208,7 +208,7 @@ def _sed(words: Simple) -> Deed | None:
 
 
 def sed_script(words: Simple) -> list[str] | None:
-    """Give the scripts of a sed command: after each `-e`, else the first operand."""
+    """Return the scripts of a sed command: after each `-e`, else the first operand."""
     texts = [word.text for word in words]
     marked = [
         texts[i + 1 : i + 2]

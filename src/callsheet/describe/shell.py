@@ -57,14 +57,14 @@ _HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 
 
 def split(command: str) -> list[Simple]:
-    """Give the simple commands of a line, in order, or raise `Unsure`."""
+    """Return the simple commands of a line, in order, or raise `Unsure`."""
     if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
         raise Unsure
     return list(_Lexer(command).commands())
 
 
 def sole(command: str) -> Simple:
-    """Give the words of a command that is one program with its arguments, or raise `Unsure`."""
+    """Return the words of a command that is one program with its arguments, or raise `Unsure`."""
     if len(command) > MAX_COMMAND or "\0" in command or "\r" in command:
         raise Unsure
     found = list(_SoleLexer(command.strip()).commands())

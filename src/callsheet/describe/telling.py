@@ -55,7 +55,7 @@ def _counted(arguments: Arguments, message: str, bare: str) -> Draft:
 
 
 def agent(arguments: Arguments, workspace: Workspace) -> Draft:
-    """Give a task to another agent."""
+    """Return a task to another agent."""
     task = text_of(arguments, (*_TASK, *_AGENT))
     return (
         Draft(say.AGENT, {"task": workspace.say(task, TEXT_WIDTH)})

@@ -52,7 +52,7 @@ def with_pictures(text: str) -> str:
 
 
 def one_line(text: str, line_break: str = " ") -> str:
-    """Give `text` on one line: no controls, no escape sequences, single blanks, valid Unicode."""
+    """Return `text` on one line: no controls, no escape sequences, single blanks, valid Unicode."""
     if text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
     text = _ESCAPES.sub("", text)
@@ -62,7 +62,7 @@ def one_line(text: str, line_break: str = " ") -> str:
 
 
 def fit(text: str, limit: int, line_break: str = " ") -> str:
-    """Give `text` on one line of at most `limit` columns, cut in the middle."""
+    """Return `text` on one line of at most `limit` columns, cut in the middle."""
     if len(text) <= limit and text.isascii() and text.isprintable() and "  " not in text:
         return text.strip()
     if len(text) > 2 * WINDOW:
@@ -104,7 +104,7 @@ def _prefix(parts: Iterable[str], room: int) -> list[str]:
 
 
 def width(text: str) -> int:
-    """Give how many columns a line takes."""
+    """Return how many columns a line takes."""
     if text.isascii() or _NARROW(text):
         return len(text)
     return sum(map(cluster_width, clusters(text)))
@@ -127,7 +127,7 @@ def clusters(text: str) -> list[str]:
 
 
 def cluster_width(cluster: str) -> int:
-    """Give how many columns a cluster takes: its parts, but one picture for what is joined."""
+    """Return how many columns a cluster takes: its parts, but one picture for what is joined."""
     if len(cluster) == 1:
         return _char_width(cluster)
     if _EMOJI_STYLE in cluster or _is_flag_half(cluster[0]):

@@ -21,7 +21,7 @@ def news_of_closed(count: int) -> str:
 
 
 def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:
-    """Give a call that was left open as it ended: when its process was last seen, and with no result.
+    """Return a call that was left open as it ended: when its process was last seen, and with no result.
 
     `seen` is in seconds since 1970.
     """
@@ -39,7 +39,7 @@ def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord
 
 
 def seconds(when: object) -> float | None:
-    """Give a time of RFC 3339 as seconds since 1970."""
+    """Return a time of RFC 3339 as seconds since 1970."""
     try:
         return datetime.fromisoformat(when).timestamp() if isinstance(when, str) else None
     except ValueError:

@@ -6,13 +6,13 @@ from callsheet.report.errors import CallsheetError
 
 
 def sentence(said: object) -> str:
-    """Give what was said as a sentence that another one can follow."""
+    """Return what was said as a sentence that another one can follow."""
     text = str(said).rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def counted(number: int, one: str, many: str) -> str:
-    """Give a number of things: `1 call`, `2 calls`."""
+    """Return a number of things: `1 call`, `2 calls`."""
     return f"{number:,} {one if number == 1 else many}"
 
 

@@ -116,7 +116,7 @@ class History:
         info: JsonObject = EMPTY,
         position: int = 0,
     ) -> SessionLog:
-        """Give the log of a session: a sink for it. `position` is where its timeline goes on."""
+        """Return the log of a session: a sink for it. `position` is where its timeline goes on."""
         return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
 
     async def __aenter__(self) -> Self:
@@ -183,7 +183,7 @@ class History:
         return True
 
     def _flushed(self) -> Future[bool]:
-        """Give what will tell whether everything is durable."""
+        """Return what will tell whether everything is durable."""
         done: Future[bool] = Future()
         with self.lock:
             is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
@@ -268,7 +268,7 @@ class History:
     # The thread
 
     def _started(self) -> asyncio.AbstractEventLoop | None:
-        """Give the loop of the thread, which is started when it is first needed. None: it can't be."""
+        """Return the loop of the thread, which is started when it is first needed. None: it can't be."""
         with self.lock:
             if self._loop is None and self._thread is None:
                 self._thread = threading.Thread(

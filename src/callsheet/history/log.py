@@ -19,9 +19,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callsheet.acp.peer import Peer
 from callsheet.report.record import CallRecord
 from callsheet.report.values import EMPTY, JsonObject
-from callsheet.wire.peer import Peer
 
 from .packing import Packer
 from .rows import BlobRow, CallRow, MessageRow, SessionRow
@@ -43,7 +43,7 @@ class Waiting(Protocol):
     """Something that is to be written. It is packed in the history's thread."""
 
     def fold(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        """Return its row, and the blobs that this refers to. They are still to be pressed."""
         ...
 
 
@@ -76,7 +76,7 @@ class WaitingCall(Struct, frozen=True, gc=False):
     run: str = ""
 
     def fold(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        """Return its row, and the blobs that this refers to. They are still to be pressed."""
         report, packed = self.record.report, packer.fold_call(self.record)
         notes = report.notes
         took = notes.get("durationMs")
@@ -115,7 +115,7 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     run: str = ""
 
     def fold(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
-        """Give its row, and the blobs that this refers to. They are still to be pressed."""
+        """Return its row, and the blobs that this refers to. They are still to be pressed."""
         packed = packer.fold({"blocks": self.blocks})
         row = MessageRow(
             session_id=self.session_id,
@@ -314,7 +314,7 @@ def _began(record: CallRecord) -> object:
 
 
 def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
-    """Give a record that knows which of its terminals were there from the beginning."""
+    """Return a record that knows which of its terminals were there from the beginning."""
     if all(one.terminal_id in first for one in record.terminals):
         return record
     terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
@@ -322,7 +322,7 @@ def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
 
 
 def _plain(text: str) -> str:
-    """Give a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
+    """Return a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
     if not text.isascii():
         text = text.encode(errors="replace").decode()
     return text.replace("\0", "\ufffd") if "\0" in text else text
@@ -333,7 +333,7 @@ def _length(blocks: Sequence[JsonObject]) -> int:
 
 
 def _joined(blocks: tuple[JsonObject, ...], more: Sequence[JsonObject]) -> tuple[JsonObject, ...]:
-    """Give blocks with more of them; a piece of text goes on where the last has ended."""
+    """Return blocks with more of them; a piece of text goes on where the last has ended."""
     result = list(blocks)
     for block in more:
         last = result[-1] if result else EMPTY

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from callsheet.acp.terminals import EXIT, INFO, MORE, OUTPUT
+from callsheet.acp.toolcall import KEYS, TOOL_NAME
 from callsheet.report import content
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
 from callsheet.report.fields import NOTES
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import EMPTY, JsonObject
-from callsheet.wire.terminals import EXIT, INFO, MORE, OUTPUT
-from callsheet.wire.toolcall import KEYS, TOOL_NAME
 
 _META = frozenset((INFO, OUTPUT, EXIT, MORE, TOOL_NAME))
 _KINDS: dict[str, type[ToolCallContent]] = {
@@ -27,7 +27,7 @@ _KINDS: dict[str, type[ToolCallContent]] = {
 
 
 def take_out(report: ToolCallReport) -> tuple[ToolCallReport, JsonObject]:
-    """Give a report that v1 can say, and what is odd about it. Nearly always, that is nothing."""
+    """Return a report that v1 can say, and what is odd about it. Nearly always, that is nothing."""
     found: JsonObject = {}
     items = {
         str(place): [type(item).__name__, msgspec.to_builtins(item)]
@@ -48,7 +48,7 @@ def take_out(report: ToolCallReport) -> tuple[ToolCallReport, JsonObject]:
 
 
 def put_back(report: ToolCallReport, found: JsonObject) -> ToolCallReport:
-    """Give the report that something odd was taken out of."""
+    """Return the report that something odd was taken out of."""
     items: list[Any] = list(report.content)
     for place, (kind, told) in found.get("content", {}).items():
         items[int(place)] = msgspec.convert(told, _KINDS[kind])

@@ -23,12 +23,12 @@ import zstandard
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callsheet.acp import v1
+from callsheet.acp.terminals import encode_exit
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallOpened, ExitStatus
 from callsheet.report.record import CallRecord, TerminalRecord
 from callsheet.report.values import EMPTY, JsonObject
-from callsheet.wire import v1
-from callsheet.wire.terminals import encode_exit
 
 from . import odd
 from .errors import StoreDamaged
@@ -64,7 +64,7 @@ _decode = msgspec.json.Decoder().decode
 
 @lru_cache(maxsize=1)
 def shipped_dictionary() -> bytes:
-    """Give the dictionary that every store begins with."""
+    """Return the dictionary that every store begins with."""
     return files("callsheet.history").joinpath("dictionary.zstd").read_bytes()
 
 
@@ -130,21 +130,21 @@ class Packer:
         ]
 
     def pack(self, record: CallRecord) -> Packed:
-        """Give a call as bytes."""
+        """Return a call as bytes."""
         return self.squeeze(_body(record))
 
     def fold_call(self, record: CallRecord) -> Packed:
-        """Give a call as bytes that are still to be pressed."""
+        """Return a call as bytes that are still to be pressed."""
         return self.fold(_body(record))
 
     def unpack(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> CallRecord:
-        """Give a call that was packed; `blob` finds the blobs by their hashes."""
+        """Return a call that was packed; `blob` finds the blobs by their hashes."""
         return record_of(self.expand(payload, blob))
 
     # Any JSON
 
     def squeeze(self, body: JsonObject) -> Packed:
-        """Give an object as bytes, and its large texts as blobs."""
+        """Return an object as bytes, and its large texts as blobs."""
         packed = self.fold(body)
         self.press([packed], packed.blobs)
         return packed
@@ -174,7 +174,7 @@ class Packer:
             blob.data = data
 
     def expand(self, payload: bytes, blob: Callable[[bytes], bytes | None]) -> JsonObject:
-        """Give an object that was made small."""
+        """Return an object that was made small."""
         data = self._inflate(payload)
 
         def find(key: bytes) -> str:
@@ -193,11 +193,11 @@ class Packer:
         return cast("JsonObject", body)
 
     def plain(self, payload: bytes) -> bytes:
-        """Give a payload's JSON, with the names of its blobs."""
+        """Return a payload's JSON, with the names of its blobs."""
         return self._inflate(payload)
 
     def blobs_of(self, payload: bytes) -> list[bytes]:
-        """Give the hashes of the blobs that a payload may name, for those who can't look for one by one."""
+        """Return the hashes of the blobs that a payload may name, for those who can't look for one by one."""
         return [bytes.fromhex(name.decode()) for name in _NAMED.findall(self._inflate(payload))]
 
     def learn(self, samples: Sequence[bytes], better: float) -> bytes | None:
@@ -241,12 +241,12 @@ def _pressed(compressor: zstandard.ZstdCompressor, texts: list[bytes]) -> list[b
 
 
 def as_json_bytes(record: CallRecord) -> bytes:
-    """Give a call as the JSON that is packed."""
+    """Return a call as the JSON that is packed."""
     return _encode(_body(record))
 
 
 def record_of(body: JsonObject) -> CallRecord:
-    """Give the call that was told as JSON."""
+    """Return the call that was told as JSON."""
     try:
         (event,) = [e for e in v1.decode(body["call"]) if isinstance(e, CallOpened)]
         report = event.report
@@ -268,7 +268,7 @@ def _body(record: CallRecord) -> JsonObject:
 
 
 def _take_out(value: Any, texts: dict[bytes, bytes]) -> Any:
-    """Give a value with its large texts replaced by their names; the value itself, if it has none."""
+    """Return a value with its large texts replaced by their names; the value itself, if it has none."""
     if isinstance(value, str):
         if len(value) >= LARGE:
             data = value.encode()
@@ -290,7 +290,7 @@ def _take_out(value: Any, texts: dict[bytes, bytes]) -> Any:
 
 
 def _changed(fields: dict[str, Any], texts: dict[bytes, bytes]) -> dict[str, Any]:
-    """Give the fields that have large texts, without them."""
+    """Return the fields that have large texts, without them."""
     changed: dict[str, Any] = {}
     for name, value in fields.items():
         if not isinstance(value, str) or len(value) >= LARGE or value.startswith(_MARK):

@@ -30,7 +30,7 @@ _SCHEME = re.compile(r"(?:sqlite\d?|postgres(?:ql)?|https?|file):", re.IGNORECAS
 
 
 def default_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Give the file of this user's history, in the directory for a user's data."""
+    """Return the file of this user's history, in the directory for a user's data."""
     data = environ.get("XDG_DATA_HOME") or environ.get("LOCALAPPDATA")
     if data and Path(data).is_absolute():
         return Path(data) / "callsheet" / "history.sqlite"
@@ -42,7 +42,7 @@ def default_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Give the URL that holds: the flag's, the environment's, or the default. None means none is kept."""
+    """Return the URL that holds: the flag's, the environment's, or the default. None means none is kept."""
     url = flag if flag is not None else environ.get(VARIABLE) or None
     if url is None:
         try:
@@ -78,7 +78,7 @@ def is_postgres(url: str) -> bool:
 
 
 def file_of(url: str) -> Path:
-    """Give the file that a URL of SQLite names."""
+    """Return the file that a URL of SQLite names."""
     shown = without_password(url)
     if "://" not in url:
         if not url.strip() or "\0" in url or _SCHEME.match(url) or _SECRET.search(url):
@@ -103,7 +103,7 @@ def _absolute(path: str, shown: str) -> Path:
 
 
 def without_password(url: str) -> str:
-    """Give a URL as it may be shown.
+    """Return a URL as it may be shown.
 
     A password that was not quoted may hold any sign, so all up to the last `@` may belong to it.
     """
@@ -123,7 +123,7 @@ def without_password(url: str) -> str:
 
 
 def store_at(url: str) -> Store:
-    """Give the store that a URL names. It is not opened yet."""
+    """Return the store that a URL names. It is not opened yet."""
     check_url(url)
     if is_postgres(url):
         from .postgres.store import PostgresStore

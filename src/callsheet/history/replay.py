@@ -13,17 +13,17 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.messages import Update
+from callsheet.acp.peer import Peer
+from callsheet.acp.view import view_for
+from callsheet.acp.words import ENGLISH, Words
 from callsheet.report.content import TerminalContent
 from callsheet.report.fields import NOTES
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update
-from callsheet.wire.peer import Peer
-from callsheet.wire.view import view_for
-from callsheet.wire.words import ENGLISH, Words
 
 from .abandoned import abandoned
 from .naming import names
@@ -65,13 +65,13 @@ class Replay:
         self._begun: set[tuple[str, str]] = set()
 
     def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
-        """Give the lines that tell of one entry of the session's timeline."""
+        """Return the lines that tell of one entry of the session's timeline."""
         told = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
         for update in told:
             yield update if isinstance(update, bytes) else self._line(update)
 
     def _line(self, update: Update) -> bytes:
-        """Give the line of an update, with as much of it as fits."""
+        """Return the line of an update, with as much of it as fits."""
         return self._frames.fitting(update)[0]
 
     # Calls
@@ -99,7 +99,7 @@ class Replay:
         return self._peer.version == 1 and self._peer.terminals == "meta"
 
     def _opening(self, report: ToolCallReport, late: Collection[str]) -> ToolCallReport:
-        """Give the first half of what is told of a call: without what came of it."""
+        """Return the first half of what is told of a call: without what came of it."""
         shown = [
             item
             for item in report.content
@@ -149,7 +149,7 @@ class Replay:
 
 
 def _without_lost(report: ToolCallReport, known: dict[str, TerminalState]) -> ToolCallReport:
-    """Give a call without the terminals that exist no more."""
+    """Return a call without the terminals that exist no more."""
     kept = [
         item
         for item in report.content

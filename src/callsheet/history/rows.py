@@ -269,7 +269,7 @@ class Retention(Struct, kw_only=True, frozen=True):
         return min(GAP, self.max_age or GAP)
 
     def share(self, count: int, size: float, most: int) -> int:
-        """Give how many calls of a session are to go that has so many, with so many bytes."""
+        """Return how many calls of a session are to go that has so many, with so many bytes."""
         too_many = count - self.session_max_calls if self.session_max_calls is not None else 0
         if self.session_max_bytes is not None and size > self.session_max_bytes:
             too_many = max(too_many, 1, int(count * (size - self.session_max_bytes) / size))

@@ -72,7 +72,7 @@ class Shelf:
         self._items[key] = _Item(row, blobs, size)
 
     def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
-        """Give as much as is written at once, `most` rows, and which items that are."""
+        """Return as much as is written at once, `most` rows, and which items that are."""
         some, size = Some(), 0
         for key, item in self._items.items():
             some[key] = item
@@ -82,7 +82,7 @@ class Shelf:
         return _batch(some.values(), sessions), some
 
     def all(self, sessions: Iterable[SessionRow]) -> Batch:
-        """Give everything that waits."""
+        """Return everything that waits."""
         return _batch(self._items.values(), sessions)
 
     def wrote(self, some: Some) -> int:

@@ -7,7 +7,7 @@ from callsheet.report.values import is_list, is_object
 
 
 def spills_of(report: ToolCallReport) -> list[str]:
-    """Give the paths of the files that hold what a report had no room for."""
+    """Return the paths of the files that hold what a report had no room for."""
     told = report.notes.get("truncated")
     records = [told] if is_object(told) else told if is_list(told) else []
     found: list[str] = []

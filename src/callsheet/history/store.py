@@ -66,15 +66,15 @@ class Store(Protocol):
     # Reading
 
     async def heads(self, query: Query) -> list[Head]:
-        """Give the calls that are asked for, the newest first, as a list shows them."""
+        """Return the calls that are asked for, the newest first, as a list shows them."""
         ...
 
     async def calls(self, query: Query) -> list[StoredCall]:
-        """Give the calls that are asked for, whole."""
+        """Return the calls that are asked for, whole."""
         ...
 
     async def session(self, session_id: str) -> StoredSession | None:
-        """Give a session."""
+        """Return a session."""
         ...
 
     async def sessions(
@@ -84,7 +84,7 @@ class Store(Protocol):
         before: tuple[float, str] | None = None,
         limit: int = 50,
     ) -> list[StoredSession]:
-        """Give sessions, the one that was used last first.
+        """Return sessions, the one that was used last first.
 
         `before` is where an earlier page ended: the `updated_at` and id of its last session.
         """
@@ -93,11 +93,11 @@ class Store(Protocol):
     async def timeline(
         self, session_id: str, *, after: int = -1, limit: int = 100
     ) -> Sequence[StoredCall | StoredMessage]:
-        """Give what a session has said and done after a position, in order."""
+        """Return what a session has said and done after a position, in order."""
         ...
 
     async def last_position(self, session_id: str) -> int:
-        """Give the position of the last thing in a session's timeline, or -1."""
+        """Return the position of the last thing in a session's timeline, or -1."""
         ...
 
     async def stats(self, query: Query) -> Stats:
@@ -108,11 +108,11 @@ class Store(Protocol):
         ...
 
     async def count(self, query: Query) -> int:
-        """Give how many calls are asked for."""
+        """Return how many calls are asked for."""
         ...
 
     async def fill(self, limit: int) -> Fill:
-        """Give how full it is, and what goes if it may have so many bytes."""
+        """Return how full it is, and what goes if it may have so many bytes."""
         ...
 
     # Tidying up

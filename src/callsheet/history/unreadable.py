@@ -12,7 +12,7 @@ from .rows import Head
 
 
 def unreadable(head: Head, why: str) -> CallRecord:
-    """Give a call as a list shows it, with what is wrong as its content."""
+    """Return a call as a list shows it, with what is wrong as its content."""
     status = to_status(head.status)
     notes: dict[str, object] = {}
     if head.reason is not None and status is ToolCallStatus.FAILED:

@@ -28,7 +28,7 @@ _ACCENT = re.compile("[\u0300-\u036f]")
 
 
 def words(text: str) -> list[str]:
-    """Give the words of a text, in lower case."""
+    """Return the words of a text, in lower case."""
     return [part for found in _WORD.findall(text) for part in _apart(found.lower())]
 
 
@@ -40,7 +40,7 @@ def _apart(word: str) -> list[str]:
 
 
 def fields(record: CallRecord) -> tuple[str, str, str, str]:
-    """Give what can be found of a call: title and name, command, paths, output. Each as words in a row."""
+    """Return what can be found of a call: title and name, command, paths, output. Each as words in a row."""
     report = record.report
     output = [item.text for item in report.content if type(item) is TextContent]
     output += [one.tail.decode(errors="replace") for one in record.terminals]
@@ -61,7 +61,7 @@ def fields(record: CallRecord) -> tuple[str, str, str, str]:
 
 
 def question(text: str) -> list[list[str]]:
-    """Give the phrases of a question: the words of each of its parts that have no space in them.
+    """Return the phrases of a question: the words of each of its parts that have no space in them.
 
     What stands between quotation marks is one phrase.
     """
@@ -77,7 +77,7 @@ def _row(text: str) -> str:
 
 
 def _texts(value: JsonValue) -> list[str]:
-    """Give all texts in a value."""
+    """Return all texts in a value."""
     found: list[str] = []
     waiting: list[Any] = [value]
     while waiting:

@@ -7,7 +7,7 @@ Two things are the same for all of them. `meta` is the item's `_meta`; `extra` a
 decoder met and doesn't know, kept so that they survive a round trip. A block (text, image, …)
 travels inside an outer object; what stands there beside the block is its `outer`.
 
-What is *not* here: how an item looks on the wire. That is `callsheet.wire`.
+What is *not* here: how an item looks on the wire. That is `callsheet.acp`.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ ContentLike: TypeAlias = ToolCallContent | str
 
 
 def to_content(value: object) -> ToolCallContent:
-    """Give an item of content; plain text becomes a text item."""
+    """Return an item of content; plain text becomes a text item."""
     if isinstance(value, ToolCallContent):
         return value
     if isinstance(value, str):

@@ -39,7 +39,7 @@ def settle(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_location(place: object, line: int | None = None) -> ToolCallLocation:
-    """Give a location; a plain path becomes one, at `line` if that is given."""
+    """Return a location; a plain path becomes one, at `line` if that is given."""
     if isinstance(place, ToolCallLocation):
         return place if line is None else replace(place, line=line)
     if isinstance(place, str) or hasattr(place, "__fspath__"):
@@ -50,7 +50,7 @@ def to_location(place: object, line: int | None = None) -> ToolCallLocation:
 
 
 def settle_meta(meta: object) -> JsonObject:
-    """Give a private copy of `_meta`, or raise. Our own key in it holds an object; an empty one is none."""
+    """Return a private copy of `_meta`, or raise. Our own key in it holds an object; an empty one is none."""
     settled = freeze_object(meta, "_meta")
     notes = settled.get(NOTES)
     if notes is not None and not isinstance(notes, dict):
@@ -59,7 +59,7 @@ def settle_meta(meta: object) -> JsonObject:
 
 
 def settle_notes(notes: object) -> JsonObject:
-    """Give a private copy of the notes, or raise. The reason in them must be one of `Reason`."""
+    """Return a private copy of the notes, or raise. The reason in them must be one of `Reason`."""
     settled = freeze_object(notes, f"_meta.{NOTES}")
     for key in WIRE_NOTES:
         if key in settled:
@@ -70,7 +70,7 @@ def settle_notes(notes: object) -> JsonObject:
 
 
 def settle_extra(extra: object) -> JsonObject:
-    """Give a private copy of the fields that this version doesn't know, or raise."""
+    """Return a private copy of the fields that this version doesn't know, or raise."""
     return freeze_object(extra, "extra")
 
 
@@ -98,7 +98,7 @@ def all_of(values: Any, kind: type[_T]) -> TypeGuard[tuple[_T, ...]]:
 
 
 def to_items(items: Any) -> tuple[ToolCallContent, ...]:
-    """Give a tuple of content items, or raise. Plain text becomes an item."""
+    """Return a tuple of content items, or raise. Plain text becomes an item."""
     if type(items) is tuple and all_of(items, TextContent):
         return items
     if isinstance(items, (str, ToolCallContent)):
@@ -107,7 +107,7 @@ def to_items(items: Any) -> tuple[ToolCallContent, ...]:
 
 
 def to_locations(places: Any) -> tuple[ToolCallLocation, ...]:
-    """Give a tuple of locations, or raise. Plain paths become locations."""
+    """Return a tuple of locations, or raise. Plain paths become locations."""
     if type(places) is tuple and all_of(places, ToolCallLocation):
         return places
     return tuple([to_location(place) for place in _sequence(places, "locations")])

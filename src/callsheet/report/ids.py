@@ -84,7 +84,7 @@ def is_ours(tool_call_id: str) -> bool:
 
 
 def check_id(value: object, what: str = "tool call id") -> str:
-    """Give an id from outside back if it is fit to use, else raise `InvalidId`."""
+    """Return an id from outside back if it is fit to use, else raise `InvalidId`."""
     text = check_text(value, what, InvalidId)
     if not text or len(text) > MAX_ID_CHARS:
         raise InvalidId(f"{what}: has {len(text)} characters; an id has 1 to {MAX_ID_CHARS}")

@@ -47,7 +47,7 @@ _CUSTOM = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
 
 
 def to_kind(value: object) -> Kind:
-    """Give the kind that `value` names, or raise `InvalidKind`."""
+    """Return the kind that `value` names, or raise `InvalidKind`."""
     if type(value) is ToolKind:
         return value
     if type(value) is CustomKind:
@@ -66,5 +66,5 @@ def to_kind(value: object) -> Kind:
 
 
 def foreign_kind(value: str) -> Kind:
-    """Give the kind that another program sent. One that we don't know is kept as it is."""
+    """Return the kind that another program sent. One that we don't know is kept as it is."""
     return _KNOWN.get(value) or CustomKind(value)

@@ -77,14 +77,14 @@ class Ledger:
     # Look-up
 
     def __getitem__(self, key: str) -> ToolCallReport | CallSummary:
-        """Give the call with this id or alias, or raise `CorrelationError`."""
+        """Return the call with this id or alias, or raise `CorrelationError`."""
         found = self.get(key)
         if found is None:
             raise CorrelationError(key, self.session_id)
         return found
 
     def get(self, key: str) -> ToolCallReport | CallSummary | None:
-        """Give the call with this id or alias, if it is still known."""
+        """Return the call with this id or alias, if it is still known."""
         if type(key) is not str:
             key = check_id(key)
         return self._calls.get(self._aliases.get(key, key))
@@ -97,23 +97,23 @@ class Ledger:
         return len(self._calls)
 
     def __iter__(self) -> Iterator[ToolCallReport]:
-        """Give the reports that are still whole, in the order they were opened."""
+        """Return the reports that are still whole, in the order they were opened."""
         return iter([call for call in self._calls.values() if type(call) is ToolCallReport])
 
     def live(self) -> list[ToolCallReport]:
-        """Give the reports of calls that have not ended, in the order they were opened."""
+        """Return the reports of calls that have not ended, in the order they were opened."""
         return [report for report in self if not report.is_final]
 
     def children(self, key: str) -> tuple[str, ...]:
-        """Give the ids of the calls whose parent this is, in the order they were opened."""
+        """Return the ids of the calls whose parent this is, in the order they were opened."""
         return self._names.children(key)
 
     def dependents(self, key: str) -> tuple[str, ...]:
-        """Give the ids of the calls that depend on this one."""
+        """Return the ids of the calls that depend on this one."""
         return self._names.dependents(key)
 
     def terminal(self, terminal_id: str) -> TerminalState | None:
-        """Give the state of an agent's terminal, if it is still known."""
+        """Return the state of an agent's terminal, if it is still known."""
         return self._terminals.get(terminal_id)
 
     # Change
@@ -302,7 +302,7 @@ class Ledger:
         return report
 
     def _rename(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a call that came under a taken id one of its own, findable under the old."""
+        """Return a call that came under a taken id one of its own, findable under the old."""
         self.counts.collisions += 1
         old, new = report.tool_call_id, self._new_id()
         self._names.rename(old, new)

@@ -34,7 +34,7 @@ class ToolCallLocation(Struct, frozen=True, gc=False):
 
 
 def check_path(path: object, what: str = "location path") -> str:
-    """Give an absolute path as text, POSIX or Windows, else raise `InvalidLocation`."""
+    """Return an absolute path as text, POSIX or Windows, else raise `InvalidLocation`."""
     if hasattr(path, "__fspath__"):
         path = path.__fspath__()  # pyright: ignore
     text = check_text(path, what, InvalidLocation)  # pyright: ignore[reportUnknownArgumentType]

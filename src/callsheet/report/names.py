@@ -48,11 +48,11 @@ class Names:
         self._used: _Bloom = _Bloom()
 
     def children(self, key: str) -> tuple[str, ...]:
-        """Give the ids of the calls whose parent this is, in the order they were linked."""
+        """Return the ids of the calls whose parent this is, in the order they were linked."""
         return tuple(self._children.get(self.aliases.get(key, key), ()))
 
     def dependents(self, key: str) -> tuple[str, ...]:
-        """Give the ids of the calls that depend on this one."""
+        """Return the ids of the calls that depend on this one."""
         return tuple(self._dependents.get(self.aliases.get(key, key), ()))
 
     def is_used(self, tool_call_id: str) -> bool:

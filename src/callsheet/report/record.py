@@ -54,7 +54,7 @@ class TerminalRecord(Struct, frozen=True, gc=False):
         )
 
     def state(self) -> TerminalState:
-        """Give a terminal that is in the state that was noted."""
+        """Return a terminal that is in the state that was noted."""
         return TerminalState.restored(self)
 
 
@@ -66,5 +66,5 @@ class CallRecord(Struct, frozen=True, gc=False):
 
 
 def terminal_ids(report: ToolCallReport) -> list[str]:
-    """Give the ids of the terminals that a call shows."""
+    """Return the ids of the terminals that a call shows."""
     return [item.terminal_id for item in report.content if type(item) is TerminalContent]

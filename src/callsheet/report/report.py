@@ -151,7 +151,7 @@ class ToolCallReport(Struct, frozen=True, gc=False):
         extra: JsonObject | None = None,
         clear_meta: bool = False,
     ) -> ToolCallReport:
-        """Give the report that this one becomes by settled values, or raise. This one stays as it is."""
+        """Return the report that this one becomes by settled values, or raise. This one stays as it is."""
         status = fields.get("status")
         if status is None:
             check_alive(self.status, self.tool_call_id)
@@ -172,14 +172,14 @@ class ToolCallReport(Struct, frozen=True, gc=False):
         return report
 
     def snapshot(self) -> ToolCallReport:
-        """Give a copy that later changes don't reach, and that is yours to change."""
+        """Return a copy that later changes don't reach, and that is yours to change."""
         copy = self.__copy__()
         if type(copy.extra) is Owned:
             force_setattr(copy, "extra", dict(copy.extra) or EMPTY)
         return copy
 
     def owned(self) -> ToolCallReport:
-        """Give a copy for a ledger to keep."""
+        """Return a copy for a ledger to keep."""
         copy = self.__copy__()
         force_setattr(copy, "extra", Owned(copy.extra) if copy.extra else OWNED)
         return copy

@@ -76,7 +76,7 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 
 def to_status(value: object) -> ToolCallStatus:
-    """Give the status that `value` names, or raise `InvalidStatus`."""
+    """Return the status that `value` names, or raise `InvalidStatus`."""
     if type(value) is ToolCallStatus:
         return value
     status = _KNOWN.get(value) if isinstance(value, str) else None
@@ -86,7 +86,7 @@ def to_status(value: object) -> ToolCallStatus:
 
 
 def to_reason(value: object) -> Reason:
-    """Give the reason that `value` names, or raise `InvalidReason`."""
+    """Return the reason that `value` names, or raise `InvalidReason`."""
     if type(value) is Reason:
         return value
     reason = _REASONS.get(value) if isinstance(value, str) else None

@@ -54,7 +54,7 @@ class TerminalState:
 
     @classmethod
     def restored(cls, record: TerminalRecord) -> TerminalState:
-        """Give a terminal that is in the state that was noted."""
+        """Return a terminal that is in the state that was noted."""
         state = cls(record.terminal_id, keep=max(KEEP_OUTPUT, len(record.tail)))
         state.command, state.cwd, state.exit_status = record.command, record.cwd, record.exit_status
         state.meta, state.extra = record.meta, record.extra
@@ -68,7 +68,7 @@ class TerminalState:
         return self.tail(self.keep)
 
     def tail(self, size: int) -> bytes:
-        """Give the last bytes of the output, as far as they are kept."""
+        """Return the last bytes of the output, as far as they are kept."""
         return bytes(self._kept[-size:]) if size > 0 else b""
 
     @property
@@ -77,7 +77,7 @@ class TerminalState:
         return self.epoch, self.total
 
     def since(self, mark: tuple[int, int]) -> bytes:
-        """Give the output that came after `mark`, as far as it is kept."""
+        """Return the output that came after `mark`, as far as it is kept."""
         return bytes(self._kept[max(0, len(self._kept) - self._news(mark)) :])
 
     def missed(self, mark: tuple[int, int]) -> int:

@@ -45,7 +45,7 @@ EMPTY: JsonObject = _Empty()
 
 
 def freeze(value: JsonValue, field: str) -> JsonValue:
-    """Give a private copy of `value`, or raise `InvalidValue` naming the place that is not JSON."""
+    """Return a private copy of `value`, or raise `InvalidValue` naming the place that is not JSON."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:  # nearly always flat, and of plain text and numbers
         for key, item in value.items():
@@ -98,7 +98,7 @@ def is_list(value: object) -> TypeGuard[list[JsonValue]]:
 
 
 def check_text(value: object, field: str, error: type[ReportError] = InvalidValue) -> str:
-    """Give `value` back as a plain `str` if it can be written as UTF-8, else raise `error`."""
+    """Return `value` back as a plain `str` if it can be written as UTF-8, else raise `error`."""
     if type(value) is str and value.isascii():
         return value
     if not isinstance(value, str):

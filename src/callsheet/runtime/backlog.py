@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.messages import Update
+from callsheet.acp.peer import Peer
+from callsheet.acp.view import V1TextView, View, view_for
 from callsheet.report.report import ToolCallReport
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update
-from callsheet.wire.peer import Peer
-from callsheet.wire.view import V1TextView, View, view_for
 
 from .desk import Desk
 from .output import Output
@@ -174,7 +174,7 @@ class Backlog:
         self._say_left_out()
 
     def _updates(self, report: ToolCallReport, now: float) -> list[Any]:
-        """Give the updates for a call that may have live output."""
+        """Return the updates for a call that may have live output."""
         key = report.tool_call_id
         with self._desk.lock:
             output = self._written.get(key)
@@ -192,12 +192,12 @@ class Backlog:
         return updates
 
     def _kept(self, report: ToolCallReport) -> list[Any]:
-        """Give a call to whoever takes reports. It has its output as text at its end."""
+        """Return a call to whoever takes reports. It has its output as text at its end."""
         self.lines.append(self.view.shown(report) if report.status.is_final else report)
         return []
 
     def _small_line(self, update: Update) -> bytes:
-        """Give the line of an update, with as much of it as fits."""
+        """Return the line of an update, with as much of it as fits."""
         made, wrong = self._frames.fitting(update)
         if wrong is not None:
             self._desk.faults.count(f"an update could not be sent whole: {wrong}", cut=1)

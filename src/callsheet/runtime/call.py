@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from callsheet.acp.permission import PermissionOption
 from callsheet.report.content import ContentLike, TextContent, ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.events import ExitStatus
@@ -20,7 +21,6 @@ from callsheet.report.ids import check_id
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.values import JsonValue, is_object
-from callsheet.wire.permission import PermissionOption
 
 from . import permission
 from .desk import Opening

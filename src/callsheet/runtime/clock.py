@@ -22,11 +22,11 @@ class Clock(Protocol):
     """What the runtime asks of time."""
 
     def time_ns(self) -> int:
-        """Give the time of day, in nanoseconds since 1970."""
+        """Return the time of day, in nanoseconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Give seconds that never run backwards."""
+        """Return seconds that never run backwards."""
         ...
 
     def call_later(
@@ -53,7 +53,7 @@ _last: tuple[int, str] = (-1, "")
 
 
 def to_rfc3339(ns: int) -> str:
-    """Give a time of day as RFC 3339 in UTC, to the millisecond."""
+    """Return a time of day as RFC 3339 in UTC, to the millisecond."""
     global _last  # noqa: PLW0603 - the text of one second serves all its calls
     second, rest = divmod(ns, 1_000_000_000)
     known, text = _last

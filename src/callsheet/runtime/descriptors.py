@@ -48,7 +48,7 @@ class NonBlocking:
 
 
 def _opened_anew(fd: int) -> int:
-    """Give a descriptor of our own for the same file.
+    """Return a descriptor of our own for the same file.
 
     Not blocking is a property of an open file, shared by all who have it open: a terminal's shell
     would be surprised. So pipes and terminals are opened anew where the system can do that.
@@ -71,7 +71,7 @@ def _opened_anew(fd: int) -> int:
 
 
 def _terminal(fd: int) -> str | None:
-    """Give the path of a terminal. Opening a pseudo-terminal's master would make another one."""
+    """Return the path of a terminal. Opening a pseudo-terminal's master would make another one."""
     with contextlib.suppress(OSError):
         name = os.ttyname(fd)
         return None if name.endswith("/ptmx") else name

@@ -17,6 +17,7 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
+from callsheet.acp.words import Words
 from callsheet.describe import Describer
 from callsheet.report.errors import CallsheetError, LateUpdate, ReportError
 from callsheet.report.fields import SETTLE, check_reason, settle_meta, settle_notes
@@ -35,7 +36,6 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_reason
 from callsheet.report.terminals import TerminalState
 from callsheet.report.values import JsonObject, JsonValue
-from callsheet.wire.words import Words
 
 from .clock import Clock
 from .faults import Faults
@@ -122,7 +122,7 @@ class Desk:
             self._tell(report, True)
 
     def _described(self, call: Call, opening: Opening) -> dict[str, Any]:
-        """Give what is announced: guarded, described, bounded."""
+        """Return what is announced: guarded, described, bounded."""
         name, raw_input, title, kind, locations, links = opening
         hints = links.pop("annotations", None) if links else None
         guard, found, given = self.guard, 0, raw_input
@@ -158,7 +158,7 @@ class Desk:
         return bounded
 
     def _clean_name(self, name: str) -> str:
-        """Give a tool's name without secrets. A session has few names, and they come again and again."""
+        """Return a tool's name without secrets. A session has few names, and they come again and again."""
         clean = self._names.get(name)
         if clean is None:
             clean = self.guard.clean(name)
@@ -180,7 +180,7 @@ class Desk:
         return found
 
     def _output_for(self, fields: dict[str, Any]) -> Output | None:
-        """Give a terminal to a command that is announced to a client which must know it from the start."""
+        """Return a terminal to a command that is announced to a client which must know it from the start."""
         if fields.get("kind") is not ToolKind.EXECUTE:
             return None
         for outbox in self.outboxes:
@@ -209,7 +209,7 @@ class Desk:
             return self.ledger.open(title=fields["title"])
 
     def _judge(self, name: str, value: Any) -> Any:
-        """Give back what may be said of a new call, or raise."""
+        """Return what may be said of a new call, or raise."""
         if name == "parent":
             return self.ledger[value].tool_call_id
         if name == "depends_on":
@@ -308,7 +308,7 @@ class Desk:
         return state
 
     def record(self, report: ToolCallReport) -> CallRecord:
-        """Give a call as it is kept: with the terminals that it shows."""
+        """Return a call as it is kept: with the terminals that it shows."""
         if not report.content:
             return CallRecord(report)
         keep = KEEP_WHOLE if report.status.is_final else KEEP_LIVE
@@ -316,7 +316,7 @@ class Desk:
         return CallRecord(report, tuple([TerminalRecord.of(one, keep) for one in found if one]))
 
     def place(self, path: Any, line: int | None) -> ToolCallLocation | None:
-        """Give a location; a relative path is meant from the session's directory."""
+        """Return a location; a relative path is meant from the session's directory."""
         if isinstance(path, PurePath):
             path = str(path)
         if isinstance(path, str):
@@ -324,7 +324,7 @@ class Desk:
         return self.faults.attempt(lambda: ToolCallLocation(path, line))
 
     def fit(self, field: str, value: Any, otherwise: Any) -> Any:
-        """Give a field's value, settled, if it can be reported, else `otherwise`."""
+        """Return a field's value, settled, if it can be reported, else `otherwise`."""
         try:
             return SETTLE[field](value)
         except ReportError as exc:
@@ -332,7 +332,7 @@ class Desk:
             return otherwise
 
     def reason(self, reason: Reason | str, status: ToolCallStatus) -> str:
-        """Give a reason that fits the status."""
+        """Return a reason that fits the status."""
         try:
             found = to_reason(reason)
             check_reason(found.value, status)
@@ -342,7 +342,7 @@ class Desk:
         return found.value
 
     def phrase(self, key: str, **values: str | float) -> str:
-        """Give one of the fixed phrases, in the user's language."""
+        """Return one of the fixed phrases, in the user's language."""
         return self.describer.phrase(key, **values)
 
     def after_fork(self) -> None:

@@ -31,7 +31,7 @@ def ending_of(
     clean: Callable[[str], str],
     timed_out: float | None,
 ) -> Ending:
-    """Give the ending for what left the scope.
+    """Return the ending for what left the scope.
 
     `clean` takes secrets out of a text; `timed_out` are the seconds of the call's own timeout.
     """
@@ -54,21 +54,21 @@ def ending_of(
 
 
 def exit_ending(ended: ExitStatus) -> Ending:
-    """Give the ending of a call of which nothing but its command's exit was said."""
+    """Return the ending of a call of which nothing but its command's exit was said."""
     if ended.exit_code == 0 and ended.signal is None:
         return Ending(ToolCallStatus.COMPLETED, None, None)
     return Ending(_FAILED, Reason.EXIT_CODE, None)
 
 
 def exit_text(ended: ExitStatus, phrase: Callable[..., str]) -> str | None:
-    """Give what is shown of a command's exit, if it was not a good one."""
+    """Return what is shown of a command's exit, if it was not a good one."""
     if ended.signal is not None:
         return phrase("signal", signal=ended.signal)
     return phrase("exit_code", code=ended.exit_code) if ended.exit_code else None
 
 
 def short_message(exc: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Give an exception in a line, without its traceback. Half a secret is never left by the cut."""
+    """Return an exception in a line, without its traceback. Half a secret is never left by the cut."""
     try:
         text = clean(str(exc))
     except Exception:  # noqa: BLE001 - it is somebody else's exception

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callsheet.acp.permission import PermissionOption
 from callsheet.report.errors import CallsheetError
-from callsheet.wire.permission import PermissionOption
 
 
 class SessionClosed(CallsheetError):

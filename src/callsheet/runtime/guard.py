@@ -1,7 +1,7 @@
 """What a session lets out: values made JSON, secrets taken out, sizes bounded, the rest kept in files.
 
 It runs once, before anything is stored or sent, so that all consumers get the same. What the tool
-and the model get is not altered. The work is done by `callsheet.guard`; this file puts it together.
+and the model get is not altered. The work is done by `callsheet.redaction`; this file puts it together.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.guard.bound import SAFE, Limits, bound_report
-from callsheet.guard.jsonsafe import fix_text, jsonsafe
-from callsheet.guard.redact import Redactor, Settings, StreamRedactor, secrets_of
-from callsheet.guard.spill import truncated
-from callsheet.guard.visible import visible
+from callsheet.limits.bound import SAFE, Limits, bound_report
+from callsheet.limits.spill import truncated
+from callsheet.limits.to_json import fix_text, jsonsafe
+from callsheet.limits.visible import visible
+from callsheet.redaction.redact import Redactor, Settings, StreamRedactor, secrets_of
 from callsheet.report.content import (
     DiffContent,
     TerminalContent,
@@ -111,7 +111,7 @@ class Guard:
     # Values
 
     def value(self, value: Any, *, runs: bool = False) -> tuple[JsonValue, int]:
-        """Give any value as safe JSON, and how many secrets were in it.
+        """Return any value as safe JSON, and how many secrets were in it.
 
         Of what `runs`, or may, nothing is hidden that a shell would act on. A call's input and title are
         such: people approve the call by them.
@@ -121,11 +121,11 @@ class Guard:
         return (safe, 0) if redactor is None else redactor.value(safe, runs=runs)
 
     def json(self, value: Any) -> JsonValue:
-        """Give any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
+        """Return any value as JSON, with whatever secrets it has. For looking at, never for letting out."""
         return jsonsafe(value, phrases=self._say)
 
     def places(self, places: Sequence[ToolCallLocation]) -> tuple[ToolCallLocation, ...]:
-        """Give places without secrets in their paths."""
+        """Return places without secrets in their paths."""
         cleaned = [(place, self.clean(place.path)) for place in places]
         if all(place.path == path and place.meta is None for place, path in cleaned):
             return tuple(places)
@@ -137,13 +137,13 @@ class Guard:
         )
 
     def text(self, text: Any, *, runs: bool = False) -> tuple[str, int]:
-        """Give a text without secrets, and how many there were. For `runs`, see `value`."""
+        """Return a text without secrets, and how many there were. For `runs`, see `value`."""
         safe = fix_text(text if isinstance(text, str) else str(text))
         redactor = self._redactor or self.redactor
         return (safe, 0) if redactor is None else redactor.text(safe, runs=runs)
 
     def clean(self, text: str) -> str:
-        """Give a text without secrets."""
+        """Return a text without secrets."""
         return self.text(text)[0]
 
     def command(self, text: str) -> str:
@@ -151,7 +151,7 @@ class Guard:
         return self.text(text, runs=True)[0]
 
     def items(self, given: Any, *, runs: bool = False) -> tuple[tuple[ToolCallContent, ...], int]:
-        """Give content without secrets, and how many there were. What is no content is refused.
+        """Return content without secrets, and how many there were. What is no content is refused.
 
         With `runs`, it tells what is to be run, and not what came of it; see `value`.
         """
@@ -170,7 +170,7 @@ class Guard:
         return tuple([_visible(item) for item, _ in cleaned]), sum(count for _, count in cleaned)
 
     def _as_item(self, given: Any) -> ToolCallContent | str:
-        """Give what a tool shows as content: what is neither text nor content is shown as text."""
+        """Return what a tool shows as content: what is neither text nor content is shown as text."""
         if isinstance(given, ToolCallContent):
             return given
         if isinstance(given, BaseException):
@@ -203,7 +203,7 @@ class Guard:
         *,
         keep: bool = True,
     ) -> dict[str, Any]:
-        """Give fields within their limits, and say in the notes what was cut.
+        """Return fields within their limits, and say in the notes what was cut.
 
         With `keep`, what was cut is kept whole in files.
         """
@@ -240,7 +240,7 @@ _making = threading.Lock()
 
 
 def _shipped(known: Mapping[str, str] = EMPTY) -> Redactor:
-    """Give the redactor with the shipped rules. Making one takes a while, so sessions share it."""
+    """Return the redactor with the shipped rules. Making one takes a while, so sessions share it."""
     with _making:
         named = {**secrets_of(os.environ), **known}
         return _made(tuple(sorted(named.items())), Redactor.settings)
@@ -261,7 +261,7 @@ def _visible(item: ToolCallContent) -> ToolCallContent:
 def _clean_item(
     item: ToolCallContent, redactor: Redactor, runs: bool
 ) -> tuple[ToolCallContent, int]:
-    """Give an item without secrets, and how many there were."""
+    """Return an item without secrets, and how many there were."""
     if type(item) is TerminalContent:
         return item, 0
     if type(item) is UnknownContent:
@@ -285,7 +285,7 @@ def _clean_item(
 
 
 def _clean_blob(blob: str, redactor: Redactor) -> tuple[str, int]:
-    """Give base64 without secrets, if what it stands for is text."""
+    """Return base64 without secrets, if what it stands for is text."""
     try:
         text = b64decode(blob).decode()
     except ValueError:

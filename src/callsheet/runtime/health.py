@@ -40,5 +40,5 @@ class Health(Struct):
         )
 
     def counts(self) -> dict[str, int]:
-        """Give the counts by name."""
+        """Return the counts by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "faults"}

@@ -129,7 +129,7 @@ class Keeper:
             self._live = self._desk.clock.call_later(self._loop, LIVE, self._show_live)
 
     def _show_live(self) -> None:
-        """Give the calls that have put something out, with the end of that."""
+        """Return the calls that have put something out, with the end of that."""
         self._live = None
         with self._desk.lock:
             written, self._written = self._written, set()
@@ -145,7 +145,7 @@ class Keeper:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give what waits."""
+        """Return what waits."""
         with self._desk.lock:
             if self.is_dead:
                 return
@@ -165,12 +165,12 @@ class Keeper:
         """Nothing comes faster than it is taken."""
 
     def flush(self) -> None:
-        """Give all that was said so far."""
+        """Return all that was said so far."""
         if self._changed or self._records:
             self._hand_over()
 
     def send_now(self, until: float) -> None:
-        """Give what waits without an event loop, and let it be kept until a monotonic time."""
+        """Return what waits without an event loop, and let it be kept until a monotonic time."""
         self._hand_over()
         finish: Any = getattr(self.sink, "send_now", None)
         if finish is not None and not self.is_dead:
@@ -191,7 +191,7 @@ class Keeper:
         self._session.lost(self, why)
 
     def forget(self) -> int:
-        """Give nothing more. Says how much was waiting."""
+        """Return nothing more. Says how much was waiting."""
         self.is_dead = True
         for timer in (self._timer, self._live):
             if timer is not None:

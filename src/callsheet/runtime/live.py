@@ -70,7 +70,7 @@ class Live:
         self._apply(make)
 
     def _guarded(self, fields: dict[str, Any], report: ToolCallReport) -> Made:
-        """Give fields that a user sets, made safe; those that can't be are left out."""
+        """Return fields that a user sets, made safe; those that can't be are left out."""
         desk, good, found = self._desk, dict[str, Any](), 0
         for name, value in fields.items():
             more = 0
@@ -96,7 +96,7 @@ class Live:
         return made
 
     def whole_content(self, report: ToolCallReport) -> tuple[ToolCallContent, ...]:
-        """Give the content as it was before it was cut."""
+        """Return the content as it was before it was cut."""
         return report.content if self._items_whole is None else self._items_whole
 
     def _with_items(

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypedDict
 
+from callsheet.acp.peer import Peer
 from callsheet.describe.classify import Annotations
 from callsheet.report.kinds import Kind
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.values import JsonObject
-from callsheet.wire.peer import Peer
 
 from .clock import Clock
 from .guard import GuardSettings

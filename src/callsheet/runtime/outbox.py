@@ -279,7 +279,7 @@ class Outbox:
         self._session.faults.count("a consumer is slow to take what it is sent", late=1)
 
     def _watch_over(self) -> None:
-        """Give the consumer up unless it takes something in time."""
+        """Return the consumer up unless it takes something in time."""
         before, patience = self._progress(), self._session.dead_after
 
         def look() -> None:
@@ -311,7 +311,7 @@ class Outbox:
         self._retry = min(2 * self._retry, RETRY_MOST)
 
     def die(self, why: str) -> None:
-        """Give the consumer up: let go of what waits for it, and of whoever waits for that."""
+        """Return the consumer up: let go of what waits for it, and of whoever waits for that."""
         said = self._session.faults.clean(why)
         _log.warning("session %s: a consumer is given up: %s", self._session.session_id, said)
         waited = self.forget()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.guard.redact import StreamRedactor
+from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.content import TerminalContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.report import ToolCallReport
@@ -132,7 +132,7 @@ class Output:
 
 
 def to_bytes(data: object) -> bytes:
-    """Give what was written as bytes, or raise."""
+    """Return what was written as bytes, or raise."""
     if isinstance(data, str):
         return data.encode(errors="replace")
     if isinstance(data, (bytes, bytearray, memoryview)):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from callsheet.acp import v1, v2
+from callsheet.acp.jsonrpc import FRAME_BUDGET
+from callsheet.acp.permission import PermissionOption
 from callsheet.report.errors import CallsheetError
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire import v1, v2
-from callsheet.wire.jsonrpc import FRAME_BUDGET
-from callsheet.wire.permission import PermissionOption
 
 from .endings import short_message
 from .errors import PermissionDenied
@@ -33,7 +33,7 @@ class Question(Struct, frozen=True):
     options: tuple[PermissionOption, ...]
 
     def params(self, version: int = 1) -> JsonObject:
-        """Give the params of ACP's `session/request_permission`."""
+        """Return the params of ACP's `session/request_permission`."""
         wire = v1 if version == 1 else v2
         return wire.encode_permission(self.session_id, self.report, self.options)
 

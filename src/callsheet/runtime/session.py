@@ -12,6 +12,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
+from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.classify import Annotations
 from callsheet.report.errors import InvalidValue
@@ -20,7 +21,6 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
 from callsheet.report.values import EMPTY, JsonObject, JsonValue, check_text
-from callsheet.wire.peer import Peer
 
 from . import lastly
 from .batch import Batch
@@ -265,13 +265,13 @@ class Session:
         return self.faults.health
 
     def get(self, key: str) -> ToolCallReport | None:
-        """Give the report of a call by its id or alias, while it is kept."""
+        """Return the report of a call by its id or alias, while it is kept."""
         with self.desk.lock:
             found = self.desk.ledger.get(key)
         return found if isinstance(found, ToolCallReport) else None
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a report as the first client is shown it."""
+        """Return a report as the first client is shown it."""
         client = self._client()
         with self.desk.lock:
             return report if client is None else client.backlog.view.shown(report)

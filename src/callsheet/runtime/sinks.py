@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from callsheet.acp.peer import Peer
 from callsheet.report.errors import InvalidValue
-from callsheet.wire.peer import Peer
 
 from .descriptors import NonBlocking
 
@@ -94,7 +94,7 @@ class PipeSink:
         self._waiting: asyncio.Future[None] | None = None
 
     def fileno(self) -> int:
-        """Give the descriptor that it writes to: one of its own."""
+        """Return the descriptor that it writes to: one of its own."""
         return self._file.fd
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:

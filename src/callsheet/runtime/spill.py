@@ -19,9 +19,9 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from callsheet.guard.pages import Page, page
-from callsheet.guard.phrases import Phrases
-from callsheet.guard.spill import Plan, Spill
+from callsheet.limits.pages import Page, page
+from callsheet.limits.phrases import Phrases
+from callsheet.limits.spill import Plan, Spill
 from callsheet.report.values import JsonObject
 
 try:
@@ -43,7 +43,7 @@ _HALF_WRITTEN_AGE = 3600.0
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Give the directory for spills of this user: in the place for things that may be deleted."""
+    """Return the directory for spills of this user: in the place for things that may be deleted."""
     cache = environ.get("XDG_CACHE_HOME") or environ.get("LOCALAPPDATA")
     if cache and Path(cache).is_absolute():
         return Path(cache) / "callsheet" / "spill"
@@ -107,7 +107,7 @@ class SpillStore:
             return self._failed(f"{type(error).__name__}: {error}")
 
     def page(self, path: str | os.PathLike[str], index: int, limit: int) -> Page | None:
-        """Give one page of a spill, or None if there is no such file or page."""
+        """Return one page of a spill, or None if there is no such file or page."""
         file = Path(path)
         if file.parent != self.directory or not _OURS.fullmatch(file.name):
             return None

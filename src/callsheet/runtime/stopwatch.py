@@ -39,7 +39,7 @@ class Stopwatch:
         self._said = said
 
     def end(self) -> dict[str, Any]:
-        """Give the notes of a call's end."""
+        """Return the notes of a call's end."""
         clock = self._clock
         notes: dict[str, Any] = {"endedAt": to_rfc3339(clock.time_ns())}
         if self._started is not None and self._usage is not None:

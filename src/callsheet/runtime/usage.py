@@ -35,7 +35,7 @@ _last: tuple[float, Sample] = (float("-inf"), Sample(0.0, None, 0))
 
 
 def sample(now: float) -> Sample:
-    """Give what was used until `now`, a monotonic time, to the millisecond."""
+    """Return what was used until `now`, a monotonic time, to the millisecond."""
     global _last  # noqa: PLW0603 - one answer of the system serves all calls
     taken, found = _last
     if not 0 <= now - taken < _FRESH:
@@ -45,7 +45,7 @@ def sample(now: float) -> Sample:
 
 
 def between(start: Sample, end: Sample) -> dict[str, int]:
-    """Give the usage of a call that ran between two samples, as `_meta.callsheet.usage` says it."""
+    """Return the usage of a call that ran between two samples, as `_meta.callsheet.usage` says it."""
     if start is end:
         cpu_ms, children = 0, False
     else:

@@ -14,7 +14,7 @@ MOST_PARTS = 200
 
 
 def weight_of(report: ToolCallReport) -> int:
-    """Give about how many bytes a report takes."""
+    """Return about how many bytes a report takes."""
     total = BASE + sum(map(_item_weight, report.content)) + 200 * len(report.locations)
     for value in (report.raw_input, report.raw_output, report.meta):
         if value:
@@ -23,7 +23,7 @@ def weight_of(report: ToolCallReport) -> int:
 
 
 def slim(report: ToolCallReport) -> ToolCallReport:
-    """Give a report without its content and its raw output."""
+    """Return a report without its content and its raw output."""
     return (
         replace(report, content=(), raw_output=None)
         if report.content or report.raw_output

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from callsheet.acp.words import Words
 from callsheet.describe import Describer, escape_title
 from callsheet.report.kinds import Kind
-from callsheet.wire.words import Words
 
 
 class Spoken(Words):
@@ -23,11 +23,11 @@ class Spoken(Words):
         return text
 
     def escaped(self, title: str, kind: Kind, rendering: Literal["markdown", "either"]) -> str:
-        """Give a title for a client that renders it as Markdown, or may do so."""
+        """Return a title for a client that renders it as Markdown, or may do so."""
         return escape_title(title, kind, rendering)
 
     def left_out_phrase(self, key: str, **values: int | str) -> str:
-        """Say what `callsheet.guard` says in place of what it left out."""
+        """Say what `callsheet.redaction` says in place of what it left out."""
         phrase, count = self._describer.phrase, values.get("count", 0)
         if key == "link_name":
             return phrase("whole", field=values["field"]) + f" ({values['bytes']} B)"

@@ -65,7 +65,7 @@ class Alike:
         return True
 
     def _joined(self, lines: bytes) -> str:
-        """Give the texts of many lines, joined; nothing if there is anything else in them."""
+        """Return the texts of many lines, joined; nothing if there is anything else in them."""
         start, end = self._start + 1, self._end
         texts = [line[start:end] for line in lines.split(b"\n")]
         texts.pop()

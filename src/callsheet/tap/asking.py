@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from callsheet.check.recording.moments import Json, Question
-from callsheet.check.recording.values import many, obj, text
+from callsheet.acp import v1, v2
+from callsheet.acp.messages import as_dict
+from callsheet.acp.toolcall import KEYS
+from callsheet.observe.moments import Json, Question
+from callsheet.observe.values import many, obj, text
 from callsheet.report.report import ToolCallReport
-from callsheet.wire import v1, v2
-from callsheet.wire.messages import as_dict
-from callsheet.wire.toolcall import KEYS
 
 from .calls import Tapped
 from .repair.wording import is_bare
@@ -26,7 +26,7 @@ def request_of(
     agent_is_v2: bool,
     clean: Callable[[Any], Any],
 ) -> Json | None:
-    """Give a request with the whole call in it, in the client's version. All else is as the agent has it.
+    """Return a request with the whole call in it, in the client's version. All else is as the agent has it.
 
     `clean` takes secrets out of that. None if it is not in form, and what it asks can't be known.
     """
@@ -46,7 +46,7 @@ def request_of(
 
 
 def asked_of(request: Json) -> Json:
-    """Give the call that a request of either version is about."""
+    """Return the call that a request of either version is about."""
     params = obj(request.get("params"))
     return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
 
@@ -68,7 +68,7 @@ def is_same(made: Json, told: Json) -> bool:
 
 
 def _cleaned(params: Json, clean: Callable[[Any], Any]) -> Json:
-    """Give params without secrets, but for the ids by which they are answered."""
+    """Return params without secrets, but for the ids by which they are answered."""
     if "subject" in params:
         about = obj(params["subject"])
         params["subject"] = {key: value for key, value in about.items() if key != "toolCall"}

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import obj, text
-from callsheet.check.recording.watch import CALLS, TERMINALS
-from callsheet.guard.redact import Redactor, StreamRedactor
+from callsheet.acp import v1, v2
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.terminals import OUTPUT
+from callsheet.acp.toolcall import FIELD_OF, encode_location
+from callsheet.observe.moments import Json
+from callsheet.observe.values import obj, text
+from callsheet.observe.watch import CALLS, TERMINALS
+from callsheet.redaction.redact import Redactor, StreamRedactor
 from callsheet.report.fields import NOTES
 from callsheet.report.values import JsonObject
 from callsheet.runtime.guard import Guard
-from callsheet.wire import v1, v2
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.terminals import OUTPUT
-from callsheet.wire.toolcall import FIELD_OF, encode_location
 
 from .making import Maker
 from .speech import QUIET
@@ -65,7 +65,7 @@ class Bare:
         """How many secrets were taken out."""
 
     def pass_on(self, line: bytes, message: Json, now: float) -> Iterator[bytes]:
-        """Give the lines for an update. `line` is it, as it came."""
+        """Return the lines for an update. `line` is it, as it came."""
         params = obj(message["params"])
         session, update = text(params.get("sessionId")) or "", obj(params["update"])
         made = update
@@ -91,13 +91,13 @@ class Bare:
         return min((one.until for one in self._screens.values() if one.stream.held), default=None)
 
     def tick(self, now: float) -> Iterator[bytes]:
-        """Give what has waited for long enough."""
+        """Return what has waited for long enough."""
         for screen in list(self._screens.values()):
             if screen.stream.held and screen.until <= now:
                 yield from self._told(screen, screen.stream.flush())
 
     def end(self) -> Iterator[bytes]:
-        """Give all that waits."""
+        """Return all that waits."""
         for key in list(self._screens):
             screen = self._screens.pop(key)
             yield from self._told(screen, screen.stream.finish())
@@ -105,7 +105,7 @@ class Bare:
     # Secrets
 
     def _clean(self, told: tuple[str, Json], now: float) -> tuple[Json, list[Json]]:
-        """Give an update without secrets, and updates that come before it: output that waited."""
+        """Return an update without secrets, and updates that come before it: output that waited."""
         session, update = told
         assert self._redactor is not None
         before: list[Json] = []
@@ -139,7 +139,7 @@ class Bare:
         return passed
 
     def _rest(self, key: tuple[str, str]) -> tuple[_Screen | None, bytes]:
-        """Give what waits of a terminal that has ended."""
+        """Return what waits of a terminal that has ended."""
         screen = self._screens.pop(key, None)
         if screen is None:
             return None, b""
@@ -148,7 +148,7 @@ class Bare:
         return screen, rest
 
     def _without_output(self, update: Json) -> Json:
-        """Give an update of a terminal without secrets in the whole output that it may bring."""
+        """Return an update of a terminal without secrets in the whole output that it may bring."""
         stream, data = self._guard.stream(), _whole(update)
         if stream is None or data is None:
             return update
@@ -168,7 +168,7 @@ class Bare:
     # Size
 
     def _cut(self, update: Json) -> Iterator[Json]:
-        """Give an update of a call that is too long as one or several that are not."""
+        """Return an update of a call that is too long as one or several that are not."""
         *first, last = _pieces(update)
         yield from first
         if last["sessionUpdate"] == _CHUNK:
@@ -180,7 +180,7 @@ class Bare:
             yield {**last, **fields, **_noted({**last, **fields}, notes)}
 
     def _bounded(self, update: Json) -> tuple[Json, JsonObject]:
-        """Give the fields of an update within their limits, and the notes on what was cut."""
+        """Return the fields of an update within their limits, and the notes on what was cut."""
         version = 2 if self._is_v2() else 1
         told = {key: update[key] for key in FIELD_OF if key in update and key != "status"}
         notes: JsonObject = {}
@@ -212,7 +212,7 @@ def _line(session: str, update: Json) -> bytes:
 
 
 def _pieces(update: Json) -> list[Json]:
-    """Give an update that brings much output as several that bring a part of it."""
+    """Return an update that brings much output as several that bring a part of it."""
     piece = _piece(update)
     whole = _whole(update)
     if piece is not None:
@@ -234,7 +234,7 @@ def _parts(data: bytes) -> list[bytes]:
 
 
 def _whole(update: Json) -> bytes | None:
-    """Give the whole output that an update of a terminal brings."""
+    """Return the whole output that an update of a terminal brings."""
     if update.get("sessionUpdate") != "terminal_update" or text(update.get("terminalId")) is None:
         return None
     return _bytes(obj(update.get("output")).get("data"))
@@ -260,7 +260,7 @@ def _encoded(name: str, value: Any, encode_items: Callable[[Any], list[Json]]) -
 
 
 def _noted(update: Json, notes: JsonObject) -> Json:
-    """Give the `_meta` of an update with more notes in it."""
+    """Return the `_meta` of an update with more notes in it."""
     if not notes:
         return {}
     meta = obj(update.get("_meta"))
@@ -268,7 +268,7 @@ def _noted(update: Json, notes: JsonObject) -> Json:
 
 
 def _piece(update: Json) -> tuple[str, bytes, Callable[[bytes], Json]] | None:
-    """Give whose output an update brings, the output, and how the update is with another."""
+    """Return whose output an update brings, the output, and how the update is with another."""
     if update.get("sessionUpdate") == "terminal_output_chunk":
         key, data = text(update.get("terminalId")), _bytes(update.get("data"))
         if key is None or data is None:
@@ -289,7 +289,7 @@ def _with_output(update: Json, data: bytes) -> Json:
 
 
 def _carrier(update: Json) -> Callable[[bytes], Json]:
-    """Give how more output is told that waited: by an update that says nothing else."""
+    """Return how more output is told that waited: by an update that says nothing else."""
     if update["sessionUpdate"] in TERMINALS:
         return lambda data: {**update, "data": b64encode(data).decode()}
     least = {
@@ -301,7 +301,7 @@ def _carrier(update: Json) -> Callable[[bytes], Json]:
 
 
 def _ended(update: Json) -> str | None:
-    """Give the terminal of which an update tells the end, or another output."""
+    """Return the terminal of which an update tells the end, or another output."""
     if update.get("sessionUpdate") == "terminal_update":
         return text(update.get("terminalId"))
     return text(obj(obj(update.get("_meta")).get("terminal_exit")).get("terminal_id"))

@@ -60,7 +60,7 @@ class Between:
 
 
 def _take_over(descriptor: int, mode: int) -> int:
-    """Give a descriptor of our own for stdin or stdout, and leave nothing in its place.
+    """Return a descriptor of our own for stdin or stdout, and leave nothing in its place.
 
     Then nobody else holds it open when we close ours.
     """

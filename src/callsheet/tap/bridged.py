@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Asked, Folded, Json, Session
-from callsheet.check.recording.values import obj
-from callsheet.wire.peer import Peer, peer_of
+from callsheet.acp.peer import Peer, peer_of
+from callsheet.observe.moments import Asked, Folded, Json, Session
+from callsheet.observe.values import obj
 
 from .bridging import Bridging
 from .context import Context

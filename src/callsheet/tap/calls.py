@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.ids import UsedIds
-from callsheet.check.recording.moments import Call, Json
-from callsheet.check.recording.values import many, obj, text
+from callsheet.observe.ids import UsedIds
+from callsheet.observe.moments import Call, Json
+from callsheet.observe.values import many, obj, text
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -93,7 +93,7 @@ class Ids:
         self._numbers: dict[str, int] = {}
 
     def new(self, key: str) -> str:
-        """Give an id for a call that the agent knows by `key`."""
+        """Return an id for a call that the agent knows by `key`."""
         chosen = base = _fit(key)
         number = self._numbers.pop(base, 1)
         while self._used.has(self._session, chosen):
@@ -118,7 +118,7 @@ class Ids:
         return True
 
     def theirs(self, chosen: str) -> str:
-        """Give the agent's id of a call that the client knows by another."""
+        """Return the agent's id of a call that the client knows by another."""
         return self._renamed.get(chosen, chosen)
 
 
@@ -134,7 +134,7 @@ _Value = TypeVar("_Value")
 
 
 def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str) -> JsonObject:
-    """Give the notes that an agent has on its call `key`, as Callsheet's own has them: those to rely on."""
+    """Return the notes that an agent has on its call `key`, as Callsheet's own has them: those to rely on."""
     notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
     if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
         notes.pop("reason", None)
@@ -151,7 +151,7 @@ _PARENTS = (("parentToolCallId",), ("claudeCode", "parentToolUseId"), ("callshee
 
 
 def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
-    """Give a `_meta` in which the call's parent has the id by which the client knows it."""
+    """Return a `_meta` in which the call's parent has the id by which the client knows it."""
     for path in _PARENTS:
         holder = meta if len(path) == 1 else obj(meta.get(path[0]))
         key = text(holder.get(path[-1]))
@@ -165,7 +165,7 @@ _OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "t
 
 
 def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
-    """Give a `_meta` in which terminals are told as clients know them, and are this call's own.
+    """Return a `_meta` in which terminals are told as clients know them, and are this call's own.
 
     Some agents give a terminal the id of its call: if that was another call's before, so was the terminal.
     """
@@ -197,7 +197,7 @@ def _is_cut(told: JsonValue) -> bool:
 
 
 def _fit(key: str) -> str:
-    """Give an id that any client can take: not empty, not endless, on one line."""
+    """Return an id that any client can take: not empty, not endless, on one line."""
     try:
         if len(key) <= _LONGEST:
             return check_id(key)

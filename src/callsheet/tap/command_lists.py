@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import many, obj
-from callsheet.guard.redact import Redactor
+from callsheet.observe.moments import Json
+from callsheet.observe.values import many, obj
+from callsheet.redaction.redact import Redactor
 
 KIND = "available_commands_update"
 

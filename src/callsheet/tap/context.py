@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.ids import UsedIds
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.text import Redact
-from callsheet.guard.bound import SAFE
+from callsheet.limits.bound import SAFE
+from callsheet.observe.ids import UsedIds
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.locations import check_path
 from callsheet.report.record import CallRecord
@@ -60,11 +60,11 @@ class Context(Struct, eq=False):
             del self.histories[next(iter(self.histories))]
 
     def ids(self, session: str) -> Ids:
-        """Give the ids of a session's calls."""
+        """Return the ids of a session's calls."""
         return Ids(f"{session}\0{self.histories.get(session, 0)}", self.used)
 
     def guard(self, words: Spoken, faults: Faults) -> Guard:
-        """Give what makes values safe."""
+        """Return what makes values safe."""
         chosen = GuardSettings(
             redact=self.settings.redact,
             limits=SAFE if self.settings.bound else None,
@@ -73,7 +73,7 @@ class Context(Struct, eq=False):
         return Guard(chosen, words, faults)
 
     def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
-        """Give what describes calls of a session in a directory.
+        """Return what describes calls of a session in a directory.
 
         `clean` takes secrets out of a text that is about to be cut: nobody would know half of one.
         """
@@ -85,12 +85,12 @@ class Context(Struct, eq=False):
         )
 
     def time(self, now: float) -> str | None:
-        """Give a time of day, if it is known."""
+        """Return a time of day, if it is known."""
         return None if self.epoch is None else to_rfc3339(int((self.epoch + now) * 1e9))
 
 
 def absolute(cwd: str | None) -> str | None:
-    """Give a session's directory, if it is one that can be relied on."""
+    """Return a session's directory, if it is one that can be relied on."""
     try:
         return None if cwd is None else check_path(cwd)
     except InvalidLocation:

@@ -36,7 +36,7 @@ class Cut:
         return ended, whole, self._hold(data[end:])
 
     def end(self) -> bytes:
-        """Give what had no end."""
+        """Return what had no end."""
         rest, self._rest = b"".join(self._rest), []
         return rest
 
@@ -52,5 +52,5 @@ class Cut:
 
 
 def cut(lines: bytes) -> list[bytes]:
-    """Give whole lines one by one, each with its end: line feeds, and nothing else, end one."""
+    """Return whole lines one by one, each with its end: line feeds, and nothing else, end one."""
     return [line + b"\n" for line in lines.split(b"\n")[:-1]]

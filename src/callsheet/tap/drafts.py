@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from callsheet.check.recording.moments import Connection, Session
-from callsheet.check.recording.values import text
 from callsheet.describe import Describer
+from callsheet.observe.moments import Connection, Session
+from callsheet.observe.values import text
 from callsheet.runtime.guard import Guard
 
 from .calls import Tapped, in_own_terminals

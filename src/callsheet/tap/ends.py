@@ -8,9 +8,9 @@ their results: there it waits until that is told.
 
 from __future__ import annotations
 
-from callsheet.check.recording.moments import FINAL, Call, Json, Session, Told
-from callsheet.check.recording.results import shows_something
-from callsheet.check.recording.values import obj
+from callsheet.observe.moments import FINAL, Call, Json, Session, Told
+from callsheet.observe.results import shows_something
+from callsheet.observe.values import obj
 from callsheet.report.status import Reason, ToolCallStatus
 
 from .calls import Tapped
@@ -63,15 +63,15 @@ class Waiting:
         return min((until for until in self._until.values() if until != _NEVER), default=None)
 
     def late(self, now: float) -> list[str]:
-        """Give those that have waited for long enough."""
+        """Return those that have waited for long enough."""
         return [key for key, until in self._until.items() if until <= now]
 
     def all(self) -> list[str]:
-        """Give all of them."""
+        """Return all of them."""
         return list(self._until)
 
     def overtaken(self) -> list[str]:
-        """Give those that must not be overtaken: all, but for those of a history that is being told."""
+        """Return those that must not be overtaken: all, but for those of a history that is being told."""
         tells = self._session.is_replaying
         return [key for key, until in self._until.items() if not tells or until != _NEVER]
 
@@ -114,7 +114,7 @@ def _tells_otherwise(update: Json, call: Call) -> bool:
 
 
 def why_denied(call: Call) -> Reason:
-    """Give why a call ends whose question was answered with no, or not at all."""
+    """Return why a call ends whose question was answered with no, or not at all."""
     turn, denied = call.turn, call.denied
     rejected = denied is not None and denied.outcome == "rejected"
     if not rejected and turn is not None and turn.cancelled is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from callsheet.check.recording.again import grew
+from callsheet.observe.again import grew
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonValue
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import many, obj, text
+from callsheet.observe.moments import Json
+from callsheet.observe.values import many, obj, text
 from callsheet.report.errors import CallsheetError
 from callsheet.report.record import CallRecord
 from callsheet.report.values import JsonObject
@@ -236,6 +236,6 @@ def _after_all() -> int:
 
 
 def _blocks(told: list[Any]) -> list[Json]:
-    """Give those of some blocks that are what they say."""
+    """Return those of some blocks that are what they say."""
     found = [obj(one) for one in told if type(obj(one).get("type")) is str]
     return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]

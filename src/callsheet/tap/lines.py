@@ -38,7 +38,7 @@ class Lines:
         self._add(last)
 
     def end(self) -> Iterator[Line]:
-        """Give what had no end."""
+        """Return what had no end."""
         line = self._line()
         if line.size and not self._is_broken:
             yield line

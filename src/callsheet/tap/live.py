@@ -67,7 +67,7 @@ class Driver:
         self._timer.start()
 
     def now(self) -> float:
-        """Give the time of the pipeline."""
+        """Return the time of the pipeline."""
         return time.monotonic() - self._began
 
     def speak_by(self, send: Send) -> None:
@@ -105,7 +105,7 @@ class Driver:
                 send(lines)
 
     def _changed(self, lines: bytes) -> bytes:
-        """Give what the client is told instead of some lines of the agent."""
+        """Return what the client is told instead of some lines of the agent."""
         pipeline, now = self.pipeline, self.now()
         for line in cut(lines):
             pipeline.from_agent(line, now)
@@ -356,7 +356,7 @@ def tap(
 def pipeline_for(
     tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
 ) -> Pipeline:
-    """Give the pipeline that the settings ask for."""
+    """Return the pipeline that the settings ask for."""
     if tap.settings.protocol_to is None:
         from .pipeline import Pipeline
 

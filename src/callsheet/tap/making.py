@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import obj
+from callsheet.acp import v1, v2
+from callsheet.acp.terminals import INFO
+from callsheet.acp.toolcall import decode_fields, decode_location
+from callsheet.observe.moments import Json
+from callsheet.observe.values import obj
 from callsheet.report.content import (
     DiffContent,
     ToolCallContent,
@@ -22,9 +25,6 @@ from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
-from callsheet.wire import v1, v2
-from callsheet.wire.terminals import INFO
-from callsheet.wire.toolcall import decode_fields, decode_location
 
 from .calls import Tapped
 from .repair import Draft
@@ -49,7 +49,7 @@ class Maker:
         )
 
     def fields(self, mine: Tapped, draft: Draft) -> JsonObject:
-        """Give the fields that are new, but for the status, by a report's names. They are not bounded yet."""
+        """Return the fields that are new, but for the status, by a report's names. They are not bounded yet."""
         told = {
             "name": draft.name,
             "title": draft.title,
@@ -73,14 +73,14 @@ class Maker:
         return self._safe(mine, self.decoded(news), runs=draft.status in (None, "pending"))
 
     def meta(self, meta: JsonObject | None) -> JsonObject | None:
-        """Give a patch of `_meta` without secrets, within limits."""
+        """Return a patch of `_meta` without secrets, within limits."""
         if not meta:
             return None
         safe = self._guard.value(meta)[0]
         return self._guard.bounded({"meta": safe}, None, {})["meta"]
 
     def item(self, mine: Tapped, item: ToolCallContent) -> tuple[ToolCallContent, ...]:
-        """Give a call's whole content with one more item."""
+        """Return a call's whole content with one more item."""
         (safe,), found = self._guard.items((item,))
         mine.items, mine.safe = (*mine.items, item), (*mine.safe, safe)
         mine.secrets["content"] = mine.secrets.get("content", 0) + found
@@ -89,7 +89,7 @@ class Maker:
     def bounded(
         self, mine: Tapped, fields: JsonObject, notes: JsonObject, *, is_final: bool
     ) -> JsonObject:
-        """Give fields within their limits, and say in the notes what was cut and hidden.
+        """Return fields within their limits, and say in the notes what was cut and hidden.
 
         What is cut of content that may still grow is kept in a file at the end only.
         """
@@ -111,7 +111,7 @@ class Maker:
         return made
 
     def events(self, told: Json) -> list[Event]:
-        """Give what is told besides a call's own fields. What can't be read is left out, and counted."""
+        """Return what is told besides a call's own fields. What can't be read is left out, and counted."""
         told = self._guard.json({**told, "sessionUpdate": "tool_call_update"})
         try:
             return list(self._decode(told))
@@ -130,11 +130,11 @@ class Maker:
         return found
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
-        """Give content that tells what people are asked to allow, without secrets."""
+        """Return content that tells what people are asked to allow, without secrets."""
         return self._guard.items(self.read(told), runs=True)[0] if told else ()
 
     def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
-        """Give content that is told. An item that can't be read is shown as the JSON that it is."""
+        """Return content that is told. An item that can't be read is shown as the JSON that it is."""
         told = in_form(told, is_v2=self._is_v2)
         try:
             items = self._decode_items(told)
@@ -159,7 +159,7 @@ class Maker:
         return json_item(self._guard.json(item))
 
     def decoded(self, news: Json) -> JsonObject:
-        """Give fields by a report's names. What can't be read is left out, and counted."""
+        """Return fields by a report's names. What can't be read is left out, and counted."""
         try:
             return decode_fields(news, self.read, null_clears=False)[0]
         except _UNREADABLE:
@@ -183,7 +183,7 @@ class Maker:
                 self.degraded += 1
 
     def _safe(self, mine: Tapped, fields: JsonObject, *, runs: bool) -> JsonObject:
-        """Give fields without secrets. Content says what `runs`, or else what came of it."""
+        """Return fields without secrets. Content says what `runs`, or else what came of it."""
         guard, out = self._guard, dict[str, Any]()
         for name, value in fields.items():
             found = 0
@@ -206,7 +206,7 @@ class Maker:
     def _content(
         self, mine: Tapped, items: tuple[ToolCallContent, ...], runs: bool
     ) -> tuple[tuple[ToolCallContent, ...], int]:
-        """Give content without secrets. Items that are as they were stay the same objects."""
+        """Return content without secrets. Items that are as they were stay the same objects."""
         before, known = mine.items, mine.safe
         same = len(before) == len(known)
         found, raw, safe = 0, list[ToolCallContent](), list[ToolCallContent]()

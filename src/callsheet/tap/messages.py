@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import many, obj, text
-from callsheet.guard.redact import Redactor
+from callsheet.observe.moments import Json
+from callsheet.observe.values import many, obj, text
+from callsheet.redaction.redact import Redactor
 
 from .account import Account
 from .alike import Alike, Say
@@ -80,7 +80,7 @@ class Messages:
         else here, or sends anything to the client, sets it to None."""
 
     def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
-        """Give the lines for an update of a session. `line` is it, as it came."""
+        """Return the lines for an update of a session. `line` is it, as it came."""
         self.alike = None
         if is_about_calls(message):
             rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
@@ -128,7 +128,7 @@ class Messages:
         return [*rest, self._shown(message, line)]
 
     def end(self, session: str) -> list[bytes]:
-        """Give what waits in a session: something else comes now."""
+        """Return what waits in a session: something else comes now."""
         run = self._runs.pop(session, None)
         if run is None:
             return []
@@ -137,7 +137,7 @@ class Messages:
         return [self._shown(_with(run.message, rest))] if rest else []
 
     def pause(self, session: str) -> list[bytes]:
-        """Give what waits in a session. What it says may go on after that."""
+        """Return what waits in a session. What it says may go on after that."""
         run = self._runs.get(session)
         return [] if run is None else self._paused(run)
 
@@ -147,7 +147,7 @@ class Messages:
         return [self._shown(_with(run.message, rest))] if rest else []
 
     def end_all(self) -> list[bytes]:
-        """Give what waits in all sessions."""
+        """Return what waits in all sessions."""
         said = [line for session in list(self._runs) for line in self.end(session)]
         return [*said, *self._counted(self._bare.end())]
 
@@ -159,7 +159,7 @@ class Messages:
         return min([*times, *[due for due in others if due is not None]], default=None)
 
     def tick(self, now: float) -> list[bytes]:
-        """Give what has waited for long enough."""
+        """Return what has waited for long enough."""
         lines: list[bytes] = []
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
@@ -169,7 +169,7 @@ class Messages:
         return [*lines, *self._counted(self._bare.tick(now))]
 
     def finish(self) -> list[bytes]:
-        """Give all that waits: nothing else will come."""
+        """Return all that waits: nothing else will come."""
         lists = [] if self._lists is None else self._hiding(self._lists.finish())
         return [*self.end_all(), *lists]
 
@@ -185,12 +185,12 @@ class Messages:
         return made
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
-        """Give a message without secrets; the line as it came if it has none."""
+        """Return a message without secrets; the line as it came if it has none."""
         clean = self._clean(message)
         return line if clean is None else _encode(clean) + b"\n"
 
     def listed(self, line: bytes, message: Json) -> bytes:
-        """Give a list of sessions without secrets in their titles, which may be what somebody has typed."""
+        """Return a list of sessions without secrets in their titles, which may be what somebody has typed."""
         result, redactor = obj(message.get("result")), self._redactor
         sessions = many(result.get("sessions"))
         if redactor is None or redactor.is_clean([obj(one).get("title") for one in sessions]):
@@ -207,7 +207,7 @@ class Messages:
         return _encode({**message, "result": {**result, "sessions": shown}}) + b"\n"
 
     def recorded(self, line: bytes, message: Json | None) -> bytes:
-        """Give a message as it is recorded: without secrets, wherever they are; also a line that is none.
+        """Return a message as it is recorded: without secrets, wherever they are; also a line that is none.
 
         They are not counted: nobody would have been shown them.
         """
@@ -226,7 +226,7 @@ class Messages:
         return _encode({**message, **{key: part for key, (part, _) in parts.items()}}) + b"\n"
 
     def _clean(self, message: Json) -> Json | None:
-        """Give a message without secrets; None if it has none."""
+        """Return a message without secrets; None if it has none."""
         what = "params" if "params" in message else "error"
         told = message.get(what)
         if self._redactor is None or self._redactor.is_clean(told):
@@ -236,7 +236,7 @@ class Messages:
         return {**message, what: _with_ids(clean, told)} if count else None
 
     def _shown(self, message: Json, line: bytes | None = None) -> bytes:
-        """Give the line of a message that the client is shown, and keep it."""
+        """Return the line of a message that the client is shown, and keep it."""
         if self._keep is not None:
             self._keep(message)
         return _encode(message) + b"\n" if line is None else line
@@ -244,7 +244,7 @@ class Messages:
     def _shown_alike(
         self, message: Json, line: bytes, piece: str, follows: Follows | None = None
     ) -> bytes:
-        """Give the line of a piece of text that passes as it came. Others like it may follow."""
+        """Return the line of a piece of text that passes as it came. Others like it may follow."""
         further = None if self._keep is None else self._keep(message)
         self.alike = Alike.to(line, piece, follows, further)
         return line
@@ -280,7 +280,7 @@ def _id_of(message: Json) -> Any:
 
 
 def _with_ids(clean: Any, told: Any) -> Any:
-    """Give params with the ids by which they are answered as they were, whatever those look like."""
+    """Return params with the ids by which they are answered as they were, whatever those look like."""
     kept = {key: value for key, value in obj(told).items() if key in ("sessionId", "elicitationId")}
     options = many(obj(told).get("options"))
     if options:
@@ -293,7 +293,7 @@ def _with_ids(clean: Any, told: Any) -> Any:
 
 
 def _with(message: Json, said: str) -> Json:
-    """Give a message with another text."""
+    """Return a message with another text."""
     params: dict[str, Any] = obj(message["params"])
     update = obj(params["update"])
     content = {**obj(update["content"]), "text": said}

@@ -7,11 +7,11 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from callsheet.check.recording.lines import Line, Way, read
-from callsheet.check.recording.requests import Requests
-from callsheet.check.recording.values import obj, rpc_id, text
-from callsheet.check.recording.writing import Way as Direction
-from callsheet.check.recording.writing import wrapped
+from callsheet.check.writing import Way as Direction
+from callsheet.check.writing import wrapped
+from callsheet.observe.lines import Line, Way, read
+from callsheet.observe.requests import Requests
+from callsheet.observe.values import obj, rpc_id, text
 from callsheet.runtime.spill import SpillStore
 
 from .account import Account
@@ -49,7 +49,7 @@ class Repairs:
         self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
-        """Give the lines of a recording, repaired."""
+        """Return the lines of a recording, repaired."""
         for line in read(stream):
             yield from self._one(line)
         yield from self._until(None)
@@ -87,7 +87,7 @@ class Repairs:
             yield from self._asked()
 
     def _as_it_is(self, line: Line) -> Iterator[bytes]:
-        """Give a line that is no message, which a tap passes as it came, but without secrets."""
+        """Return a line that is no message, which a tap passes as it came, but without secrets."""
         if not line.raw:
             return
         self._passed = line.number
@@ -123,7 +123,7 @@ class Repairs:
             yield from self._drained(b"", b"")
 
     def _drained(self, data: bytes, as_it_was: bytes) -> Iterator[bytes]:
-        """Give what came out. What passed as it came is written as it stood."""
+        """Return what came out. What passed as it came is written as it stood."""
         pipeline = self._pipeline
         yield from self._told("client", pipeline.to_agent, data, as_it_was)
         yield from self._told("agent", pipeline.to_client, data, as_it_was)
@@ -141,7 +141,7 @@ class Repairs:
 
 
 def _message_of(line: Line) -> dict[str, Any] | None:
-    """Give the message of a line as a tap reads it: what is broken within it is mended, no more."""
+    """Return the message of a line as a tap reads it: what is broken within it is mended, no more."""
     if line.fault is None or line.fault in _MENDED:
         return line.message
     message = read_patiently(line.raw) if line.fault == "json" else None

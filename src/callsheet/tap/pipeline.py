@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from callsheet.check.recording.ids import UsedIds
-from callsheet.check.recording.lines import Line, Way
-from callsheet.check.recording.moments import (
+from callsheet.acp.peer import Peer, peer_of
+from callsheet.observe.ids import UsedIds
+from callsheet.observe.lines import Line, Way
+from callsheet.observe.moments import (
     Asked,
     Connection,
     Decided,
@@ -32,11 +33,10 @@ from callsheet.check.recording.moments import (
     Told,
     TurnOver,
 )
-from callsheet.check.recording.values import obj, rpc_id, text
-from callsheet.check.recording.watch import TERMINALS, Watch
+from callsheet.observe.values import obj, rpc_id, text
+from callsheet.observe.watch import TERMINALS, Watch
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
-from callsheet.wire.peer import Peer, peer_of
 
 from .account import Account
 from .alike import Say
@@ -148,7 +148,7 @@ class Pipeline:
             self.to_client.append(self._cleaned(line, message))
 
     def _cleaned(self, line: bytes, message: Json) -> bytes:
-        """Give a line that the tap failed on: at least without secrets, if even that does not fail."""
+        """Return a line that the tap failed on: at least without secrets, if even that does not fail."""
         try:
             return self._messages.cleaned(line, message)
         except Exception:  # noqa: BLE001
@@ -270,7 +270,7 @@ class Pipeline:
             self._keeping.prompt(request, key, self._cwd(key), params, self._guard)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
-        """Give a line of the client with the agent's ids of calls, where the client knows others."""
+        """Return a line of the client with the agent's ids of calls, where the client knows others."""
         params = obj(message.get("params"))
         key, session = text(params.get("toolCallId")), text(params.get("sessionId"))
         known = self._sessions.get(session) if key is not None and session is not None else None
@@ -293,7 +293,7 @@ class Pipeline:
         return (known.cwd if known is not None else None) or ""
 
     def for_recording(self, line: bytes) -> bytes:
-        """Give a line of either side as it is recorded: without secrets, also where they are needed."""
+        """Return a line of either side as it is recorded: without secrets, also where they are needed."""
         message = read(line)
         if message is not None and message.get("method") == "session/update":
             return line

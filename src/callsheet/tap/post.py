@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.messages import Update
+from callsheet.acp.view import View
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.messages import Update
-from callsheet.wire.view import View
 
 from .growing import Growing
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from callsheet.check.recording.moments import Asked, Json
+from callsheet.observe.moments import Asked, Json
 
 from .calls import Tapped
 from .post import HOLD

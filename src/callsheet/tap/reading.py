@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from callsheet.check.recording import mending
-from callsheet.check.recording.moments import Json
+from callsheet.observe import mending
+from callsheet.observe.moments import Json
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is looked into. A longer one is not."""
@@ -25,7 +25,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueErr
 
 
 def read(line: bytes) -> Json | None:
-    """Give the message that a line is; None if it can't be made out."""
+    """Return the message that a line is; None if it can't be made out."""
     if len(line) > LONGEST:
         return None
     try:

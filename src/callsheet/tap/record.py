@@ -56,7 +56,7 @@ def record(command: Sequence[str], output: str, form: Form = "wrapped") -> int:
 
 
 def path_in(output: str, program: str) -> str:
-    """Give where to record to: in a directory, a new file with the agent's name and the time."""
+    """Return where to record to: in a directory, a new file with the agent's name and the time."""
     if not (output.endswith(os.sep) or os.path.isdir(output)):  # noqa: PTH112
         return output
     with suppress(OSError):  # who opens the file will say so

@@ -1,6 +1,6 @@
 """Writes a recording: bytes of two sides in, lines in a file out. Whoever gives bytes never waits.
 
-What the lines look like is said in `callsheet.check.recording.writing`. As `raw`, they are as they came.
+What the lines look like is said in `callsheet.check.writing`. As `raw`, they are as they came.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stat import S_ISREG
 from threading import Event, Lock, Thread
 from typing import Literal, TypeAlias
 
-from callsheet.check.recording.writing import Way, lost, wrapped
+from callsheet.check.writing import Way, lost, wrapped
 
 from .lines import Line, Lines
 

@@ -130,7 +130,7 @@ class Relay(Thread):
 
 
 def _read(descriptor: int) -> bytes:
-    """Give what is there, or nothing at the end. What we were given need not be blocking."""
+    """Return what is there, or nothing at the end. What we were given need not be blocking."""
     while True:
         try:
             return os.read(descriptor, PIECE)

@@ -11,9 +11,12 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Session
-from callsheet.check.recording.tools import needs_of
-from callsheet.check.recording.values import obj
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.peer import Peer
+from callsheet.acp.view import view_for
+from callsheet.observe.moments import Session
+from callsheet.observe.tools import needs_of
+from callsheet.observe.values import obj
 from callsheet.report.events import CallChanged
 from callsheet.report.kinds import ToolKind
 from callsheet.report.ledger import Ledger
@@ -29,9 +32,6 @@ from callsheet.report.status import MOVES, Reason, ToolCallStatus
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.guard import Guard
 from callsheet.runtime.words import Spoken
-from callsheet.wire.frames import UpdateFrames
-from callsheet.wire.peer import Peer
-from callsheet.wire.view import view_for
 
 from .calls import Ids, Tapped, own_notes
 from .context import Context
@@ -104,7 +104,7 @@ class Reports:
         self._settle(mine)
 
     def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
-        """Give the notes on a call's end."""
+        """Return the notes on a call's end."""
         notes: JsonObject = {}
         now = now if mine.done is None else mine.done
         if status is ToolCallStatus.FAILED:
@@ -264,7 +264,7 @@ class Reports:
         keep(self._session.id, self._session.cwd or "", CallRecord(report, records))
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Give a report with a title that the client renders as we mean it, if the title is ours."""
+        """Return a report with a title that the client renders as we mean it, if the title is ours."""
         mine = self.calls.get(report.tool_call_id)
         if mine is None or not mine.has_own_title or self._titles == "plain":
             return report
@@ -279,7 +279,7 @@ def _lacks_command(report: ToolCallReport) -> bool:
 
 
 def _status(told: str | None) -> ToolCallStatus | None:
-    """Give a status of ours. One that nobody knows means that the call goes on."""
+    """Return a status of ours. One that nobody knows means that the call goes on."""
     if told is None:
         return None
     try:
@@ -289,7 +289,7 @@ def _status(told: str | None) -> ToolCallStatus | None:
 
 
 def _steps(before: ToolCallStatus, status: ToolCallStatus | None) -> list[ToolCallStatus]:
-    """Give the moves that lead to a status, by the table; none if there is no way."""
+    """Return the moves that lead to a status, by the table; none if there is no way."""
     if status is None or status is before:
         return []
     if status in MOVES[before]:

@@ -8,15 +8,15 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import obj
-from callsheet.guard.redact import StreamRedactor
+from callsheet.acp import v2
+from callsheet.observe.moments import Json
+from callsheet.observe.values import obj
+from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminals import TerminalState
 from callsheet.runtime.guard import Guard
-from callsheet.wire import v2
 
 from .post import QUIET, Post
 
@@ -89,7 +89,7 @@ class Screens:
         self._write(key, self._passed(key, data, now), now)
 
     def _passed(self, key: str, data: bytes, now: float) -> bytes:
-        """Give what of a terminal's output surely is no part of a secret."""
+        """Return what of a terminal's output surely is no part of a secret."""
         stream = self._streams.get(key)
         if stream is None:
             stream = self._guard.stream()

@@ -7,8 +7,10 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from callsheet.check.recording.exits import exit_of
-from callsheet.check.recording.moments import (
+from callsheet.acp.peer import Peer
+from callsheet.acp.toolcall import KEYS
+from callsheet.observe.exits import exit_of
+from callsheet.observe.moments import (
     FINAL,
     Call,
     Connection,
@@ -17,7 +19,7 @@ from callsheet.check.recording.moments import (
     Session,
     Turn,
 )
-from callsheet.check.recording.values import many, obj
+from callsheet.observe.values import many, obj
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
@@ -28,8 +30,6 @@ from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
-from callsheet.wire.peer import Peer
-from callsheet.wire.toolcall import KEYS
 
 from .asking import asked_of, is_blind, is_same, request_of
 from .calls import Ids, Tapped, own_terminals, with_parent
@@ -145,7 +145,7 @@ class TappedSession:
         return not self._connection.is_v2 and is_blind(mine, question, self._version)
 
     def request(self, mine: Tapped, question: Question, message: Json, now: float) -> Json | None:
-        """Give a request for permission as the client is to get it. None if it is to stay as it is."""
+        """Return a request for permission as the client is to get it. None if it is to stay as it is."""
         self.release(now, mine.id)
         report = mine.report
         assert report is not None
@@ -328,7 +328,7 @@ class TappedSession:
         return mine
 
     def _our_id(self, key: str) -> str:
-        """Give the client's id of an open call that the agent knows by `key`."""
+        """Return the client's id of an open call that the agent knows by `key`."""
         mine = self._named.get(key)
         return key if mine is None else mine.id
 
@@ -387,7 +387,7 @@ class TappedSession:
                 self._over.add(mine.call)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
-        """Give what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
+        """Return what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
         meta = obj(update.get("_meta"))
         extra = {key: value for key, value in update.items() if key not in KEYS}
         if not meta and not extra:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from callsheet.check.recording.moments import Session
+from callsheet.observe.moments import Session
 
 from .session import TappedSession
 
@@ -25,7 +25,7 @@ class TappedSessions:
         return iter(list(self._by_id.values()))
 
     def get(self, key: str) -> TappedSession | None:
-        """Give the session of an id, to do something with it."""
+        """Return the session of an id, to do something with it."""
         found = self._by_id.get(key)
         if found is not None:
             self._busy[key] = found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from callsheet.guard.redact import Follower, Redactor, StreamRedactor
+from callsheet.redaction.redact import Follower, Redactor, StreamRedactor
 
 Follows: TypeAlias = Callable[[bytes], bool]
 """Takes in a piece if it is harmless, and says whether it is so."""
@@ -57,11 +57,11 @@ class Speech:
         return text
 
     def pause(self) -> str:
-        """Give what waits: nothing has come for a while."""
+        """Return what waits: nothing has come for a while."""
         return "" if self._stream is None else _text(self._passed(self._stream.flush()))
 
     def end(self) -> str:
-        """Give what waits: something else comes now."""
+        """Return what waits: something else comes now."""
         rest = b"" if self._stream is None else self._passed(self._stream.finish())
         self._stream, self._follower = None, self._redactor.follow()
         return _text(rest)

@@ -22,7 +22,7 @@ _PACE = 0.02
 
 
 def new_mark() -> str:
-    """Give the name of a variable that nobody else has."""
+    """Return the name of a variable that nobody else has."""
     return f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}"
 
 
@@ -41,7 +41,7 @@ def end_marked(mark: str, grace: float = GRACE) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Give the processes that were started with the mark in their environment."""
+    """Return the processes that were started with the mark in their environment."""
     wanted = mark.encode() + b"="
     try:
         names = os.listdir("/proc")  # noqa: PTH208 - this is loaded at every start, and pathlib is slow

@@ -27,7 +27,7 @@ _MANY = {"s": "s", "es": "es", "were": "were", "an": ""}
 
 
 def table(account: Account, by: str = "tap") -> str:
-    """Give the table of a command. It is empty if there is nothing to tell."""
+    """Return the table of a command. It is empty if there is nothing to tell."""
     if account.is_empty:
         return ""
     rows = list(_rows(account))
@@ -58,7 +58,7 @@ def _in_number(words: str, count: int) -> str:
 
 
 def size(count: int) -> str:
-    """Give bytes as people read them."""
+    """Return bytes as people read them."""
     if count < 1000:
         return f"{count} B"
     for unit in ("kB", "MB", "GB"):

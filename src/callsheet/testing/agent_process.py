@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from callsheet.acp.jsonrpc import Message, encode_line
 from callsheet.report.errors import CallsheetError
-from callsheet.wire.jsonrpc import Message, encode_line
 
 READ = 1 << 16
 KEPT_ERRORS = 64 * 1024

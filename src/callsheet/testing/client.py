@@ -9,10 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from callsheet.report.errors import CallsheetError
-from callsheet.report.ledger import Ledger
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-from callsheet.wire.jsonrpc import (
+from callsheet.acp.jsonrpc import (
     InvalidParams,
     Message,
     Notification,
@@ -24,6 +21,9 @@ from callsheet.wire.jsonrpc import (
     decode_line,
     error_response,
 )
+from callsheet.report.errors import CallsheetError
+from callsheet.report.ledger import Ledger
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 
 from .agent_process import AgentGone, AgentProcess, Frame
 from .recordings import fold, updates_in
@@ -155,7 +155,7 @@ class AgentClient:
         return _object(await self.request("session/resume", given))
 
     async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
-        """Give the sessions that the agent knows, all pages of them."""
+        """Return the sessions that the agent knows, all pages of them."""
         found: list[JsonObject] = []
         while True:
             answer = _object(await self.request("session/list", params))
@@ -246,11 +246,11 @@ class AgentClient:
         return self._process.pid
 
     def fold(self, session: str | None = None) -> Ledger:
-        """Give the calls of a session as they are now; without one, of all sessions."""
+        """Return the calls of a session as they are now; without one, of all sessions."""
         return fold(self._of(session), version=self.version)
 
     def said(self, session: str | None = None) -> str:
-        """Give all that the agent said in messages."""
+        """Return all that the agent said in messages."""
         updates = updates_in(self._of(session))
         chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
         return "".join(str(_object(one.get("content")).get("text") or "") for one in chunks)

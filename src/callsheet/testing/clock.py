@@ -18,11 +18,11 @@ class FakeClock:
         self._number: count[int] = count()
 
     def time_ns(self) -> int:
-        """Give the time of day, in nanoseconds since 1970."""
+        """Return the time of day, in nanoseconds since 1970."""
         return self._start + round(self._now * 1_000_000_000)
 
     def monotonic(self) -> float:
-        """Give the seconds that have passed."""
+        """Return the seconds that have passed."""
         return self._now
 
     def call_later(

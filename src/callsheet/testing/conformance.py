@@ -129,7 +129,7 @@ async def _with_bad_arguments(
 
 
 def _held_up(one: Tool) -> Tool:
-    """Give the same tool, except that it never gets to work."""
+    """Return the same tool, except that it never gets to work."""
 
     async def wait(*_: Any, **__: Any) -> None:
         await asyncio.sleep(_PATIENCE)

@@ -6,8 +6,8 @@ import os
 from threading import Event, Thread
 from typing import Self
 
+from callsheet.acp.peer import Peer
 from callsheet.runtime.sinks import PipeSink
-from callsheet.wire.peer import Peer
 
 
 class SlowPeer:
@@ -27,7 +27,7 @@ class SlowPeer:
         self._thread: Thread | None = None
 
     def sink(self, peer: Peer | None = None) -> PipeSink:
-        """Give a sink that writes to this peer."""
+        """Return a sink that writes to this peer."""
         return PipeSink(self._write_end, peer)
 
     def __enter__(self) -> Self:

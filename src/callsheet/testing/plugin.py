@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .traffic import Recording
 
 _KEPT = pytest.StashKey["tuple[Recording, Path]"]()
-_FINDING = "callsheet.check.recording.finding"
+_FINDING = "callsheet.check.finding"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from callsheet.acp import v1, v2
+from callsheet.acp.peer import Peer
 from callsheet.report.ledger import Ledger
 from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v1, v2
-from callsheet.wire.peer import Peer
 
 _FINAL = ("completed", "failed", "cancelled")
 
@@ -38,7 +38,7 @@ class Recorder:
         return list(updates_in(self))
 
     def fold(self) -> Ledger:
-        """Give the calls as a client sees them now."""
+        """Return the calls as a client sees them now."""
         return fold(self)
 
 
@@ -47,7 +47,7 @@ Recorded: TypeAlias = Recorder | str | Path | Iterable[Any]
 
 
 def updates_in(recording: Recorded) -> Iterator[JsonObject]:
-    """Give the updates of a recording, whatever they are wrapped in. Other messages are left out."""
+    """Return the updates of a recording, whatever they are wrapped in. Other messages are left out."""
     for item in _items(recording):
         message = json.loads(item) if isinstance(item, (bytes, bytearray, str)) else item
         if is_object(message) and is_object(message.get("msg")):
@@ -71,7 +71,7 @@ def _items(recording: Recorded) -> Iterator[Any]:
 
 
 def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
-    """Give the calls as a client sees them at the end of a recording."""
+    """Return the calls as a client sees them at the end of a recording."""
     updates = list(updates_in(recording))
     if version is None:
         is_v1 = any(update["sessionUpdate"] == "tool_call" for update in updates)
@@ -86,7 +86,7 @@ def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
 
 
 def calls_in(recording: Recorded) -> dict[str, list[str]]:
-    """Give the statuses that each call of a recording was seen in, in order, by its id."""
+    """Return the statuses that each call of a recording was seen in, in order, by its id."""
     calls: dict[str, list[str]] = {}
     for update in updates_in(recording):
         key = update.get("toolCallId")

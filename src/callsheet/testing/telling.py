@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from callsheet.check.recording.finding import SEVERITIES, Finding
-from callsheet.check.recording.rules import RULES
-from callsheet.check.recording.telling import count
+from callsheet.check.finding import SEVERITIES, Finding
+from callsheet.check.rules import RULES
+from callsheet.check.telling import count
 
 
 def told(findings: Sequence[Finding]) -> Iterator[str]:
-    """Give each finding with its line, call and rule; and what to do about it, once for each rule."""
+    """Return each finding with its line, call and rule; and what to do about it, once for each rule."""
     fixes = {rule.id: rule.fix for rule in RULES}
     for finding in findings:
         yield f"line {finding.line}{_where(finding)}: {finding.severity} {finding.rule}"
@@ -22,7 +22,7 @@ def told(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def summed_up(findings: Sequence[Finding]) -> str:
-    """Give how many there are."""
+    """Return how many there are."""
     by = Counter(finding.severity for finding in findings)
     parts = ", ".join(f"{by[one]} {one}" for one in SEVERITIES if by[one])
     return f"{count(len(findings), 'finding')} ({parts})"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from callsheet.check.recording.lines import Line, read
-from callsheet.check.recording.writing import Way, wrapped
+from callsheet.check.writing import Way, wrapped
+from callsheet.observe.lines import Line, read
 
 from .agent_process import Frame
 
 if TYPE_CHECKING:
-    from callsheet.check.recording.finding import Finding
+    from callsheet.check.finding import Finding
 
     from .client import AgentClient
     from .recordings import Recorder
@@ -86,7 +86,7 @@ class Recording:
         (self.agent if frame.way == "in" else self.client)(frame.line)
 
     def command(self, *agent: str) -> list[str]:
-        """Give the command that runs an agent and records it here, for whatever client starts it."""
+        """Return the command that runs an agent and records it here, for whatever client starts it."""
         if self._directory is None:
             raise ValueError("there is nowhere to record to: give Recording a directory")
         path = self._directory / f"agent-{len(self._files) + 1}.jsonl"
@@ -117,8 +117,8 @@ class Recording:
         `select` and `ignore` name rules or categories; `clients` (zed, toad, acpx) those whose own rules
         hold, too. The findings' lines are those of the file that `save` makes.
         """
-        from callsheet.check.recording.choose import choose, named
-        from callsheet.check.recording.engine import check_stream
+        from callsheet.check.choose import choose, named
+        from callsheet.check.engine import check_stream
 
         asked = _words(clients)
         rules = choose(chosen=named(_words(select)), ignored=named(_words(ignore)), clients=asked)
@@ -128,7 +128,7 @@ class Recording:
         return list(self.found)
 
     def to_bytes(self) -> bytes:
-        """Give what a file of it holds."""
+        """Return what a file of it holds."""
         return b"".join(self._parts())
 
     def save(self, path: str | Path) -> Path:

@@ -89,7 +89,7 @@ class Checker:
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Give the names that somebody may have meant, the nearest first."""
+    """Return the names that somebody may have meant, the nearest first."""
     by_key = {_key(one): one for one in known}
     found = get_close_matches(_key(name), by_key, n=most, cutoff=0.6)
     if not found and len(name) >= 3:
@@ -137,7 +137,7 @@ def _bounds(schema: JsonObject) -> str:
 
 
 def _schema_at(root: JsonObject, path: Sequence[str | int]) -> JsonObject:
-    """Give the schema that a value did not meet: the one that holds the keyword at the path's end."""
+    """Return the schema that a value did not meet: the one that holds the keyword at the path's end."""
     schema: JsonValue = root
     for step in list(path)[:-1]:
         if is_object(schema) and "$ref" in schema and step not in schema:

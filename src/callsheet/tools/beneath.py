@@ -26,7 +26,7 @@ _AGAIN = 16  # a directory may vanish while it is made; nobody needs more tries 
 
 
 def root_of(path: Path, roots: Iterable[Path]) -> Path:
-    """Give the innermost root that holds `path`, or the file system's for a path outside of all."""
+    """Return the innermost root that holds `path`, or the file system's for a path outside of all."""
     holding = [root for root in roots if path == root or root in path.parents]
     return max(holding, key=lambda root: len(root.parts), default=Path(path.anchor))
 

@@ -56,7 +56,7 @@ def _is_rule(lines: list[str], at: int) -> bool:
 
 
 def _indented(lines: list[str]) -> list[str]:
-    """Give the lines that belong to the line before them."""
+    """Return the lines that belong to the line before them."""
     taken: list[str] = []
     for line in lines:
         if line.strip() and not line.startswith((" ", "\t")):

@@ -367,7 +367,7 @@ class Executor:
         return call.error(error, output=error.output or "".join(run.said)), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
-        """Give what is said of every result."""
+        """Return what is said of every result."""
         facts: JsonObject = {
             "timestamp": to_rfc3339(self._session.desk.clock.time_ns()),
             "working_directory": self._session.cwd,

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from callsheet.processes.start import Ended
+
     from .files.document import Document, New
-    from .processes.start import Ended
     from .session import Call
 
 GoOn: TypeAlias = Callable[[], None]
@@ -39,17 +40,17 @@ class Host(Protocol):
     """Whether somebody may hold texts of files that are not saved."""
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Give a file that is to be read, if somebody may hold another text of it; else None."""
+        """Return a file that is to be read, if somebody may hold another text of it; else None."""
         ...
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
-        """Give a file that is to be changed."""
+        """Return a file that is to be changed."""
         ...
 
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Give a file new content. Gives its state then; None if it is not on the disk yet."""
+        """Return a file new content. Gives its state then; None if it is not on the disk yet."""
         ...
 
     def command(
@@ -100,8 +101,8 @@ class Machine:
     ) -> Running:
         """Make a process."""
         del call
-        from .processes.run import Process
-        from .processes.shell import environment, shell
+        from callsheet.processes.run import Process
+        from callsheet.processes.shell import environment, shell
 
         argv = [shell(), "-c", "--", command]
         return Process(argv, cwd=cwd, env=environment(env), on_output=on_output)

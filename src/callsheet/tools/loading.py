@@ -25,7 +25,7 @@ class BadFile(CallsheetError):
 
 
 def tools_in(file: str) -> list[Tool]:
-    """Give the tools that a Python file makes with `@tool`."""
+    """Return the tools that a Python file makes with `@tool`."""
     module = load(Path(file))
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
     if not found:
@@ -34,7 +34,7 @@ def tools_in(file: str) -> list[Tool]:
 
 
 def named_in(name: str) -> Any:
-    """Give what `MODULE:NAME` or `FILE.py:NAME` stands for."""
+    """Return what `MODULE:NAME` or `FILE.py:NAME` stands for."""
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise BadFile(f"{name}: expected MODULE:NAME or FILE.py:NAME")

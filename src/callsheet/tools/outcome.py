@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from callsheet.guard.jsonsafe import jsonsafe
+from callsheet.limits.to_json import jsonsafe
 from callsheet.report.content import ToolCallContent
 from callsheet.report.status import Reason
 from callsheet.runtime.endings import short_message
@@ -98,7 +98,7 @@ def _of_os_error(problem: OSError) -> ToolError:
 
 
 def reason_of(result: ToolResult, error: ToolError | None) -> Reason | None:
-    """Give the reason for a call's end. `error` is what was raised, if the tool did not return."""
+    """Return the reason for a call's end. `error` is what was raised, if the tool did not return."""
     if result.success:
         return None
     if result.exit_code:

@@ -11,10 +11,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from callsheet.acp.permission import PermissionOption
 from callsheet.report.kinds import ToolKind
 from callsheet.report.values import JsonObject
 from callsheet.runtime.errors import PermissionDenied
-from callsheet.wire.permission import PermissionOption
 
 from .errors import NotPermitted, ToolError
 from .triggers import changes_trigger
@@ -46,7 +46,7 @@ class Scope(NamedTuple):
     name: str = ""
 
     def options(self, call: Call) -> list[PermissionOption]:
-        """Give the answers to choose from."""
+        """Return the answers to choose from."""
         phrase = call.session.desk.phrase
         name = call.session.desk.guard.command(self.name)
         return [

@@ -19,7 +19,7 @@ Place: TypeAlias = Callable[[str], Path]
 
 
 def path_in(hint: Any, seen: frozenset[Any] = frozenset()) -> bool | None:
-    """Tell whether a hint has a `Path` somewhere: None if not, else whether the entry itself is meant."""
+    """Return whether a hint has a `Path` somewhere: None if not, else whether the entry itself is meant."""
     entry = False
     while get_origin(hint) is Annotated:
         entry = entry or ENTRY in get_args(hint)
@@ -35,7 +35,7 @@ def path_in(hint: Any, seen: frozenset[Any] = frozenset()) -> bool | None:
 
 
 def placed(value: Any, given: Any, place: Place) -> Any:
-    """Give a value with the real path for each path in it. `given` is what it was made from, as text."""
+    """Return a value with the real path for each path in it. `given` is what it was made from, as text."""
     if isinstance(value, Path):
         return place(given if isinstance(given, str) else str(value))
     if isinstance(value, (list, tuple)):
@@ -63,7 +63,7 @@ def placed(value: Any, given: Any, place: Place) -> Any:
 
 
 def _fields(kind: type[Any]) -> tuple[str, ...]:
-    """Give the names of the fields of a struct, a dataclass, a pydantic model or a TypedDict."""
+    """Return the names of the fields of a struct, a dataclass, a pydantic model or a TypedDict."""
     if issubclass(kind, msgspec.Struct):
         return kind.__struct_fields__
     if dataclasses.is_dataclass(kind):

@@ -27,7 +27,7 @@ async def previewed(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[Too
 
 
 async def preview_of(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[ToolCallContent, ...]:
-    """Give what a call would change."""
+    """Return what a call would change."""
     preview = tool.preview
     if preview is None:
         return ()

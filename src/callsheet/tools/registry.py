@@ -37,7 +37,7 @@ class Registry:
         self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
-        """Give a tool by its name."""
+        """Return a tool by its name."""
         found = self._tools.get(name)
         if isinstance(found, str):
             module, _, attribute = found.partition(":")
@@ -47,11 +47,11 @@ class Registry:
         return found if isinstance(found, Tool) else None
 
     def names(self) -> list[str]:
-        """Give the names of all tools."""
+        """Return the names of all tools."""
         return list(self._tools)
 
     def nearest(self, name: str) -> list[str]:
-        """Give the names that somebody may have meant."""
+        """Return the names that somebody may have meant."""
         return nearest(name, self._tools)
 
     def __iter__(self) -> Iterator[Tool]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, final, overload
 
-from callsheet.guard.jsonsafe import fix_text, jsonsafe
+from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.report.content import ContentLike, ToolCallContent, to_content
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.values import JsonValue, freeze
@@ -183,11 +183,11 @@ class ToolResult:
     # Reading
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Give the result as plain data. `content` is there only if it holds something."""
+        """Return the result as plain data. `content` is there only if it holds something."""
         data: dict[str, Any] = {name: self._fields[name] for name in _FIELDS}
         data["metadata"] = dict(self.metadata)
         if self.content:
-            from callsheet.wire import v1
+            from callsheet.acp import v1
 
             data["content"] = v1.encode_items(self.content)
         else:
@@ -195,7 +195,7 @@ class ToolResult:
         return data
 
     def for_model(self) -> str:
-        """Give the text that a model gets. It is never empty."""
+        """Return the text that a model gets. It is never empty."""
         return self.output
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -288,7 +288,7 @@ def _text(value: object, name: str) -> str:
 
 
 def _own(value: JsonValue) -> JsonValue:
-    """Give a private copy of a value, as JSON, whatever it was."""
+    """Return a private copy of a value, as JSON, whatever it was."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]
     if value is None or kind is bool or (kind is str and value.isascii()):
         return value
@@ -296,7 +296,7 @@ def _own(value: JsonValue) -> JsonValue:
 
 
 def content_of(result: ToolResult) -> Iterable[ContentLike]:
-    """Give what a call shows of a result: its text, and what there is besides."""
+    """Return what a call shows of a result: its text, and what there is besides."""
     if result.success and result.output == NO_OUTPUT and result.content:
         return result.content
     return (result.output, *result.content)

@@ -113,7 +113,7 @@ class Call(RuntimeCall):
         self._end(Ending(status, reason, shown), raw)
 
     def _raw_text(self, result: ToolResult, *, written: bool) -> JsonObject:
-        """Give the output; or where it was shown live, the outcome in a line, which some clients print.
+        """Return the output; or where it was shown live, the outcome in a line, which some clients print.
 
         What is in a client's own terminal is given, too: a client without windows shows nobody that.
         """

@@ -131,7 +131,7 @@ def _tell_default(schema: JsonObject, default: Any) -> None:
 
 
 def _said_in(hint: Any) -> str | None:
-    """Give the text in `Annotated[int, "the text"]`."""
+    """Return the text in `Annotated[int, "the text"]`."""
     if get_origin(hint) is Annotated:
         return next((extra for extra in get_args(hint)[1:] if isinstance(extra, str)), None)
     return None
@@ -192,7 +192,7 @@ def _converter(struct: type[msgspec.Struct]) -> Callable[[Mapping[str, Any]], di
 
 
 def _whole(value: Any) -> Any:
-    """Give a value with whole numbers for those that were written with a point."""
+    """Return a value with whole numbers for those that were written with a point."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if is_list(value):

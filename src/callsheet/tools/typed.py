@@ -25,7 +25,7 @@ _DEEPEST = 16
 
 
 def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
-    """Give a value as a schema asks for it: JSON if that fits, else text."""
+    """Return a value as a schema asks for it: JSON if that fits, else text."""
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 
 
 
 def property_of(schema: JsonObject, name: str) -> JsonObject:
-    """Give what a schema says of one argument."""
+    """Return what a schema says of one argument."""
     properties = schema.get("properties")
     wanted = properties.get(name) if is_object(properties) else None
     return wanted if is_object(wanted) else {}

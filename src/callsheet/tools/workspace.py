@@ -48,7 +48,7 @@ class Workspace:
         return any(path == root or root in path.parents for root in self.roots)
 
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Give the path that is meant, links followed, wherever it is."""
+        """Return the path that is meant, links followed, wherever it is."""
         given = os.fspath(text)
         _check(given)
         joined = os.path.join(self.cwd, given)  # noqa: PTH118 - pathlib would take out the dots
@@ -65,14 +65,14 @@ class Workspace:
             raise InvalidArguments(f"path: {_short(given)}: {exc.strerror}") from None
 
     def resolve(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Give the path that is meant, links followed. Raises if it is not inside."""
+        """Return the path that is meant, links followed. Raises if it is not inside."""
         path = self.find(text, entry=entry)
         if not self.holds(path):
             raise outside(text, path, self)
         return path
 
     def as_given(self, path: Path) -> str:
-        """Give a path with its root as the client named it, which may have got there through a link."""
+        """Return a path with its root as the client named it, which may have got there through a link."""
         for root in (path, *path.parents):
             if root in self._given:
                 below = str(path.relative_to(root))
@@ -81,7 +81,7 @@ class Workspace:
         return str(path)
 
     def show(self, path: str | os.PathLike[str]) -> str:
-        """Give a path as people are shown it: from the session's directory, if it is inside."""
+        """Return a path as people are shown it: from the session's directory, if it is inside."""
         shown = os.fspath(path)
         for root in (str(self.cwd), self.given_cwd):
             if shown == root:

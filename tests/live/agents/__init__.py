@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import claude, codex, gemini, kimi, opencode
-from .agent import Agent
+from tests.live.agents import claude, codex, gemini, kimi, opencode
+from tests.live.agents.agent import Agent
 
 AGENTS: dict[str, Agent] = {
     one.name: one for one in (kimi.AGENT, opencode.AGENT, codex.AGENT, gemini.AGENT, claude.AGENT)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.live.agents.agent import Agent
 from tests.live.dialects.steps import Use
-
-from .agent import Agent
 
 
 def _prepare(home: Path, url: str) -> Mapping[str, str]:

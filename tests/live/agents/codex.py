@@ -6,9 +6,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.live.agents.agent import Agent
 from tests.live.dialects.steps import Use
-
-from .agent import Agent
 
 SETTINGS = """\
 model = "gpt-5.3-codex"

@@ -7,9 +7,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.live.agents.agent import Agent
 from tests.live.dialects.steps import Use
-
-from .agent import Agent
 
 SETTINGS = """\
 default_model = "fake"

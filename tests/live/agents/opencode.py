@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.live.agents.agent import Agent
 from tests.live.dialects.steps import Use
-
-from .agent import Agent
 
 
 def _prepare(home: Path, url: str) -> Mapping[str, str]:

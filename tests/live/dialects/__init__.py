@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from . import chat, gemini, messages, responses
-from .steps import Step
+from tests.live.dialects import chat, gemini, messages, responses
+from tests.live.dialects.steps import Step
 
 
 class Dialect(NamedTuple):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import Step, event, new_id, pieces
+from tests.live.dialects.steps import Step, event, new_id, pieces
 
 _USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 
 def tools(body: dict[str, Any]) -> list[str]:
-    """Give the names of the tools that a request offers."""
+    """Return the names of the tools that a request offers."""
     return [str(tool.get("function", {}).get("name")) for tool in body.get("tools") or ()]
 
 
 def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
-    """Give the events of an answer."""
+    """Return the events of an answer."""
     body = body | {"id": new_id("chatcmpl")}
     yield _delta(body, role="assistant", content="")
     for piece in pieces(step.text):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import Step, event, pieces
+from tests.live.dialects.steps import Step, event, pieces
 
 
 def tools(body: dict[str, Any]) -> list[str]:
-    """Give the names of the tools that a request offers."""
+    """Return the names of the tools that a request offers."""
     offered = [one for tool in body.get("tools") or () for one in _declared(tool)]
     return [str(one.get("name")) for one in offered]
 
@@ -19,7 +19,7 @@ def _declared(tool: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
-    """Give the events of an answer."""
+    """Return the events of an answer."""
     for piece in pieces(step.text):
         yield _event([{"text": piece}])
     calls = [{"id": use.id, "name": use.name, "args": use.arguments} for use in step.uses]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import Step, event, new_id, pieces
+from tests.live.dialects.steps import Step, event, new_id, pieces
 
 
 def tools(body: dict[str, Any]) -> list[str]:
-    """Give the names of the tools that a request offers."""
+    """Return the names of the tools that a request offers."""
     return [str(tool.get("name")) for tool in body.get("tools") or ()]
 
 
 def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
-    """Give the events of an answer."""
+    """Return the events of an answer."""
     usage = {"input_tokens": 100, "output_tokens": 10}
     message = {
         "id": new_id("msg"),

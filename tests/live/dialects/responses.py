@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from .steps import Step, Use, event, new_id, pieces
+from tests.live.dialects.steps import Step, Use, event, new_id, pieces
 
 _USAGE = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
 
 
 def tools(body: dict[str, Any]) -> list[str]:
-    """Give the names of the tools that a request offers."""
+    """Return the names of the tools that a request offers."""
     return [str(tool.get("name") or tool.get("type")) for tool in body.get("tools") or ()]
 
 
 def answer(step: Step, body: dict[str, Any]) -> Iterator[bytes]:
-    """Give the events of an answer."""
+    """Return the events of an answer."""
     numbers = count()
 
     def said(kind: str, **more: Any) -> bytes:
@@ -50,7 +50,7 @@ def _call(use: Use) -> dict[str, Any]:
 
 
 def _streamed(item: dict[str, Any]) -> tuple[str, str]:
-    """Give the kind of the events that bring an item in pieces, and what they bring."""
+    """Return the kind of the events that bring an item in pieces, and what they bring."""
     if item["type"] == "message":
         return "output_text", item["content"][0]["text"]
     if item["type"] == "function_call":
@@ -59,6 +59,6 @@ def _streamed(item: dict[str, Any]) -> tuple[str, str]:
 
 
 def _begun(item: dict[str, Any]) -> dict[str, Any]:
-    """Give an item as it is before anything of it has come."""
+    """Return an item as it is before anything of it has come."""
     empty = {"content": [], "arguments": "", "input": ""}
     return {key: empty.get(key, value) for key, value in item.items()} | {"status": "in_progress"}

@@ -50,7 +50,7 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def new_id(kind: str) -> str:
-    """Give an id of an answer. Agents take answers with the same id for one."""
+    """Return an id of an answer. Agents take answers with the same id for one."""
     return f"{kind}_{next(_answers)}"
 
 

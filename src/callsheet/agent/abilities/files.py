@@ -47,13 +47,13 @@ class ClientFiles:
         self._disk: Machine = Machine()
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Give a file that is to be read, if the client may hold another text of it."""
+        """Return a file that is to be read, if the client may hold another text of it."""
         if not self._reads or found.st_size > MOST_BYTES or not call.workspace.holds(path):
             return None
         return self.load(call, path, call.check_wanted)
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
-        """Give a file that is to be changed."""
+        """Return a file that is to be changed."""
         document = self._disk.load(call, path, go_on)
         if not self._reads or not _suits(call, path, document):
             return document
@@ -63,7 +63,7 @@ class ClientFiles:
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Give a file new content: through the client, if it is one of its files."""
+        """Return a file new content: through the client, if it is one of its files."""
         if self._is_theirs(call, path, new, old):
             go_on()
             with place_of(path, create=old is None):
@@ -114,7 +114,7 @@ class ClientFiles:
 
 
 def _waiting_for_late_answer(go_on: GoOn, shown: str) -> GoOn:
-    """Give what is looked at while a file is being written: an answer that is near is still taken."""
+    """Return what is looked at while a file is being written: an answer that is near is still taken."""
     unwanted_at: list[float] = []
 
     def wait_on() -> None:
@@ -155,7 +155,7 @@ def _is_same(saved: str, given: str) -> bool:
 
 
 def _as_taken(text: str, old: Document | None) -> str:
-    """Give a text the line endings in which the client gave it. It has them right in the file itself."""
+    """Return a text the line endings in which the client gave it. It has them right in the file itself."""
     if old is None or old.held is None or old.held.newline == "\r\n":
         return text
     return text.replace("\r\n", "\n") if newline_of(old.text or "") == "\r\n" else text

@@ -33,17 +33,17 @@ class ClientHost:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Give a file that is to be read, if somebody may hold another text of it; else None."""
+        """Return a file that is to be read, if somebody may hold another text of it; else None."""
         return self._files.look(call, path, found)
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
-        """Give a file that is to be changed."""
+        """Return a file that is to be changed."""
         return self._files.load(call, path, go_on)
 
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Give a file new content."""
+        """Return a file new content."""
         return self._files.replace(call, path, new, old, go_on)
 
     def command(

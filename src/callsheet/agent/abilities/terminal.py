@@ -12,15 +12,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
+from callsheet.acp.jsonrpc import FrameTooLarge
 from callsheet.agent.rpc import ClientError, Disconnected
+from callsheet.processes.shell import QUIET, shell
+from callsheet.processes.start import Ended
 from callsheet.report.errors import CallsheetError
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.host import OnOutput, Running
-from callsheet.tools.processes.shell import QUIET, shell
-from callsheet.tools.processes.start import Ended
 from callsheet.tools.session import Call
-from callsheet.wire.jsonrpc import FrameTooLarge
 
 from .asking import Asking
 
@@ -157,7 +157,7 @@ class ClientTerminal:
 
 
 def request_of(command: str, cwd: str, env: Mapping[str, str | None]) -> JsonObject:
-    """Give the params of `terminal/create`. The client adds its own environment, and shows colours."""
+    """Return the params of `terminal/create`. The client adds its own environment, and shows colours."""
     argv = [shell(), "-c", *(["--"] if command.startswith(("-", "+")) else []), command]
     removed = [name for name, value in env.items() if value is None]
     if removed:

@@ -31,14 +31,14 @@ class BadCommand(CallsheetError):
 
 
 def order_of(schema: JsonObject) -> list[str]:
-    """Give the arguments in the order in which words fill them."""
+    """Return the arguments in the order in which words fill them."""
     names = list(schema.get("properties", ()))
     required = schema.get("required", ())
     return [*(name for name in names if name in required), *(n for n in names if n not in required)]
 
 
 def usage_of(tool: Tool) -> str:
-    """Give what a command takes: `path [offset] [limit]`."""
+    """Return what a command takes: `path [offset] [limit]`."""
     required = tool.schema.get("required", ())
     return " ".join(name if name in required else f"[{name}]" for name in order_of(tool.schema))
 
@@ -66,7 +66,7 @@ def wants_text(tool: Tool, line: str) -> bool:
 
 
 def _object(tool: Tool, text: str) -> dict[str, JsonValue] | None:
-    """Give a JSON object; nothing if this is no try at one."""
+    """Return a JSON object; nothing if this is no try at one."""
     try:
         value = parse_json(text)
     except json.JSONDecodeError as exc:
@@ -118,7 +118,7 @@ class _Reading:
             raise BadCommand(f"/{self._tool.name}: missing {', '.join(left)}; {self._usage()}")
 
     def missing_texts(self) -> list[str]:
-        """Give the required texts that are not there yet."""
+        """Return the required texts that are not there yet."""
         needed = [name for name in self._order if name in self._required]
         left = [name for name in needed if name not in self.arguments]
         return [name for name in left if self._is_text(name) and not self._is_path(name)]
@@ -126,7 +126,7 @@ class _Reading:
     # Words
 
     def _next(self, place: int, key: str | None) -> str:
-        """Give the argument that the next word is for."""
+        """Return the argument that the next word is for."""
         near = nearest(key, self._known) if key else []
         left = [name for name in self._order if name not in self.arguments]
         if near and left[:1] != [self._rest]:
@@ -170,7 +170,7 @@ class _Reading:
     # What the schema says
 
     def _takes_rest(self) -> str | None:
-        """Give the argument that takes the rest of the line: a text that is not a path, the last one
+        """Return the argument that takes the rest of the line: a text that is not a path, the last one
         that is required or the only one, if no further text may follow it.
         """
         needed = [name for name in self._order if name in self._required]

@@ -72,7 +72,7 @@ def parse(text: str, tools: Registry) -> Typed:
 
 
 def tool_of(name: str, tools: Registry) -> Tool:
-    """Give a tool by its name, or an MCP server's by the short one if no other has it."""
+    """Return a tool by its name, or an MCP server's by the short one if no other has it."""
     found = tools.get(name)
     if found is None:
         ends = f"__{name}"
@@ -155,7 +155,7 @@ class _Parser:
     # The lines under a command
 
     def _group(self) -> list[str]:
-        """Give the lines up to an empty one that is not in a fenced block."""
+        """Return the lines up to an empty one that is not in a fenced block."""
         group: list[str] = []
         fence = ""
         while self._at < len(self._lines):
@@ -180,7 +180,7 @@ class _Parser:
         return blocks
 
     def _fenced(self) -> str | None:
-        """Give the fenced block that comes next."""
+        """Return the fenced block that comes next."""
         at = self._at
         while at < len(self._lines) and not self._lines[at].strip():
             at += 1

@@ -12,7 +12,7 @@ from callsheet.report.values import JsonObject, is_object
 
 
 def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:
-    """Give the text of a prompt. What is mentioned belongs to the line before it."""
+    """Return the text of a prompt. What is mentioned belongs to the line before it."""
     text = ""
     after_mention = False
     for block in blocks:
@@ -28,7 +28,7 @@ def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:
 
 
 def shown(uri: str, cwd: str) -> str:
-    """Give the path of a file's address, from the session's directory on; else the address itself."""
+    """Return the path of a file's address, from the session's directory on; else the address itself."""
     parts = urlsplit(uri)
     if parts.scheme != "file" or not parts.path:
         return uri

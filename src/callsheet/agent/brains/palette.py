@@ -82,11 +82,11 @@ class _Voice:
         await self.say(self.phrased(key))
 
     def phrased(self, key: str, **values: str) -> str:
-        """Give something fixed in the user's language."""
+        """Return something fixed in the user's language."""
         return self._turn.session.desk.phrase(key, **values)
 
     def clean(self, text: str) -> str:
-        """Give a text without secrets. Before it is cut: half a secret is not found."""
+        """Return a text without secrets. Before it is cut: half a secret is not found."""
         return self._turn.session.desk.guard.clean(text)
 
     def problem(self, problem: BadCommand) -> str:
@@ -167,7 +167,7 @@ def _usage(tool: Tool) -> str:
 
 
 def code(text: str) -> str:
-    """Give text as Markdown's code."""
+    """Return text as Markdown's code."""
     text = cut(text)
     ticks = "``" if "`" in text else "`"
     room = " " if text.startswith("`") or text.endswith("`") else ""
@@ -175,10 +175,10 @@ def code(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Give as much of a line as is told again."""
+    """Return as much of a line as is told again."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def first_line(text: str) -> str:
-    """Give the first line of a text."""
+    """Return the first line of a text."""
     return text.strip().partition("\n")[0]

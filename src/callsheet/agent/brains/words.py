@@ -28,7 +28,7 @@ class Unclosed(ValueError):
 
 
 def key_at(line: str, place: int) -> str | None:
-    """Give the key of the `key=value` that begins here."""
+    """Return the key of the `key=value` that begins here."""
     found = _KEY(line, place)
     return found.group(1) if found else None
 
@@ -53,7 +53,7 @@ def word_at(line: str, place: int) -> Word:
 
 
 def skip(line: str, place: int) -> int:
-    """Give where the next word begins."""
+    """Return where the next word begins."""
     while place < len(line) and line[place] in _SPACES:
         place += 1
     return place

@@ -32,7 +32,7 @@ class Asking:
         return os.isatty(stdin) and os.isatty(2)
 
     async def __call__(self, question: Question) -> str | bool:
-        """Give the id of the option that was chosen, or False."""
+        """Return the id of the option that was chosen, or False."""
         with self._hidden():
             _forget_what_was_typed(self._stdin)
             text = question_text(question, self._cwd)
@@ -56,7 +56,7 @@ class Asking:
 
 
 def question_text(question: Question, cwd: str) -> str:
-    """Give the question, with the whole input."""
+    """Return the question, with the whole input."""
     report = question.report
     given = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
     lines = [f"  {visible(line)}" for line in given.split("\n")]

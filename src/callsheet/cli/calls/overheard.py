@@ -56,7 +56,7 @@ class Overheard:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the descriptors back, and say the last of it."""
+        """Return the descriptors back, and say the last of it."""
         for fd, own in zip((1, 2), self._kept, strict=True):
             os.dup2(own, fd)
             os.close(own)

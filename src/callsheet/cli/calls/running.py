@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TextIO
 import click
 
 from callsheet.cli.cards.board import TICK
-from callsheet.guard.bound import ROOMY, SAFE
+from callsheet.limits.bound import ROOMY, SAFE
 from callsheet.report.values import JsonObject
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.sinks import Sink
@@ -199,7 +199,7 @@ def _have_all_streams() -> None:
 
 @contextmanager
 def _text(stdio: OwnStdio) -> Generator[TextIO]:
-    """Give stdout as text, in the encoding that Python has chosen for it."""
+    """Return stdout as text, in the encoding that Python has chosen for it."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     stream = open(  # noqa: SIM115 - it is closed below, and what can't be written is dropped
         stdio.stdout.fileno(), "w", encoding=encoding, errors="replace", newline="\n", closefd=False

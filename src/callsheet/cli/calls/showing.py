@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TextIO
 
+from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import Board, board_for
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.tools.result import ToolResult
-from callsheet.wire.peer import Peer
 
 from .overheard import Overheard
 

@@ -53,7 +53,7 @@ class Argument(NamedTuple):
 
 
 def to_dict(tool: Tool) -> JsonObject:
-    """Give a tool for machines."""
+    """Return a tool for machines."""
     return {
         "name": tool.name,
         "kind": str(tool.kind or "other"),
@@ -65,14 +65,14 @@ def to_dict(tool: Tool) -> JsonObject:
 
 
 def permission_of(tool: Tool) -> str:
-    """Say whether an agent's user is asked before a tool runs: always, never, or it depends."""
+    """Return whether an agent's user is asked before a tool runs: always, never, or it depends."""
     if callable(tool.permission):
         return "depends"
     return "ask" if tool.needs_permission({}) else "never"
 
 
 def arguments_of(tool: Tool) -> list[Argument]:
-    """Give what a tool takes."""
+    """Return what a tool takes."""
     properties = tool.schema.get("properties")
     required = tool.schema.get("required")
     needed = required if is_list(required) else []
@@ -100,7 +100,7 @@ def type_of(schema: JsonObject) -> str:
 
 
 def table(tools: Iterable[Tool], width: int) -> Iterator[str]:
-    """Give all tools in a few lines each."""
+    """Return all tools in a few lines each."""
     known = list(tools)
     wide = max((len(tool.name) for tool in known), default=0) + 2
     kinds = max((len(str(tool.kind or "other")) for tool in known), default=0) + 2
@@ -125,7 +125,7 @@ def table(tools: Iterable[Tool], width: int) -> Iterator[str]:
 
 
 def one_tool(tool: Tool, width: int, file: str | None = None) -> Iterator[str]:
-    """Give all that is known of a tool."""
+    """Return all that is known of a tool."""
     mark = "only reads" if tool.read_only else "writes"
     facts = [str(tool.kind or "other"), mark, f"permission: {permission_of(tool)}"]
     if tool.timeout is not None:
@@ -147,7 +147,7 @@ def one_tool(tool: Tool, width: int, file: str | None = None) -> Iterator[str]:
 
 
 def example(tool: Tool, file: str | None = None) -> str:
-    """Give a line that calls a tool with what it needs."""
+    """Return a line that calls a tool with what it needs."""
     words = ["callsheet", "call", tool.name]
     properties = tool.schema.get("properties")
     for argument in arguments_of(tool):
@@ -207,7 +207,7 @@ def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    """Give what may be said instead of leaving an argument out."""
+    """Return what may be said instead of leaving an argument out."""
     options = schema.get("anyOf")
     if is_list(options):
         others = [one for one in options if not (is_object(one) and one.get("type") == "null")]

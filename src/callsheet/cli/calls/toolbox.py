@@ -11,7 +11,7 @@ from callsheet.tools.tool import Tool
 
 
 def own_tools(file: str | None) -> list[Tool]:
-    """Give the tools that a Python file makes with `@tool`."""
+    """Return the tools that a Python file makes with `@tool`."""
     if file is None:
         return []
     try:
@@ -21,7 +21,7 @@ def own_tools(file: str | None) -> list[Tool]:
 
 
 def registry_of(tools: list[Tool]) -> Registry:
-    """Give the built-in tools and these."""
+    """Return the built-in tools and these."""
     try:
         return Registry(tools)
     except CallsheetError as exc:
@@ -29,7 +29,7 @@ def registry_of(tools: list[Tool]) -> Registry:
 
 
 def tool_named(name: str, registry: Registry) -> Tool:
-    """Give a tool, or say which name may have been meant."""
+    """Return a tool, or say which name may have been meant."""
     found = registry.get(name)
     if found is None:
         near = registry.nearest(name)

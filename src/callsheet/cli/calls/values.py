@@ -16,7 +16,7 @@ from callsheet.tools.typed import parse_json, property_of, value_of
 def arguments_from(
     pairs: Iterable[str], given: str | None, schema: JsonObject | None
 ) -> dict[str, JsonValue]:
-    """Give a tool's arguments; those of `key=value` win over those of `--json`."""
+    """Return a tool's arguments; those of `key=value` win over those of `--json`."""
     return {**_from_json(given), **_from_pairs(pairs, schema or {})}
 
 
@@ -52,7 +52,7 @@ def _from_json(given: str | None) -> dict[str, JsonValue]:
 
 
 def _read(given: str) -> tuple[str, str]:
-    """Give the text that is meant, and where it is from."""
+    """Return the text that is meant, and where it is from."""
     if given != "-" and not given.startswith("@"):
         return given, "--json"
     path = "stdin" if given == "-" else given[1:]

@@ -15,14 +15,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from callsheet.acp import v1, v2
+from callsheet.acp.jsonrpc import LineReader, Notification
+from callsheet.acp.peer import Peer
 from callsheet.report.errors import CallsheetError
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire import v1, v2
-from callsheet.wire.jsonrpc import LineReader, Notification
-from callsheet.wire.peer import Peer
 
 TICK = 0.1
 """Seconds after which `tick` is to be called again."""
@@ -85,7 +85,7 @@ class Board(ABC):
         self.open.pop(key, None)
 
     def report(self, key: str) -> ToolCallReport | None:
-        """Give what is known of a call."""
+        """Return what is known of a call."""
         found = self.ledger.get(key)
         return found if isinstance(found, ToolCallReport) else None
 
@@ -118,7 +118,7 @@ class Board(ABC):
 
 
 def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:
-    """Give the board for a stream: cards on a terminal, else plain lines."""
+    """Return the board for a stream: cards on a terminal, else plain lines."""
     if stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown"):
         from .terminal import TerminalBoard
 

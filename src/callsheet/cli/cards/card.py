@@ -12,10 +12,10 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.style import Style
 from rich.text import Text
 
+from callsheet.acp.shown import progress_text
 from callsheet.report.content import TerminalContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.values import JsonValue, is_object
-from callsheet.wire.shown import progress_text
 
 from .content import TerminalOf, blocks_of
 from .facts import facts_of
@@ -53,7 +53,7 @@ def live_card(
     elapsed: float,
     preview: Sequence[Line] = (),
 ) -> list[Text]:
-    """Give a card of a call that goes on, in `rows` rows at most: the end of its output under its title.
+    """Return a card of a call that goes on, in `rows` rows at most: the end of its output under its title.
 
     `preview` is what a call that waits for permission would do; its beginning is shown.
     """
@@ -90,7 +90,7 @@ def _previewed(preview: Sequence[Line], most: int, setting: Setting) -> list[Tex
 def ended_card(
     report: ToolCallReport, terminal_of: TerminalOf, setting: Setting, most_rows: int = MOST_ROWS
 ) -> list[Text]:
-    """Give the card of a call that has ended: all that it shows, cut in the middle if it is much."""
+    """Return the card of a call that has ended: all that it shows, cut in the middle if it is much."""
     rows = _title_rows(report, setting)
     blocks = blocks_of(report, terminal_of, setting.cwd)
     width = setting.width - 2
@@ -125,7 +125,7 @@ def _title_rows(report: ToolCallReport, setting: Setting) -> list[Text]:
 
 
 def _foot(report: ToolCallReport, setting: Setting) -> list[Text]:
-    """Give the last rows: what is said under a call, broken between its facts."""
+    """Return the last rows: what is said under a call, broken between its facts."""
     colour = COLOURS[report.status]
     rows = [Text.assemble((setting.looks.foot, colour), " ")]
     for index, fact in enumerate(facts_of(report, setting.cwd, setting.home)):
@@ -161,7 +161,7 @@ def _beside(row: Text, report: ToolCallReport, setting: Setting) -> Text:
 
 
 def _wrapped(line: Line, width: int) -> list[Text]:
-    """Give a line in rows of the width; under what stands before it, the further ones are indented."""
+    """Return a line in rows of the width; under what stands before it, the further ones are indented."""
     lead = line.lead if len(line.lead) < width // 2 else ""
     rows: list[Text] = []
     for index, part in enumerate(chopped(_shortened(line.text), max(1, width - len(lead)))):
@@ -181,7 +181,7 @@ def _shortened(text: str) -> str:
 
 
 def chopped(text: str, width: int) -> list[str]:
-    """Give text in rows of so many cells at most, broken between words where these are not too long."""
+    """Return text in rows of so many cells at most, broken between words where these are not too long."""
     rows: list[str] = []
     width = max(2, width)
     while cell_len(text) > width:
@@ -195,7 +195,7 @@ def chopped(text: str, width: int) -> list[str]:
 
 
 def _cut(text: str, width: int, looks: Looks) -> str:
-    """Give text in so many cells at most."""
+    """Return text in so many cells at most."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + looks.more if width > 0 else ""

@@ -32,7 +32,7 @@ _FENCED = re.compile(r"(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 def blocks_of(report: ToolCallReport, terminal_of: TerminalOf, cwd: str) -> list[Block]:
-    """Give all that a call shows."""
+    """Return all that a call shows."""
     blocks: list[Block] = []
     for item in report.content:
         if isinstance(item, TextContent) and says_the_end(item.text, report):
@@ -53,7 +53,7 @@ def _item(item: ToolCallContent, terminal_of: TerminalOf, cwd: str) -> list[Bloc
 
 
 def text_block(text: str) -> Block:
-    """Give text as lines. One that is a single code block is shown without its fence."""
+    """Return text as lines. One that is a single code block is shown without its fence."""
     text = text.strip("\n")
     fenced = _FENCED.fullmatch(text)
     if fenced is not None:
@@ -81,5 +81,5 @@ def _described(item: ToolCallContent) -> Block:
 
 
 def _size(data: str) -> str:
-    """Give the size of what stands there in base64."""
+    """Return the size of what stands there in base64."""
     return bytes_text(len(data) * 3 // 4 - data.count("=", -2))

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from callsheet.acp import gitpatch
 from callsheet.report.content import DiffContent, FileChange
-from callsheet.wire import gitpatch
 
 from .lines import Block, Line, Tone
 from .words import harmless, path_text, visible
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 def diff_blocks(diff: DiffContent, cwd: str) -> list[Block]:
-    """Give a block for each file that has changed."""
+    """Return a block for each file that has changed."""
     patch = gitpatch.write(diff.changes) if diff.patch is None else diff.patch
     sections = list(_sections(patch))
     if len(sections) != len(diff.changes):  # a file without text has none, and others can't be told
@@ -65,7 +65,7 @@ def _numbered(rows: list[Row | None]) -> Iterator[Line]:
 
 
 def _near(rows: list[Row]) -> list[Row | None]:
-    """Give the rows near a change; None stands for each stretch of others."""
+    """Return the rows near a change; None stands for each stretch of others."""
     changes = [index for index, row in enumerate(rows) if row.sign != " "]
     near: list[Row | None] = []
     shown = 0  # everything before is shown or skipped
@@ -80,7 +80,7 @@ def _near(rows: list[Row]) -> list[Row | None]:
 
 
 def _sections(patch: str) -> Iterator[list[Row]]:
-    """Give the rows of each file in a patch."""
+    """Return the rows of each file in a patch."""
     rows: list[Row] | None = None
     old = new = 0
     for line in patch.split("\n"):

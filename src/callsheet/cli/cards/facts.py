@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from callsheet.guard.spill import file_uri
+from callsheet.limits.spill import file_uri
 from callsheet.report.locations import ToolCallLocation
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
@@ -31,7 +31,7 @@ class Fact(NamedTuple):
 
 
 def facts_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
-    """Give what is said under a call."""
+    """Return what is said under a call."""
     notes = report.notes
     said = [Fact(end_text(report))]
     if (took := _number(notes.get("durationMs"))) is not None:

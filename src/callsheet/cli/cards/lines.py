@@ -36,11 +36,11 @@ class Block(NamedTuple):
         return bool(self.gap_lines or self.gap_bytes)
 
     def lines(self) -> list[Line]:
-        """Give all lines that are known, the gap said where it is."""
+        """Return all lines that are known, the gap said where it is."""
         return [*self.head, *self._notice(self.gap_lines), *self.tail]
 
     def fitted(self, most: int, rows_of: Callable[[Line], int]) -> list[Line]:
-        """Give the beginning and the end of the block, in about `most` rows, and say what is left out."""
+        """Return the beginning and the end of the block, in about `most` rows, and say what is left out."""
         if not self.has_gap:
             known = [*self.head, *self.tail]
             if sum(map(rows_of, known[: most + 1])) <= most and len(known) <= most:
@@ -62,7 +62,7 @@ class Block(NamedTuple):
 
 
 def block_of(texts: Sequence[str], tone: Tone = "") -> Block:
-    """Give a block of lines that all are alike."""
+    """Return a block of lines that all are alike."""
     return Block([Line(text, tone) for text in texts])
 
 

@@ -92,7 +92,7 @@ STYLES: dict[Tone, str] = {
 
 
 def looks_for(encoding: str) -> Looks:
-    """Give the characters that an encoding has."""
+    """Return the characters that an encoding has."""
     try:
         "⠋✓◫│╰━".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -101,10 +101,10 @@ def looks_for(encoding: str) -> Looks:
 
 
 def icon(kind: Kind, looks: Looks) -> str:
-    """Give the icon of a kind."""
+    """Return the icon of a kind."""
     return looks.icons.get(str(kind), OTHER_ICON)
 
 
 def mark(report: ToolCallReport, looks: Looks, frame: int = 0) -> str:
-    """Give the mark of a status; while a call runs, the spinner's."""
+    """Return the mark of a status; while a call runs, the spinner's."""
     return looks.marks.get(report.status.value) or looks.spinner[frame % len(looks.spinner)]

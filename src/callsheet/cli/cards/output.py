@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callsheet.acp.plaintext import to_plain
 from callsheet.report.terminals import TerminalState
-from callsheet.wire.plaintext import to_plain
 
 from .lines import Block, block_of
 from .words import harmless
@@ -13,7 +13,7 @@ LIVE = 8 * 1024
 
 
 def last_lines(state: TerminalState, most: int) -> list[str]:
-    """Give the last lines of an output that goes on."""
+    """Return the last lines of an output that goes on."""
     data = state.tail(LIVE)
     text = to_plain(data, final=False)
     lines = text.rstrip("\n").split("\n")
@@ -23,7 +23,7 @@ def last_lines(state: TerminalState, most: int) -> list[str]:
 
 
 def output_block(state: TerminalState) -> Block:
-    """Give the output as far as it is kept."""
+    """Return the output as far as it is kept."""
     kept = state.tail(state.total)
     if len(kept) == state.total:
         return block_of(to_lines(kept))
@@ -39,6 +39,6 @@ def output_block(state: TerminalState) -> Block:
 
 
 def to_lines(data: bytes) -> list[str]:
-    """Give bytes of a terminal as plain lines."""
+    """Return bytes of a terminal as plain lines."""
     text = to_plain(data, final=True)
     return [harmless(line) for line in text.removesuffix("\n").split("\n")] if text else []

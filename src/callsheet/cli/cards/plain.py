@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from callsheet.acp.plaintext import to_plain
 from callsheet.report.content import TerminalContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminals import TerminalState
-from callsheet.wire.plaintext import to_plain
 
 from .board import Board
 from .content import blocks_of

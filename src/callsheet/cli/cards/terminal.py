@@ -122,7 +122,7 @@ class TerminalBoard(Board):
         self._region.draw(rows[:height])
 
     def _preview(self, report: ToolCallReport) -> list[Line]:
-        """Give what a call that waits would do. A large diff is not made anew each time."""
+        """Return what a call that waits would do. A large diff is not made anew each time."""
         if report.status is not ToolCallStatus.PENDING or not report.content:
             return []
         if self._previewed[0] is not report:

@@ -10,17 +10,17 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\
 
 
 def visible(text: str) -> str:
-    """Give text in one line, with a mark for each character that does more than stand there."""
+    """Return text in one line, with a mark for each character that does more than stand there."""
     return _UNSEEN.sub("�", text.replace("\t", " ").replace("\n", "⏎"))
 
 
 def harmless(text: str) -> str:
-    """Give one line of output: tabs as spaces, and marks as in `visible`."""
+    """Return one line of output: tabs as spaces, and marks as in `visible`."""
     return _UNSEEN.sub("�", text.expandtabs(8))
 
 
 def duration_text(milliseconds: float) -> str:
-    """Give a duration: `320 ms`, `4.2 s`, `3 min 05 s`."""
+    """Return a duration: `320 ms`, `4.2 s`, `3 min 05 s`."""
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
@@ -33,7 +33,7 @@ def duration_text(milliseconds: float) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Give a size: `812 B`, `1.4 MB`."""
+    """Return a size: `812 B`, `1.4 MB`."""
     if count < 1000:
         return f"{count:.0f} B"
     for unit in ("kB", "MB", "GB"):
@@ -44,12 +44,12 @@ def bytes_text(count: float) -> str:
 
 
 def lines_text(count: int) -> str:
-    """Give a number of lines."""
+    """Return a number of lines."""
     return f"{count:,} line{'' if count == 1 else 's'}"
 
 
 def path_text(path: str, cwd: str, home: str = "") -> str:
-    """Give a path as it is read most easily: from the directory, from home, or whole."""
+    """Return a path as it is read most easily: from the directory, from home, or whole."""
     for root, begin in ((cwd, ""), (home, "~/")):
         if root and path == root:
             return begin.rstrip("/") or "."

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from callsheet.check.recording.finding import Finding
-from callsheet.check.recording.moments import Call
-from callsheet.check.recording.summary import HEADS, Row, Summary, markdown, rows
-from callsheet.check.recording.telling import Outcome, Recording, totals
+from callsheet.check.finding import Finding
+from callsheet.check.summary import HEADS, Row, Summary, markdown, rows
+from callsheet.check.telling import Outcome, Recording, totals
 from callsheet.cli.cards.words import visible
+from callsheet.observe.moments import Call
 
 from .page import Page, Part, cells
 

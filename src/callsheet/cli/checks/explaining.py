@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callsheet.check.recording.finding import Rule
+from callsheet.check.finding import Rule
 
 from .page import STYLES, Page
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from callsheet.check.recording.baseline import BadBaseline, Baseline
-from callsheet.check.recording.sources import why
+from callsheet.check.baseline import BadBaseline, Baseline
+from callsheet.check.sources import why
 
 
 def read_baseline(path: str, *, may_be_new: bool) -> Baseline:

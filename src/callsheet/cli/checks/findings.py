@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.finding import SEVERITIES, Finding, Rule
-from callsheet.check.recording.moments import Call
-from callsheet.check.recording.quoting import shown
-from callsheet.check.recording.telling import Outcome, Recording, count, totals
-from callsheet.check.recording.values import text
+from callsheet.check.finding import SEVERITIES, Finding, Rule
+from callsheet.check.quoting import shown
+from callsheet.check.telling import Outcome, Recording, count, totals
 from callsheet.cli.cards.words import visible
+from callsheet.observe.moments import Call
+from callsheet.observe.values import text
 
 from .card import show_card
 from .page import STYLES, Page

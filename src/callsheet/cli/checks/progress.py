@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from callsheet.check.recording.sources import Source
+from callsheet.check.sources import Source
 from callsheet.cli.cards.words import visible
 
 if TYPE_CHECKING:

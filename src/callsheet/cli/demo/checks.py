@@ -8,12 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from callsheet.cli.cards.words import bytes_text
-from callsheet.report.events import TerminalChanged, TerminalOutput
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
-from callsheet.testing import Frame, assert_every_call_ended, fold, updates_in
-from callsheet.wire import v1, v2
-from callsheet.wire.jsonrpc import (
+from callsheet.acp import v1, v2
+from callsheet.acp.jsonrpc import (
     Message,
     Notification,
     ProtocolError,
@@ -21,6 +17,10 @@ from callsheet.wire.jsonrpc import (
     Response,
     decode_line,
 )
+from callsheet.cli.cards.words import bytes_text
+from callsheet.report.events import TerminalChanged, TerminalOutput
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
+from callsheet.testing import Frame, assert_every_call_ended, fold, updates_in
 
 from .kept import Kept
 from .tally import tally
@@ -49,7 +49,7 @@ class Evidence(NamedTuple):
         return [frame.line for frame in self.traffic if frame.way == "in"]
 
     def messages(self) -> Iterator[tuple[str, Message | ProtocolError]]:
-        """Give all messages, and which way each went."""
+        """Return all messages, and which way each went."""
         for frame in self.traffic:
             yield frame.way, decode_line(frame.line)
 
@@ -176,7 +176,7 @@ def no_secret_came(evidence: Evidence) -> Verdict:
 
 
 def _texts(value: JsonValue) -> Iterator[str]:
-    """Give all text of a message, also what it holds as base64."""
+    """Return all text of a message, also what it holds as base64."""
     if isinstance(value, str):
         yield value
         try:

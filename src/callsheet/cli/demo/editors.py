@@ -20,7 +20,7 @@ class Setting(NamedTuple):
 
 
 def agent_command() -> list[str]:
-    """Give the command that starts the agent of this installation, wherever an editor starts it."""
+    """Return the command that starts the agent of this installation, wherever an editor starts it."""
     program = Path(sys.argv[0])
     if program.stem == "callsheet":
         found = shutil.which(os.fspath(program.absolute()))
@@ -30,7 +30,7 @@ def agent_command() -> list[str]:
 
 
 def settings(command: Sequence[str]) -> tuple[Setting, ...]:
-    """Give the settings of the editors that are known."""
+    """Return the settings of the editors that are known."""
     program, args = command[0], list(command[1:])
     started: dict[str, object] = {"command": program, "args": args}
     lua = ", ".join(map(_text, args))
@@ -54,7 +54,7 @@ def settings(command: Sequence[str]) -> tuple[Setting, ...]:
 
 
 def _servers(server: dict[str, object]) -> str:
-    """Give the file that both editors read, a line for each key."""
+    """Return the file that both editors read, a line for each key."""
     keys = ",\n".join(f"      {_text(key)}: {_text(value)}" for key, value in server.items())
     return f'{{\n  "agent_servers": {{\n    "Callsheet": {{\n{keys}\n    }}\n  }}\n}}'
 

@@ -23,7 +23,7 @@ class Scene(NamedTuple):
 
 
 def scenes(python: str) -> tuple[Scene, ...]:
-    """Give all scenes. `python` is what the interpreter is called."""
+    """Return all scenes. `python` is what the interpreter is called."""
     check = f"!{python} check.py"
     goods = ("bread 3", "milk 4", "eggs 2")
     at_once = "\n".join(["/parallel", *[f"!{python} stock.py {one}" for one in goods]])

@@ -268,7 +268,7 @@ class Stage:
 
 
 def _name(options: JsonValue, key: str, value: str) -> str:
-    """Give what an option is called: what the user sees, in their language."""
+    """Return what an option is called: what the user sees, in their language."""
     for option in options if is_list(options) else []:
         if is_object(option) and option.get(key) == value:
             return visible(str(option.get("name")))
@@ -276,7 +276,7 @@ def _name(options: JsonValue, key: str, value: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Give the agent's environment: it finds this Python, and what this Python finds."""
+    """Return the agent's environment: it finds this Python, and what this Python finds."""
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     programs = (str(Path(sys.executable).parent), env.get("PATH", os.defpath))
     env["PATH"] = os.pathsep.join(programs)

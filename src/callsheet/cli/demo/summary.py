@@ -26,7 +26,7 @@ GAP = 2
 
 
 def table(calls: Sequence[Tally], looks: Looks, width: int) -> list[Text]:
-    """Give the calls, a row each; in a narrow terminal, two."""
+    """Return the calls, a row each; in a narrow terminal, two."""
     rows = [_cells(one) for one in calls]
     rows.append(_totals(calls))
     widths = [max(cell_len(row[n]) for row in (HEADS, *rows)) for n in range(len(HEADS))]
@@ -107,7 +107,7 @@ def traffic_text(traffic: Sequence[Frame], seconds: float) -> str:
 
 
 def checks(found: Sequence[tuple[str, Verdict]], looks: Looks, width: int) -> list[Text]:
-    """Give the checks, a row each."""
+    """Return the checks, a row each."""
     out: list[Text] = []
     widest = max(cell_len(name) for name, _ in found)
     for name, verdict in found:
@@ -124,7 +124,7 @@ def checks(found: Sequence[tuple[str, Verdict]], looks: Looks, width: int) -> li
 
 
 def history(kept: Kept | None, program: str) -> list[Text]:
-    """Give where the calls are kept, and how to look at them. These lines are for copying, too."""
+    """Return where the calls are kept, and how to look at them. These lines are for copying, too."""
     if kept is None:
         return [Text("None is kept: CALLSHEET_HISTORY is off.", "dim")]
     out = [Text(kept.where)]
@@ -135,7 +135,7 @@ def history(kept: Kept | None, program: str) -> list[Text]:
 
 
 def how_to_go_on(settings: Sequence[Setting]) -> list[Text]:
-    """Give what is to be pasted into editors. These lines are never broken: they are for copying."""
+    """Return what is to be pasted into editors. These lines are never broken: they are for copying."""
     out: list[Text] = []
     for setting in settings:
         if out:

@@ -23,7 +23,7 @@ class Tally(NamedTuple):
 
 
 def tally(traffic: list[Frame], version: int) -> list[Tally]:
-    """Give the calls in the order of their announcement."""
+    """Return the calls in the order of their announcement."""
     lines = [frame.line for frame in traffic if frame.way == "in"]
     return [Tally(report, _bytes(report, lines)) for report in fold(lines, version=version)]
 

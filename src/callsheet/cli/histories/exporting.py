@@ -94,7 +94,7 @@ def _row(cells: list[str] | tuple[str, ...]) -> str:
 
 
 def _cell(value: JsonValue) -> str:
-    """Give a cell that no program takes for a formula."""
+    """Return a cell that no program takes for a formula."""
     if value is None or not isinstance(value, str):
         return "" if value is None else f"{value}"
     text = value.replace("\0", "\ufffd")
@@ -103,7 +103,7 @@ def _cell(value: JsonValue) -> str:
 
 @contextmanager
 def _target(output: str | None) -> Generator[TextIO]:
-    """Give where to write. A file takes its name when it is whole; only its owner may read it."""
+    """Return where to write. A file takes its name when it is whole; only its owner may read it."""
     if output is None or output == "-":
         yield sys.stdout
         return

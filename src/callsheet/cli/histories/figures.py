@@ -45,7 +45,7 @@ def show_stats(url: str | None, query: Query, session: str | None, *, as_json: b
 
 
 def as_object(stats: Stats, url: str) -> JsonObject:
-    """Give what `--format json` says."""
+    """Return what `--format json` says."""
     return {
         "url": url,
         "calls": stats.calls,

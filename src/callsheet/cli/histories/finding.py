@@ -23,7 +23,7 @@ _PAGE = 500
 
 
 async def call_meant(store: Store, text: str, session: str | None) -> StoredCall:
-    """Give the call that is meant, whole."""
+    """Return the call that is meant, whole."""
     chosen = None if session is None else (await session_meant(store, session)).session_id
     found = await _heads_meant(store, text, chosen)
     if not found:
@@ -65,7 +65,7 @@ def is_part(text: str, key: str) -> bool:
 
 
 def _as_ours(text: str) -> str:
-    """Give an id as we write ours: what comes after `call_` or `sess_` is in capitals."""
+    """Return an id as we write ours: what comes after `call_` or `sess_` is in capitals."""
     for begin in ("call_", "sess_"):
         if text.lower().startswith(begin):
             return begin + text[len(begin) :].upper()
@@ -92,7 +92,7 @@ def _told(head: Head) -> str:
 
 
 async def session_meant(store: Store, text: str) -> StoredSession:
-    """Give the session that is meant."""
+    """Return the session that is meant."""
     found = await store.session(text) if text and text != LAST else None
     if found is not None:
         return found
@@ -116,7 +116,7 @@ async def session_meant(store: Store, text: str) -> StoredSession:
 
 
 async def all_sessions(store: Store, limit: int | None = None) -> AsyncIterator[StoredSession]:
-    """Give the sessions, the one that was used last first."""
+    """Return the sessions, the one that was used last first."""
     before: tuple[float, str] | None = None
     left = limit
     while left is None or left > 0:
@@ -138,12 +138,12 @@ async def _no_session(store: Store, text: str) -> str:
 
 
 def session_told(session: StoredSession) -> str:
-    """Give a session in a line."""
+    """Return a session in a line."""
     title = visible(session.title) or "(without a name)"
     when = ago(session.updated_at, time.time())
     return f"{visible(session.session_id)}  {title}  {calls_text(session.calls)}, {when}"
 
 
 def calls_text(count: int) -> str:
-    """Give a number of calls."""
+    """Return a number of calls."""
     return f"{count:,} call{'' if count == 1 else 's'}"

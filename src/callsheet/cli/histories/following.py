@@ -43,7 +43,7 @@ class Follower:
         """The calls that go on, the oldest first."""
 
     async def begin(self, limit: int) -> list[Head]:
-        """Give the last calls, the oldest first, and notice from now on what changes."""
+        """Return the last calls, the oldest first, and notice from now on what changes."""
         for head in await self._store.heads(replace(self._all, status="open", limit=1000)):
             self._is_news(head)
         await self.news()
@@ -53,7 +53,7 @@ class Follower:
         return last[::-1]
 
     async def news(self) -> list[Head]:
-        """Give the calls that are new or in another status, the oldest first."""
+        """Return the calls that are new or in another status, the oldest first."""
         since = max(time.time() - OVERLAP, self._all.since or 0.0)
         found: dict[Key, Head] = {}
         async for page in pages.heads(self._store, replace(self._all, since=since), None):
@@ -96,7 +96,7 @@ class Follower:
         return bool(await self._store.heads(replace(asked, call_id=head.call_id)))
 
     def wanted_open(self) -> list[Head]:
-        """Give the calls that go on and are wanted, as far as can be told of them."""
+        """Return the calls that go on and are wanted, as far as can be told of them."""
         if self._query.search is not None:
             return []
         return [head for head in self.open.values() if is_in(head, self._query.status)]

@@ -67,7 +67,7 @@ def show_list(wanted: Listing) -> int:
 
 
 async def with_session(store: Store, query: Query, session: str | None) -> Query:
-    """Give a question with the session that is meant, if one is."""
+    """Return a question with the session that is meant, if one is."""
     if session is None:
         return query
     return replace(query, session_id=(await session_meant(store, session)).session_id)
@@ -117,14 +117,14 @@ async def _say_how_many(store: Store, query: Query, shown: int) -> None:
 
 
 async def sessions_of(store: Store, heads: Sequence[Head]) -> dict[str, StoredSession]:
-    """Give the sessions of calls."""
+    """Return the sessions of calls."""
     keys = dict.fromkeys(head.session_id for head in heads)
     found = [await store.session(key) for key in keys]
     return {one.session_id: one for one in found if one is not None}
 
 
 async def reports_of(store: Store, heads: Sequence[Head]) -> dict[Key, ToolCallReport]:
-    """Give the reports of the calls whose end can't be said without: those that have an exit code."""
+    """Return the reports of the calls whose end can't be said without: those that have an exit code."""
     found: dict[Key, ToolCallReport] = {}
     for head in heads:
         if head.reason == Reason.EXIT_CODE:

@@ -15,7 +15,7 @@ from .words import utc_time
 
 
 def as_object(head: Head) -> JsonObject:
-    """Give what `--format json` says of a call."""
+    """Return what `--format json` says of a call."""
     return {
         "id": head.call_id,
         "session": head.session_id,
@@ -31,7 +31,7 @@ def as_object(head: Head) -> JsonObject:
 
 
 def as_whole_object(call: StoredCall, session: StoredSession | None = None) -> JsonObject:
-    """Give a call whole: ACP's `tool_call`, and beside it where and when, and what stood in its terminals."""
+    """Return a call whole: ACP's `tool_call`, and beside it where and when, and what stood in its terminals."""
     body: dict[str, Any] = msgspec.json.decode(as_json_bytes(call.record))
     told = {"sessionId": call.head.session_id, "at": utc_time(call.head.at), **body["call"]}
     if session is not None:
@@ -42,7 +42,7 @@ def as_whole_object(call: StoredCall, session: StoredSession | None = None) -> J
 
 
 def as_session(session: StoredSession) -> JsonObject:
-    """Give what `--format json` says of a session."""
+    """Return what `--format json` says of a session."""
     return {
         "id": session.session_id,
         "title": session.title,
@@ -54,7 +54,7 @@ def as_session(session: StoredSession) -> JsonObject:
 
 
 def as_fields(head: Head) -> str:
-    """Give a call as a line with tabs: id, session, time, status, reason, milliseconds, tool, title."""
+    """Return a call as a line with tabs: id, session, time, status, reason, milliseconds, tool, title."""
     took = "" if head.duration_ms is None else f"{head.duration_ms:.0f}"
     how = (head.status, head.reason or "", took)
     fields = (head.call_id, head.session_id, utc_time(head.at), *how, head.name, head.title)
@@ -62,5 +62,5 @@ def as_fields(head: Head) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Give a value as one line of JSON."""
+    """Return a value as one line of JSON."""
     return msgspec.json.encode(value).decode()

@@ -64,7 +64,7 @@ async def _parent(store: Store, call: StoredCall) -> str | None:
 def facts_known(
     call: StoredCall, session: StoredSession | None, parent: str | None, now: float
 ) -> Iterator[Fact]:
-    """Give what is said under the card."""
+    """Return what is said under the card."""
     head, report = call.head, call.record.report
     notes, cwd = report.notes, session.cwd if session is not None else ""
     yield "id", head.call_id
@@ -183,7 +183,7 @@ def _on_terminal(
 
 
 def _rows(line: str, width: int) -> list[str]:
-    """Give a line in rows; what is indented stays so."""
+    """Return a line in rows; what is indented stays so."""
     from callsheet.cli.cards.card import chopped
 
     text = visible(line)

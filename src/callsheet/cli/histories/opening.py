@@ -46,7 +46,7 @@ def run(flag: str | None, work: Callable[[Store], Awaitable[int]], *, change: bo
 
 
 def chosen(flag: str | None) -> tuple[str, Retention]:
-    """Give the URL that holds, and how much is kept there."""
+    """Return the URL that holds, and how much is kept there."""
     try:
         url, keep = history_settings(flag)
     except (BadUrl, BadSettings) as exc:

@@ -77,12 +77,12 @@ history_option = click.option(
 
 
 def filters(command: _C) -> _C:
-    """Give a command the options that say which calls are meant."""
+    """Return a command the options that say which calls are meant."""
     return reduce(lambda made, option: option(made), reversed(_FILTERS), command)
 
 
 def query_of(given: dict[str, Any]) -> Query:
-    """Give what a store is asked, without the session: which one is meant must be found first."""
+    """Return what a store is asked, without the session: which one is meant must be found first."""
     since, until = given.get("since"), given.get("until")
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until, so no call can be meant")
@@ -95,7 +95,7 @@ def query_of(given: dict[str, Any]) -> Query:
 
 
 def merged(ctx: click.Context, own: dict[str, Any]) -> dict[str, Any]:
-    """Give a subcommand's options; what it was not given itself, it has from before its name.
+    """Return a subcommand's options; what it was not given itself, it has from before its name.
 
     What stands there and means nothing to it is refused.
     """

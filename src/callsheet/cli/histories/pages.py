@@ -16,7 +16,7 @@ PAGE_WHOLE = 50
 
 
 async def heads(store: Store, query: Query, limit: int | None) -> AsyncIterator[list[Head]]:
-    """Give pages of calls, the newest first, and so many in all; None means all of them."""
+    """Return pages of calls, the newest first, and so many in all; None means all of them."""
     async for wanted in _sizes(limit, PAGE):
         page = await store.heads(replace(query, limit=wanted))
         if page:
@@ -27,7 +27,7 @@ async def heads(store: Store, query: Query, limit: int | None) -> AsyncIterator[
 
 
 async def calls(store: Store, query: Query, limit: int | None) -> AsyncIterator[StoredCall]:
-    """Give whole calls, the newest first."""
+    """Return whole calls, the newest first."""
     async for wanted in _sizes(limit, PAGE_WHOLE):
         page = await store.calls(replace(query, limit=wanted))
         for call in page:
@@ -38,7 +38,7 @@ async def calls(store: Store, query: Query, limit: int | None) -> AsyncIterator[
 
 
 async def _sizes(limit: int | None, most: int) -> AsyncIterator[int]:
-    """Give how many calls each page is to have."""
+    """Return how many calls each page is to have."""
     for done in count(step=most):
         wanted = most if limit is None else min(most, limit - done)
         if wanted <= 0:

@@ -43,12 +43,12 @@ class Widths(NamedTuple):
 
 
 def key_of(head: Head) -> Key:
-    """Give which call it is."""
+    """Return which call it is."""
     return head.session_id, head.call_id
 
 
 def shorts(keys: Sequence[str]) -> dict[str, str]:
-    """Give ids in short: their ends, as long as it takes to tell them apart."""
+    """Return ids in short: their ends, as long as it takes to tell them apart."""
     known = set(keys)
     for size in range(SHORT, 40):
         found = {key: key if len(key) <= size + 4 else key[-size:] for key in known}
@@ -90,7 +90,7 @@ class Table:
         self._key: int = max((len(key) for key in self._keys.values()), default=SHORT)
 
     def heading(self, width: int) -> Text:
-        """Give the row above all others."""
+        """Return the row above all others."""
         at = self._widths(width)
         columns = [
             ("WHEN".ljust(at.when), at.when),
@@ -110,7 +110,7 @@ class Table:
         now: float,
         reports: Mapping[Key, ToolCallReport],
     ) -> Iterator[Text]:
-        """Give a row for each call, and one above those of a session."""
+        """Return a row for each call, and one above those of a session."""
         for head in heads:
             if self._is_grouped and head.session_id != self._group:
                 self._group = head.session_id
@@ -125,7 +125,7 @@ class Table:
         report: ToolCallReport | None = None,
         frame: int | None = None,
     ) -> Text:
-        """Give the row of a call. With a `frame`, one that runs has a spinner."""
+        """Return the row of a call. With a `frame`, one that runs has a spinner."""
         at, colour = self._widths(width), _COLOURS.get(head.status, "")
         cells = [
             (fitted(self._when(head, now), at.when, self._looks), "dim"),
@@ -175,7 +175,7 @@ class Table:
         return self._looks.marks.get(head.status, other)
 
     def _title(self, head: Head, end: str, width: int) -> Text:
-        """Give the title, cut so that what came of the call stands behind it."""
+        """Return the title, cut so that what came of the call stands behind it."""
         told = visible(head.title or head.name)
         if not end or (head.is_open and head.status == "in_progress"):
             return Text(fitted(told, width, self._looks))
@@ -206,7 +206,7 @@ def _title_len(head: Head) -> int:
 
 
 def home() -> str:
-    """Give the user's home, if there is one."""
+    """Return the user's home, if there is one."""
     try:
         return str(Path.home())
     except RuntimeError:
@@ -220,5 +220,5 @@ def _cut(text: str, width: int, looks: Looks) -> str:
 
 
 def fitted(text: str, width: int, looks: Looks) -> str:
-    """Give text in just so many cells."""
+    """Return text in just so many cells."""
     return set_cell_size(_cut(text, width, looks), width)

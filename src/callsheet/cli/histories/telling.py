@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
+from callsheet.acp.peer import Peer
 from callsheet.cli.cards.board import Board, board_for
 from callsheet.history import Replay, Store, StoredCall, StoredMessage
-from callsheet.wire.peer import Peer
 
 from .finding import session_meant
 from .opening import run
@@ -63,7 +63,7 @@ async def _entries(store: Store, session_id: str) -> AsyncIterator[StoredCall | 
 async def _paced(
     entries: AsyncIterator[StoredCall | StoredMessage], speed: float | None
 ) -> AsyncIterator[StoredCall | StoredMessage]:
-    """Give entries with pauses between them, as they were, but so many times as fast."""
+    """Return entries with pauses between them, as they were, but so many times as fast."""
     before: float | None = None
     async for entry in entries:
         at = entry.head.at if isinstance(entry, StoredCall) else entry.at

@@ -181,7 +181,7 @@ class _Gone(NamedTuple):
     files: int = 0
 
     def plus(self, more: Pruned) -> _Gone:
-        """Give the sum. The spill files go now, so that none stays if it ends before all is done."""
+        """Return the sum. The spill files go now, so that none stays if it ends before all is done."""
         files = SpillStore(default_directory()).forget(more.spills) if more.spills else 0
         return _Gone(
             self.calls + more.calls,

@@ -15,7 +15,7 @@ _OPEN = {"pending": "pending", "in_progress": "running", "paused": "paused"}
 
 
 def ago(at: float, now: float) -> str:
-    """Give how long ago something was; of what is long past, the day."""
+    """Return how long ago something was; of what is long past, the day."""
     age = now - at
     if -_MINUTE < age < 5:
         return "just now"
@@ -31,25 +31,25 @@ def ago(at: float, now: float) -> str:
 
 
 def clock_time(at: float, now: float) -> str:
-    """Give when something was as a clock shows it; of another day, that day."""
+    """Return when something was as a clock shows it; of another day, that day."""
     when = datetime.fromtimestamp(at)
     today = when.date() == datetime.fromtimestamp(now).date()
     return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d}"
 
 
 def local_time(at: float) -> str:
-    """Give a moment as clocks here show it."""
+    """Return a moment as clocks here show it."""
     return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
 
 
 def utc_time(at: float) -> str:
-    """Give a moment for machines: RFC 3339, in UTC."""
+    """Return a moment for machines: RFC 3339, in UTC."""
     when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
     return when.replace("+00:00", "Z")
 
 
 def took_text(milliseconds: float) -> str:
-    """Give a duration in seven characters at most: `320 ms`, `4.2 s`, `3.1 min`, `2.5 h`."""
+    """Return a duration in seven characters at most: `320 ms`, `4.2 s`, `3.1 min`, `2.5 h`."""
     if milliseconds < 999.5:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000

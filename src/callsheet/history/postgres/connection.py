@@ -162,7 +162,7 @@ class Connection:
         return f"{self.shown}: {self._plain(exc) or type(exc).__name__}."
 
     def _plain(self, exc: Exception) -> str:
-        """Give the beginning of what an error says, without the password."""
+        """Return the beginning of what an error says, without the password."""
         text = (str(exc).splitlines() or [""])[0].rstrip(".")[:300]
         for secret in _secrets(self._url):
             text = text.replace(secret, "…")

@@ -54,7 +54,7 @@ class Terms:
         self._terms.append(term.format(*(self.value(value) for value in values)))
 
     def value(self, value: Any) -> str:
-        """Give what stands for a value."""
+        """Return what stands for a value."""
         self.values.append(_asked(value) if isinstance(value, str) else value)
         return f"${len(self.values)}"
 
@@ -63,22 +63,22 @@ class Terms:
 
 
 def _asked(text: str) -> str:
-    """Give a text to ask for. What is typed may be no text at all, and is nobody's then."""
+    """Return a text to ask for. What is typed may be no text at all, and is nobody's then."""
     return plain(text.encode(errors="replace").decode())
 
 
 async def heads(db: Any, query: Query) -> list[Head]:
-    """Give the calls that are asked for, as a list shows them."""
+    """Return the calls that are asked for, as a list shows them."""
     return [_head(row) for row in await _select(db, HEAD, query)]
 
 
 async def calls(db: Any, packer: Packer, query: Query) -> list[StoredCall]:
-    """Give the calls that are asked for, whole."""
+    """Return the calls that are asked for, whole."""
     return await _whole(db, packer, await _select(db, f"{HEAD}, c.payload", query))
 
 
 async def calls_of_writer(db: Any, packer: Packer, writer: str) -> list[StoredCall]:
-    """Give the calls that a process has open."""
+    """Return the calls that a process has open."""
     sql = f"SELECT {HEAD}, c.payload FROM callsheet.calls c WHERE c.writer = $1 ORDER BY 1, 2"
     return await _whole(db, packer, await db.fetch(sql, writer))
 
@@ -94,7 +94,7 @@ async def _select(db: Any, what: str, query: Query) -> Sequence[Any]:
 
 
 def conditions_of(query: Query) -> Terms:
-    """Give where to look, and what must hold."""
+    """Return where to look, and what must hold."""
     terms = Terms()
     if query.search is not None:
         _match(terms, query.search)
@@ -172,7 +172,7 @@ FROM callsheet.sessions s WHERE
 
 
 async def session(db: Any, session_id: str) -> StoredSession | None:
-    """Give a session."""
+    """Return a session."""
     row = await db.fetchrow(f"{_SESSION} s.session_id = $1", _asked(session_id))
     return row and _session(row)
 
@@ -180,7 +180,7 @@ async def session(db: Any, session_id: str) -> StoredSession | None:
 async def sessions(
     db: Any, cwd: str | None, before: tuple[float, str] | None, limit: int
 ) -> list[StoredSession]:
-    """Give sessions, the one that was used last first."""
+    """Return sessions, the one that was used last first."""
     terms = Terms()
     if cwd is not None:
         terms.add("s.cwd = {}", cwd)
@@ -210,7 +210,7 @@ def _session(row: Sequence[Any]) -> StoredSession:
 async def timeline(
     db: Any, packer: Packer, session_id: str, after: int, limit: int
 ) -> list[StoredCall | StoredMessage]:
-    """Give what a session has said and done after a position, in order."""
+    """Return what a session has said and done after a position, in order."""
     # Two processes that go on with a session give the same positions: a page does not end between such.
     last = await db.fetchval(
         "SELECT max(position) FROM (SELECT position FROM ("
@@ -255,7 +255,7 @@ def _message(row: Any, packer: Packer, blob: Callable[[bytes], bytes | None]) ->
 
 
 async def last_position(db: Any, session_id: str) -> int:
-    """Give the position of the last thing in a session's timeline, or -1."""
+    """Return the position of the last thing in a session's timeline, or -1."""
     return await db.fetchval(
         "SELECT greatest((SELECT max(position) FROM callsheet.calls WHERE session_id = $1), "
         "(SELECT max(position) FROM callsheet.messages WHERE session_id = $1), -1)",
@@ -267,7 +267,7 @@ async def last_position(db: Any, session_id: str) -> int:
 
 
 async def count(db: Any, query: Query) -> int:
-    """Give how many calls are asked for."""
+    """Return how many calls are asked for."""
     terms = conditions_of(query)
     return await db.fetchval(f"SELECT count(*) FROM {terms.source} WHERE {terms}", *terms.values)
 
@@ -311,7 +311,7 @@ async def stats(db: Any, query: Query) -> Stats:
 
 
 async def _around(db: Any, query: Query) -> tuple[int, int, int]:
-    """Give how many sessions and messages belong to calls, and the bytes of their blobs."""
+    """Return how many sessions and messages belong to calls, and the bytes of their blobs."""
     theirs, blobs, values = "true", "true", list[Any]()
     if not query.is_for_all:
         terms = conditions_of(query)

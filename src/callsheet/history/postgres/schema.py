@@ -133,7 +133,7 @@ SELECT EXISTS (
 
 
 async def version(db: Any) -> int | None:
-    """Give how many steps a database has gone through; None if there is no history in it."""
+    """Return how many steps a database has gone through; None if there is no history in it."""
     if not await db.fetchval(_IS_THERE):
         return None
     found = await db.fetchval("SELECT value FROM callsheet.facts WHERE name = 'version'")
@@ -162,7 +162,7 @@ async def prepare(db: Any) -> None:
 
 
 async def fact(db: Any, name: str) -> int | None:
-    """Give a number that the store notes about itself."""
+    """Return a number that the store notes about itself."""
     return await db.fetchval("SELECT value FROM callsheet.facts WHERE name = $1", name)
 
 

@@ -143,17 +143,17 @@ class PostgresStore:
     # Reading
 
     async def heads(self, query: Query) -> list[Head]:
-        """Give the calls that are asked for, as a list shows them."""
+        """Return the calls that are asked for, as a list shows them."""
         await self._index_all(query)
         return await self._run(lambda db: reading.heads(db, query))
 
     async def calls(self, query: Query) -> list[StoredCall]:
-        """Give the calls that are asked for, whole."""
+        """Return the calls that are asked for, whole."""
         await self._index_all(query)
         return await self._transact(lambda db: reading.calls(db, self.packer, query), _SAME)
 
     async def session(self, session_id: str) -> StoredSession | None:
-        """Give a session."""
+        """Return a session."""
         return await self._run(lambda db: reading.session(db, session_id))
 
     async def sessions(
@@ -163,19 +163,19 @@ class PostgresStore:
         before: tuple[float, str] | None = None,
         limit: int = 50,
     ) -> list[StoredSession]:
-        """Give sessions, the one that was used last first."""
+        """Return sessions, the one that was used last first."""
         return await self._run(lambda db: reading.sessions(db, cwd, before, limit))
 
     async def timeline(
         self, session_id: str, *, after: int = -1, limit: int = 100
     ) -> Sequence[StoredCall | StoredMessage]:
-        """Give what a session has said and done after a position."""
+        """Return what a session has said and done after a position."""
         return await self._transact(
             lambda db: reading.timeline(db, self.packer, session_id, after, limit), _SAME
         )
 
     async def last_position(self, session_id: str) -> int:
-        """Give the position of the last thing in a session's timeline, or -1."""
+        """Return the position of the last thing in a session's timeline, or -1."""
         return await self._run(lambda db: reading.last_position(db, session_id))
 
     async def stats(self, query: Query) -> Stats:
@@ -184,12 +184,12 @@ class PostgresStore:
         return await self._transact(lambda db: reading.stats(db, query), _SAME)
 
     async def count(self, query: Query) -> int:
-        """Give how many calls are asked for."""
+        """Return how many calls are asked for."""
         await self._index_all(query)
         return await self._run(lambda db: reading.count(db, query))
 
     async def fill(self, limit: int) -> Fill:
-        """Give how full it is, and what goes if it may have so many bytes."""
+        """Return how full it is, and what goes if it may have so many bytes."""
         return await self._run(lambda db: tidying.fill(db, limit))
 
     # Tidying up

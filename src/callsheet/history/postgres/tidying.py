@@ -83,7 +83,7 @@ async def index(db: Any, packer: Packer, limit: int, *, wait: bool) -> int:
 def _words(
     packer: Packer, payload: bytes, blob: Callable[[bytes], bytes | None]
 ) -> tuple[list[str], str]:
-    """Give the words of a call, and its fields, in each of which a phrase can be found."""
+    """Return the words of a call, and its fields, in each of which a phrase can be found."""
     try:
         found = fields(packer.unpack(payload, blob))
     except StoreDamaged:
@@ -180,7 +180,7 @@ async def _steady(db: Any, now: float, gap: float) -> float:
 async def _too_much(
     db: Any, keep: Retention, now: float, most: int, *, is_told: bool
 ) -> AsyncIterator[list[Any]]:
-    """Give calls that are to be removed: for each rule, some."""
+    """Return calls that are to be removed: for each rule, some."""
     if keep.max_age is not None:
         before = now - keep.max_age
         if is_told:
@@ -210,7 +210,7 @@ async def _surplus(db: Any, limit: int, most: int) -> int:
 
 
 async def fill(db: Any, limit: int) -> Fill:
-    """Give how much is in use, and how many calls go for it to be so many bytes. The tables do not count."""
+    """Return how much is in use, and how many calls go for it to be so many bytes. The tables do not count."""
     count, used = await _used(db, limit)
     if used <= limit or not count:
         return Fill(used, 0, 0)
@@ -222,7 +222,7 @@ async def _is_over(db: Any, limit: int) -> bool:
 
 
 async def _used(db: Any, limit: int) -> tuple[int, int]:
-    """Give how many calls there are, and how many bytes are in use; nothing, if it can't be too much.
+    """Return how many calls there are, and how many bytes are in use; nothing, if it can't be too much.
 
     Tables do not become smaller by what is removed, so what is in use is counted.
     """

@@ -43,7 +43,7 @@ class Writers:
         await self.forget(db, self.me)
 
     async def gone(self, db: Any) -> list[tuple[str, float]]:
-        """Give the writers that live no more, and when each was last seen. Called within a transaction.
+        """Return the writers that live no more, and when each was last seen. Called within a transaction.
 
         Those that have left calls open without being known as writers are among them. Until the transaction
         ends, nobody else takes care of the same.
@@ -66,5 +66,5 @@ class Writers:
 
 
 def lock_of(key: str) -> int:
-    """Give the number of a writer's lock."""
+    """Return the number of a writer's lock."""
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), signed=True)

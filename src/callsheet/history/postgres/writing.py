@@ -92,7 +92,7 @@ SELECT count(*) FROM closed
 
 
 def plain(text: str) -> str:
-    """Give a text for a column, which has no place for NUL."""
+    """Return a text for a column, which has no place for NUL."""
     return text.replace("\0", "\ufffd") if "\0" in text else text
 
 
@@ -140,7 +140,7 @@ def _of_message(row: MessageRow) -> tuple[Any, ...]:
 
 
 async def rename_calls(db: Any, calls: Sequence[CallRow]) -> None:
-    """Give calls ids that no other call of their session has. Called within a transaction."""
+    """Return calls ids that no other call of their session has. Called within a transaction."""
     taken: dict[tuple[str, str], str] = {}
     for row in calls:
         row.key = row.owner
@@ -155,7 +155,7 @@ async def rename_calls(db: Any, calls: Sequence[CallRow]) -> None:
 
 
 def _rounds(rows: Sequence[_T], key: Callable[[_T], Any]) -> Iterator[list[_T]]:
-    """Give rows in rounds in which no key is twice, each in the order of its keys.
+    """Return rows in rounds in which no key is twice, each in the order of its keys.
 
     A statement can't change a row twice. All who write go in the same order, so that none waits for another
     who waits for it.

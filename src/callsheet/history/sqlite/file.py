@@ -41,7 +41,7 @@ FileId = tuple[int, int]
 
 
 def id_of(file: Path) -> FileId | None:
-    """Give the id of a file, if it is there."""
+    """Return the id of a file, if it is there."""
     try:
         found = file.stat()
     except OSError:
@@ -205,7 +205,7 @@ def _set_aside(file: Path) -> Path:
 
 
 def _code(exc: sqlite3.Error) -> int:
-    """Give SQLite's own number for what went wrong."""
+    """Return SQLite's own number for what went wrong."""
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 

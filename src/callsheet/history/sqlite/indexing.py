@@ -38,11 +38,11 @@ class Unpacking(Protocol):
     packer: Packer
 
     def unpack(self, payload: bytes) -> CallRecord:
-        """Give the record that a payload stands for."""
+        """Return the record that a payload stands for."""
         ...
 
     def plain(self, payload: bytes) -> bytes:
-        """Give a payload's JSON."""
+        """Return a payload's JSON."""
         ...
 
     def transact(self, work: Callable[[], Any]) -> Any:
@@ -92,7 +92,7 @@ def _index(
 
 
 def words_of(store: Unpacking, payload: bytes) -> tuple[str, ...]:
-    """Give what the index holds of a call. Of one that can't be read, it is nothing."""
+    """Return what the index holds of a call. Of one that can't be read, it is nothing."""
     try:
         return fields(store.unpack(payload))
     except StoreDamaged:
@@ -151,7 +151,7 @@ def remove(db: sqlite3.Connection, what: str, rows: Sequence[Any]) -> None:
 
 
 def fact(db: sqlite3.Connection, name: str, default: int = 0) -> int:
-    """Give a number that the file has noted."""
+    """Return a number that the file has noted."""
     found = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return found[0] if found else default
 

@@ -49,26 +49,26 @@ class Unpacking(Protocol):
     """What makes sense of payloads."""
 
     def unpack(self, payload: bytes) -> CallRecord:
-        """Give the record that a payload stands for."""
+        """Return the record that a payload stands for."""
         ...
 
     def expand(self, payload: bytes) -> JsonObject:
-        """Give what a payload says."""
+        """Return what a payload says."""
         ...
 
 
 def heads(db: sqlite3.Connection, query: Query) -> list[Head]:
-    """Give the calls that are asked for, as a list shows them."""
+    """Return the calls that are asked for, as a list shows them."""
     return [_head(row) for row in _select(db, HEAD, query)]
 
 
 def calls(db: sqlite3.Connection, store: Unpacking, query: Query) -> list[StoredCall]:
-    """Give the calls that are asked for, whole."""
+    """Return the calls that are asked for, whole."""
     return [_call(row, store) for row in _select(db, f"{HEAD}, c.payload", query)]
 
 
 def calls_of_writer(db: sqlite3.Connection, store: Unpacking, writer: str) -> list[StoredCall]:
-    """Give the calls that a process has open."""
+    """Return the calls that a process has open."""
     rows = db.execute(f"SELECT {HEAD}, c.payload FROM calls c WHERE c.writer = ?", (writer,))
     return [_call(row, store) for row in rows.fetchall()]
 
@@ -81,7 +81,7 @@ def _select(db: sqlite3.Connection, what: str, query: Query) -> Iterator[Any]:
 
 
 def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
-    """Give where to look, what must hold, and the values for it."""
+    """Return where to look, what must hold, and the values for it."""
     source, terms, values = "calls c", ["1"], list[Any]()
     if query.search is not None:
         source = "calls_text t JOIN calls c ON c.seq = t.rowid"
@@ -124,12 +124,12 @@ def conditions_of(query: Query) -> tuple[str, str, list[Any]]:
 
 
 def _given(value: Any) -> Any:
-    """Give a value to ask for. What is typed may be no text at all, and is nobody's then."""
+    """Return a value to ask for. What is typed may be no text at all, and is nobody's then."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else value
 
 
 def _match(text: str) -> str:
-    """Give a question in the terms of FTS5: every phrase must be there; the last word may go on."""
+    """Return a question in the terms of FTS5: every phrase must be there; the last word may go on."""
     phrases = question(text)
     if not phrases:
         return '""'
@@ -175,7 +175,7 @@ FROM sessions s WHERE
 
 
 def session(db: sqlite3.Connection, session_id: str) -> StoredSession | None:
-    """Give a session."""
+    """Return a session."""
     row = db.execute(f"{_SESSION} s.session_id = ?", (_given(session_id),)).fetchone()
     return row and _session(row)
 
@@ -183,7 +183,7 @@ def session(db: sqlite3.Connection, session_id: str) -> StoredSession | None:
 def sessions(
     db: sqlite3.Connection, cwd: str | None, before: tuple[float, str] | None, limit: int
 ) -> list[StoredSession]:
-    """Give sessions, the one that was used last first."""
+    """Return sessions, the one that was used last first."""
     terms, values = ["1"], list[Any]()
     if cwd is not None:
         terms.append("s.cwd = ?")
@@ -219,7 +219,7 @@ def _time(value: Any) -> float:
 def timeline(
     db: sqlite3.Connection, store: Unpacking, session_id: str, after: int, limit: int
 ) -> list[StoredCall | StoredMessage]:
-    """Give what a session has said and done after a position, in order."""
+    """Return what a session has said and done after a position, in order."""
     # Two processes that go on with a session give the same positions: a page does not end between such.
     place = "WHERE session_id = ? AND position > ? ORDER BY position LIMIT ?"
     places = [
@@ -252,7 +252,7 @@ def _message(row: Sequence[Any], store: Unpacking) -> StoredMessage:
 
 
 def last_position(db: sqlite3.Connection, session_id: str) -> int:
-    """Give the position of the last thing in a session's timeline, or -1."""
+    """Return the position of the last thing in a session's timeline, or -1."""
     found = [
         db.execute(
             f"SELECT max(position) FROM {table} WHERE session_id = ?", (session_id,)
@@ -266,7 +266,7 @@ def last_position(db: sqlite3.Connection, session_id: str) -> int:
 
 
 def count(db: sqlite3.Connection, query: Query) -> int:
-    """Give how many calls are asked for."""
+    """Return how many calls are asked for."""
     source, terms, values = conditions_of(query)
     return db.execute(f"SELECT count(*) FROM {source} WHERE {terms}", values).fetchone()[0]
 
@@ -309,7 +309,7 @@ def stats(db: sqlite3.Connection, query: Query) -> Stats:
 
 
 def _around(db: sqlite3.Connection, query: Query) -> tuple[int, int, int]:
-    """Give how many sessions and messages belong to calls, and the bytes of their blobs."""
+    """Return how many sessions and messages belong to calls, and the bytes of their blobs."""
     theirs, blobs, values = "1", "1", list[Any]()
     if not query.is_for_all:
         source, terms, values = conditions_of(query)
@@ -332,12 +332,12 @@ def _tool(row: Sequence[Any], took: Sequence[float]) -> ToolStats:
 
 
 def percentile(ordered: Sequence[float], share: int) -> float | None:
-    """Give the least value that so many per cent of the values don't exceed."""
+    """Return the least value that so many per cent of the values don't exceed."""
     return ordered[max(0, -(-len(ordered) * share // 100) - 1)] if ordered else None
 
 
 def file_bytes(db: sqlite3.Connection) -> int:
-    """Give what the database takes on the disk, with what was not yet moved into its file."""
+    """Return what the database takes on the disk, with what was not yet moved into its file."""
     pages = _one(db, "PRAGMA page_count") * _one(db, "PRAGMA page_size")
     name = db.execute("PRAGMA database_list").fetchone()[2]
     wal = Path(f"{name}-wal")

@@ -122,7 +122,7 @@ def prepare(db: sqlite3.Connection, file: Path) -> None:
 
 
 def _version_at_once(db: sqlite3.Connection, file: Path) -> int:
-    """Give the version in one moment: a file that is being begun would else look like somebody else's."""
+    """Return the version in one moment: a file that is being begun would else look like somebody else's."""
     db.execute("BEGIN")
     try:
         return _version(db, file)
@@ -131,7 +131,7 @@ def _version_at_once(db: sqlite3.Connection, file: Path) -> int:
 
 
 def _version(db: sqlite3.Connection, file: Path) -> int:
-    """Give how many steps a file has gone through. What is somebody else's, or too new, is left alone."""
+    """Return how many steps a file has gone through. What is somebody else's, or too new, is left alone."""
     (owner,) = db.execute("PRAGMA application_id").fetchone()
     (found,) = db.execute("PRAGMA user_version").fetchone()
     (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -153,7 +153,7 @@ def _version(db: sqlite3.Connection, file: Path) -> int:
 
 
 def _statements(script: str) -> list[str]:
-    """Give the statements of a script, each of which ends a line: `executescript` would commit at once."""
+    """Return the statements of a script, each of which ends a line: `executescript` would commit at once."""
     found: list[str] = []
     rest = ""
     for line in script.splitlines():

@@ -202,17 +202,17 @@ class SqliteStore:
     # Reading
 
     async def heads(self, query: Query) -> list[Head]:
-        """Give the calls that are asked for, as a list shows them."""
+        """Return the calls that are asked for, as a list shows them."""
         await self._index_all(query)
         return self._guarded(lambda: reading.heads(self.db, query))
 
     async def calls(self, query: Query) -> list[StoredCall]:
-        """Give the calls that are asked for, whole."""
+        """Return the calls that are asked for, whole."""
         await self._index_all(query)
         return self._guarded(lambda: reading.calls(self.db, self, query))
 
     async def session(self, session_id: str) -> StoredSession | None:
-        """Give a session."""
+        """Return a session."""
         return self._guarded(lambda: reading.session(self.db, session_id))
 
     async def sessions(
@@ -222,17 +222,17 @@ class SqliteStore:
         before: tuple[float, str] | None = None,
         limit: int = 50,
     ) -> list[StoredSession]:
-        """Give sessions, the one that was used last first."""
+        """Return sessions, the one that was used last first."""
         return self._guarded(lambda: reading.sessions(self.db, cwd, before, limit))
 
     async def timeline(
         self, session_id: str, *, after: int = -1, limit: int = 100
     ) -> Sequence[StoredCall | StoredMessage]:
-        """Give what a session has said and done after a position."""
+        """Return what a session has said and done after a position."""
         return self._guarded(lambda: reading.timeline(self.db, self, session_id, after, limit))
 
     async def last_position(self, session_id: str) -> int:
-        """Give the position of the last thing in a session's timeline, or -1."""
+        """Return the position of the last thing in a session's timeline, or -1."""
         return self._guarded(lambda: reading.last_position(self.db, session_id))
 
     async def stats(self, query: Query) -> Stats:
@@ -241,28 +241,28 @@ class SqliteStore:
         return self._guarded(lambda: reading.stats(self.db, query))
 
     async def count(self, query: Query) -> int:
-        """Give how many calls are asked for."""
+        """Return how many calls are asked for."""
         await self._index_all(query)
         return self._guarded(lambda: reading.count(self.db, query))
 
     async def fill(self, limit: int) -> Fill:
-        """Give how full the file is, and what goes if it may have so many bytes."""
+        """Return how full the file is, and what goes if it may have so many bytes."""
         return self._guarded(lambda: tidying.fill(self.db, limit))
 
     def expand(self, payload: bytes) -> Any:
-        """Give what a payload says."""
+        """Return what a payload says."""
         if not self.packer.knows(payload):
             self._load_dictionaries(self.db)  # another process has learned one
         return self.packer.expand(payload, self._blob)
 
     def unpack(self, payload: bytes) -> Any:
-        """Give the record that a payload stands for."""
+        """Return the record that a payload stands for."""
         if not self.packer.knows(payload):
             self._load_dictionaries(self.db)
         return self.packer.unpack(payload, self._blob)
 
     def plain(self, payload: bytes) -> bytes:
-        """Give a payload's JSON."""
+        """Return a payload's JSON."""
         if not self.packer.knows(payload):
             self._load_dictionaries(self.db)
         return self.packer.plain(payload)

@@ -97,7 +97,7 @@ def _steady(db: sqlite3.Connection, now: float, gap: float) -> float:
 def _too_much(
     db: sqlite3.Connection, keep: Retention, now: float, most: int, *, is_told: bool
 ) -> Iterator[list[Any]]:
-    """Give calls that are to be removed: for each rule, some."""
+    """Return calls that are to be removed: for each rule, some."""
     if keep.max_age is not None:
         before = now - keep.max_age
         if is_told:
@@ -121,7 +121,7 @@ def _too_much(
 
 
 def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
-    """Give how many calls are to go, as far as can be told, for the file to have so many bytes.
+    """Return how many calls are to go, as far as can be told, for the file to have so many bytes.
 
     The index gives the space of removed calls back only when it is made compact, which takes time. So how
     many are to stay is decided once, with some room to spare, and not judged anew after every step. It is
@@ -140,7 +140,7 @@ def _surplus(db: sqlite3.Connection, limit: int, most: int) -> int:
 
 
 def fill(db: sqlite3.Connection, limit: int) -> Fill:
-    """Give how full the file is, and how many calls go for it to have so many bytes."""
+    """Return how full the file is, and how many calls go for it to have so many bytes."""
     used, least = used_bytes(db), _least_bytes(db)
     if used <= limit:
         return Fill(used, least, 0)
@@ -150,7 +150,7 @@ def fill(db: sqlite3.Connection, limit: int) -> Fill:
 
 
 def _least_bytes(db: sqlite3.Connection) -> int:
-    """Give what a file takes without a call: a page for each table and index, and the dictionaries."""
+    """Return what a file takes without a call: a page for each table and index, and the dictionaries."""
     (size,) = db.execute("PRAGMA page_size").fetchone()
     (trees,) = db.execute("SELECT count(*) FROM sqlite_master WHERE rootpage > 0").fetchone()
     (pages,) = db.execute(
@@ -253,7 +253,7 @@ def forget(db: sqlite3.Connection, store: Unpacking, session_id: str) -> Pruned:
 
 
 def give_back(db: sqlite3.Connection) -> None:
-    """Give free pages back to the system, as many as a step may have freed."""
+    """Return free pages back to the system, as many as a step may have freed."""
     db.executescript(f"PRAGMA incremental_vacuum({PAGES})")  # `execute` would end after the first
     _into_file(db)
 
@@ -277,7 +277,7 @@ def _into_file(db: sqlite3.Connection) -> None:
 
 
 def used_bytes(db: sqlite3.Connection) -> int:
-    """Give the bytes of the pages that are in use."""
+    """Return the bytes of the pages that are in use."""
     pages, free, size = (
         db.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "page_size")
@@ -286,7 +286,7 @@ def used_bytes(db: sqlite3.Connection) -> int:
 
 
 def size_of(file: Path) -> int:
-    """Give what a database takes on the disk."""
+    """Return what a database takes on the disk."""
     files = (file, file.with_name(file.name + "-wal"))
     return sum(one.stat().st_size for one in files if one.exists())
 

@@ -85,7 +85,7 @@ class Writers:
             self._lock = -1
 
     def gone(self, db: sqlite3.Connection) -> list[tuple[str, float]]:
-        """Give the writers that live no more, and when each was last seen. Called within a transaction.
+        """Return the writers that live no more, and when each was last seen. Called within a transaction.
 
         Those that have left calls open without being known as writers are among them.
         """

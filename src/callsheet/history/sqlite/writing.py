@@ -108,7 +108,7 @@ class Writing:
 
 
 def rename_calls(db: sqlite3.Connection, calls: list[CallRow]) -> None:
-    """Give calls ids that no other call of their session has. Called within a transaction."""
+    """Return calls ids that no other call of their session has. Called within a transaction."""
     taken: dict[tuple[str, str], str] = {}
     for row in calls:
         row.key = row.owner

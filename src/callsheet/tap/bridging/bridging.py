@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
-from callsheet.check.recording.values import obj, rpc_id
+from callsheet.acp.jsonrpc import InvalidParams, ProtocolError
+from callsheet.observe.values import obj, rpc_id
 from callsheet.report.values import JsonObject, JsonValue, is_object
 from callsheet.runtime.ids import new_call_id
-from callsheet.wire.jsonrpc import InvalidParams, ProtocolError
 
 from . import greeting, making
 from .direction import Direction
@@ -59,7 +59,7 @@ class Bridging:
     # Messages
 
     def from_client(self, message: JsonObject) -> Translated:
-        """Give what becomes of a message of the client, which is in the client's version."""
+        """Return what becomes of a message of the client, which is in the client's version."""
         if message.get("method") == "initialize" and "id" in message:
             return self._counted(self._greet(message))
         if self.is_idle:
@@ -67,7 +67,7 @@ class Bridging:
         return self._counted(self._direction.from_client(message))
 
     def from_agent(self, message: JsonObject) -> Translated:
-        """Give what becomes of a message of the agent, which is in the agent's version.
+        """Return what becomes of a message of the agent, which is in the agent's version.
 
         What is about tool calls, terminals and permission is not given here: see `permission_asked` and
         `call_told`.
@@ -96,7 +96,7 @@ class Bridging:
         return not self.is_idle and self._direction.is_muted(session_id)
 
     def agent_gone(self) -> Translated:
-        """Give what the client is to be told when the agent has ended: answers that the bridge holds back."""
+        """Return what the client is to be told when the agent has ended: answers that the bridge holds back."""
         return Translated() if self.is_idle else self._direction.agent_gone()
 
     # Greeting

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from callsheet.acp.blocks import as_list, as_object
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.blocks import as_list, as_object
 
 from .translated import Translated
 
 
 def for_v2(value: JsonValue) -> list[JsonObject]:
-    """Give commands of v1 for v2."""
+    """Return commands of v1 for v2."""
     return [_for_v2(as_object(one, "command")) for one in as_list(value, "availableCommands")]
 
 
@@ -21,7 +21,7 @@ def _for_v2(command: JsonObject) -> JsonObject:
 
 
 def for_v1(value: JsonValue, said: Translated) -> list[JsonObject]:
-    """Give commands of v2 for v1. Those of other types are left out."""
+    """Return commands of v2 for v1. Those of other types are left out."""
     told: list[JsonObject] = []
     for one in as_list(value, "availableCommands"):
         command = as_object(one, "command")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from callsheet.acp.blocks import as_list, as_object
+from callsheet.acp.jsonrpc import InvalidParams
+from callsheet.acp.v1_diffs import code_span
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-from callsheet.wire.blocks import as_list, as_object
-from callsheet.wire.jsonrpc import InvalidParams
-from callsheet.wire.v1_diffs import code_span
 
 from .making import as_text
 
@@ -16,7 +16,7 @@ _ROLES = ("user", "assistant")
 
 
 def for_v2(value: JsonValue) -> JsonObject:
-    """Give a block of v1 for v2; the same one if nothing is to be changed."""
+    """Return a block of v1 for v2; the same one if nothing is to be changed."""
     block = as_object(value, "content")
     notes = block.get("annotations")
     if not is_object(notes) or notes.get("priority") is None:
@@ -29,7 +29,7 @@ def for_v2(value: JsonValue) -> JsonObject:
 
 
 def for_v1(value: JsonValue) -> JsonObject | None:
-    """Give a block of v2 for v1; the same one if nothing is to be changed; None if v1 has no such block."""
+    """Return a block of v2 for v1; the same one if nothing is to be changed; None if v1 has no such block."""
     block = as_object(value, "content")
     if as_text(block.get("type"), "content.type") not in KNOWN:
         return None
@@ -47,7 +47,7 @@ def named(block: JsonObject) -> JsonObject:
 
 
 def prompt_for_v2(value: JsonValue) -> list[JsonObject]:
-    """Give what a user says, for an agent of v2."""
+    """Return what a user says, for an agent of v2."""
     blocks = [for_v2(one) for one in as_list(value, "prompt")]
     if not blocks:
         raise InvalidParams("prompt: it is empty, and ACP v2 knows no empty prompts")
@@ -55,7 +55,7 @@ def prompt_for_v2(value: JsonValue) -> list[JsonObject]:
 
 
 def prompt_for_v1(value: JsonValue) -> list[JsonObject]:
-    """Give what a user says, for an agent of v1. It must get all of it, or nothing."""
+    """Return what a user says, for an agent of v1. It must get all of it, or nothing."""
     blocks: list[JsonObject] = []
     for one in as_list(value, "prompt"):
         block = for_v1(one)
@@ -66,7 +66,7 @@ def prompt_for_v1(value: JsonValue) -> list[JsonObject]:
 
 
 def text_of(blocks: list[JsonObject]) -> str:
-    """Give the text in blocks."""
+    """Return the text in blocks."""
     return "".join(
         block["text"]
         for block in blocks

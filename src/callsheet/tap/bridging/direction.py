@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal
 
-from callsheet.check.recording.values import obj, text
+from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
+from callsheet.observe.values import obj, text
 from callsheet.report.values import JsonObject, is_object
-from callsheet.wire.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 
 from . import making
 from .table import OTHER_UPDATES, Row, Table
@@ -154,13 +154,13 @@ class Direction(ABC):
         said.to_agent.append(made)
 
     def answer(self, asked: JsonObject, result: JsonObject) -> JsonObject:
-        """Give the answer to a request of the client."""
+        """Return the answer to a request of the client."""
         return making.answer(self.client, asked, result)
 
     def update(
         self, session_id: str, told: JsonObject, like: JsonObject | None = None
     ) -> JsonObject:
-        """Give an update for the client."""
+        """Return an update for the client."""
         return making.update(self.client, session_id, told, like)
 
     # What the pipeline tells
@@ -183,7 +183,7 @@ class Direction(ABC):
 
     @abstractmethod
     def agent_gone(self) -> Translated:
-        """Give what is to be said when the agent has ended: what the bridge holds must not wait for ever."""
+        """Return what is to be said when the agent has ended: what the bridge holds must not wait for ever."""
 
 
 def _is_request(message: JsonObject) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callsheet.acp.blocks import as_object
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.blocks import as_object
 
 from .translated import Translated
 
@@ -11,7 +11,7 @@ _FORMATS = ("email", "uri", "date", "date-time")
 
 
 def form_for_v2(params: JsonObject) -> JsonObject:
-    """Give the params of v1's `elicitation/create` for v2, which needs what v1 may leave out."""
+    """Return the params of v1's `elicitation/create` for v2, which needs what v1 may leave out."""
     if params.get("mode") != "form":
         return params
     schema = as_object(params.get("requestedSchema"), "requestedSchema")
@@ -21,7 +21,7 @@ def form_for_v2(params: JsonObject) -> JsonObject:
 
 
 def form_for_v1(params: JsonObject, said: Translated) -> JsonObject:
-    """Give the params of v2's `elicitation/create` for v1, without formats that it does not know."""
+    """Return the params of v2's `elicitation/create` for v1, without formats that it does not know."""
     if params.get("mode") != "form":
         return params
     schema = as_object(params.get("requestedSchema"), "requestedSchema")

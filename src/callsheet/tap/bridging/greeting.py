@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from callsheet.check.recording.values import obj
+from callsheet.acp.blocks import as_list, as_object
+from callsheet.observe.values import obj
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.blocks import as_list, as_object
 
 from .translated import Translated
 
@@ -16,7 +16,7 @@ NOBODY: JsonObject = {"name": "unknown", "version": "unknown"}
 
 
 def client_for_v1(params: JsonObject) -> JsonObject:
-    """Give the greeting of a client of v2 for an agent of v1.
+    """Return the greeting of a client of v2 for an agent of v1.
 
     Terminals are told of as Zed is: what an agent says of them in `_meta` becomes terminals of v2.
     """
@@ -40,7 +40,7 @@ def client_for_v1(params: JsonObject) -> JsonObject:
 
 
 def client_for_v2(params: JsonObject) -> JsonObject:
-    """Give the greeting of a client of v1 for an agent of v2.
+    """Return the greeting of a client of v1 for an agent of v2.
 
     The words of v1 stay beside those of v2: an agent that answers in v1 after all has been told everything.
     """
@@ -58,7 +58,7 @@ def client_for_v2(params: JsonObject) -> JsonObject:
 
 
 def agent_for_v2(result: JsonObject) -> JsonObject:
-    """Give what an agent of v1 has answered, for a client of v2."""
+    """Return what an agent of v1 has answered, for a client of v2."""
     capabilities = obj(result.get("agentCapabilities"))
     prompt = obj(capabilities.get("promptCapabilities"))
     offered = obj(capabilities.get("sessionCapabilities"))
@@ -89,7 +89,7 @@ def agent_for_v2(result: JsonObject) -> JsonObject:
 
 
 def agent_for_v1(result: JsonObject, said: Translated) -> JsonObject:
-    """Give what an agent of v2 has answered, for a client of v1."""
+    """Return what an agent of v2 has answered, for a client of v1."""
     capabilities = obj(result.get("capabilities"))
     given = capabilities.get("session")
     session = obj(given)

@@ -6,9 +6,9 @@ says why, and the message is refused or passed on as it came.
 
 from __future__ import annotations
 
-from callsheet.check.recording.official import breaches, definition
+from callsheet.acp.jsonrpc import InvalidParams, ProtocolError
+from callsheet.acp.official import breaches, definition
 from callsheet.report.values import JsonObject, JsonValue
-from callsheet.wire.jsonrpc import InvalidParams, ProtocolError
 
 
 class Cancelled(ProtocolError):
@@ -26,14 +26,14 @@ class UnknownSession(ProtocolError):
 
 
 def as_text(value: JsonValue, what: str) -> str:
-    """Give a text back, or raise `InvalidParams`."""
+    """Return a text back, or raise `InvalidParams`."""
     if not isinstance(value, str):
         raise InvalidParams(f"{what}: expected text")
     return value
 
 
 def fit(version: int, method: str, value: JsonValue, *, answer: bool = False) -> JsonValue:
-    """Give params, or an answer, back if the official schema takes it, else raise `InvalidParams`."""
+    """Return params, or an answer, back if the official schema takes it, else raise `InvalidParams`."""
     known = definition(version, (method, answer))
     if known is None or known.is_valid(value):
         return value
@@ -43,25 +43,25 @@ def fit(version: int, method: str, value: JsonValue, *, answer: bool = False) ->
 
 
 def request(version: int, like: JsonObject, method: str, params: JsonValue) -> JsonObject:
-    """Give a request or a notification with other words, under the same id."""
+    """Return a request or a notification with other words, under the same id."""
     return {**like, "method": method, "params": fit(version, method, params)}
 
 
 def answer(version: int, asked: JsonObject, result: JsonValue) -> JsonObject:
-    """Give the answer to a request, for the one who asked."""
+    """Return the answer to a request, for the one who asked."""
     told = fit(version, str(asked.get("method")), result, answer=True)
     return {"jsonrpc": "2.0", "id": asked.get("id"), "result": told}
 
 
 def failure(asked: JsonObject, error: ProtocolError) -> JsonObject:
-    """Give the answer that says what is wrong."""
+    """Return the answer that says what is wrong."""
     return {"jsonrpc": "2.0", "id": asked.get("id"), "error": error.to_error()}
 
 
 def update(
     version: int, session_id: str, told: JsonObject, like: JsonObject | None = None
 ) -> JsonObject:
-    """Give a `session/update`; in place of another one, with what else that says."""
+    """Return a `session/update`; in place of another one, with what else that says."""
     message: JsonObject = like or {"jsonrpc": "2.0", "method": "session/update"}
     params = {**message.get("params", {}), "sessionId": session_id, "update": told}
     return {**message, "params": fit(version, "session/update", params)}

@@ -33,7 +33,7 @@ class _Shown(Struct):
         self.digest.update(data)
 
     def rest(self, blocks: list[JsonObject]) -> list[JsonObject] | None:
-        """Give what is new in the whole message; None if it does not begin with what was shown."""
+        """Return what is new in the whole message; None if it does not begin with what was shown."""
         digest, left, rest = blake2b(digest_size=16), self.size, list(blocks)
         while rest and left:
             data = _bytes(rest[0])
@@ -93,7 +93,7 @@ def _is_plain(block: JsonObject) -> bool:
 
 
 def _bytes(block: JsonObject) -> bytes:
-    """Give a block as a part of one long string. Where text is cut into blocks does not matter."""
+    """Return a block as a part of one long string. Where text is cut into blocks does not matter."""
     if _is_plain(block):
         return block["text"].encode("utf-8", "surrogatepass")
     return b"\0" + _encode(block) + b"\0"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from callsheet.check.recording.values import many
+from callsheet.acp.blocks import as_list, as_object
+from callsheet.observe.values import many
 from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
-from callsheet.wire.blocks import as_list, as_object
 
 from .making import as_text
 from .translated import Translated
@@ -22,7 +22,7 @@ _ON, _OFF = "true", "false"
 
 
 def read(value: JsonValue) -> list[JsonObject]:
-    """Give options as objects, whatever else is in them."""
+    """Return options as objects, whatever else is in them."""
     return [as_object(one, "configOption") for one in as_list(value or [], "configOptions")]
 
 
@@ -30,7 +30,7 @@ def read(value: JsonValue) -> list[JsonObject]:
 
 
 def for_v2(value: JsonValue, said: Translated) -> list[JsonObject]:
-    """Give options of v1 for v2."""
+    """Return options of v1 for v2."""
     return [told for one in read(value) if (told := _for_v2(one, said)) is not None]
 
 
@@ -53,7 +53,7 @@ def _choice_for_v2(choice: JsonValue) -> JsonObject | None:
 
 
 def with_modes(options: list[JsonObject], modes: JsonObject | None) -> list[JsonObject]:
-    """Give options of v2 with the one that is made of v1's modes, if one is needed."""
+    """Return options of v2 with the one that is made of v1's modes, if one is needed."""
     made = None if modes is None or mode_option(options) else _option_of(modes, options)
     return options if made is None else [*options, made]
 
@@ -77,12 +77,12 @@ def _option_of(modes: JsonObject, options: Sequence[JsonObject]) -> JsonObject |
 
 
 def mode_option(options: Sequence[JsonObject]) -> JsonObject | None:
-    """Give the option, of v2, by which the mode is chosen."""
+    """Return the option, of v2, by which the mode is chosen."""
     return next((one for one in options if one.get("category") == MODE and _choices(one)), None)
 
 
 def with_value(options: list[JsonObject], key: str, value: str) -> list[JsonObject]:
-    """Give options with another value of one."""
+    """Return options with another value of one."""
     return [
         {**one, "currentValue": value} if one.get("configId") == key else one for one in options
     ]
@@ -92,7 +92,7 @@ def with_value(options: list[JsonObject], key: str, value: str) -> list[JsonObje
 
 
 def for_v1(value: JsonValue, said: Translated, *, booleans: bool) -> list[JsonObject]:
-    """Give options of v2 for v1. `booleans` says that the client knows true and false."""
+    """Return options of v2 for v1. `booleans` says that the client knows true and false."""
     found = (_for_v1(one, said, booleans) for one in read(value))
     return [told for told in found if told is not None]
 
@@ -115,7 +115,7 @@ def _as_choice(option: JsonObject) -> JsonObject:
 
 
 def modes_of(options: Sequence[JsonObject]) -> JsonObject | None:
-    """Give v1's modes, of the option of v2 that chooses between them."""
+    """Return v1's modes, of the option of v2 that chooses between them."""
     option = mode_option(options)
     if option is None:
         return None
@@ -124,7 +124,7 @@ def modes_of(options: Sequence[JsonObject]) -> JsonObject | None:
 
 
 def value_for_v2(params: JsonObject, options: Sequence[JsonObject]) -> JsonObject:
-    """Give the params of v1's `session/set_config_option` for v2; `options` are those of v2."""
+    """Return the params of v1's `session/set_config_option` for v2; `options` are those of v2."""
     value = params.get("value")
     if isinstance(value, bool):
         return {**params, "type": "boolean"}
@@ -141,7 +141,7 @@ def has_choice(option: JsonObject, value: JsonValue) -> bool:
 
 
 def _choices(option: JsonObject) -> list[JsonObject]:
-    """Give what can be chosen, in groups or not."""
+    """Return what can be chosen, in groups or not."""
     found: list[JsonObject] = []
     for one in many(option.get("options")):
         if is_object(one):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callsheet.acp.blocks import as_list, as_object
 from callsheet.report.values import JsonObject
-from callsheet.wire.blocks import as_list, as_object
 
 from .making import as_text
 from .translated import Translated
@@ -19,7 +19,7 @@ _STATUSES = ("pending", "in_progress", "completed")
 
 
 def for_v2(update: JsonObject) -> JsonObject:
-    """Give a plan of v1 for v2."""
+    """Return a plan of v1 for v2."""
     rest = {name: field for name, field in update.items() if name != "entries"}
     plan: JsonObject = {"type": "items", "planId": PLAN, "entries": update.get("entries")}
     return {**rest, "sessionUpdate": "plan_update", "plan": plan}
@@ -32,7 +32,7 @@ class Plans:
         self._plans: dict[str, list[JsonObject]] = {}
 
     def for_v1(self, update: JsonObject, said: Translated) -> list[JsonObject]:
-        """Give the plan of v1 that there is after an update of v2."""
+        """Return the plan of v1 that there is after an update of v2."""
         plan = as_object(update.get("plan"), "plan")
         key = as_text(plan.get("planId"), "planId")
         if plan.get("type") != "items":
@@ -51,7 +51,7 @@ class Plans:
 
 
 def _entry(entry: JsonObject, said: Translated) -> JsonObject:
-    """Give an entry with words that v1 knows."""
+    """Return an entry with words that v1 knows."""
     priority, status = entry.get("priority"), entry.get("status")
     if priority in _PRIORITIES and status in _STATUSES:
         return entry

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from callsheet.acp.blocks import as_list, as_object
+from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.values import JsonObject, JsonValue
-from callsheet.wire.blocks import as_list, as_object
-from callsheet.wire.jsonrpc import InvalidParams
 
 
 def for_v1(value: JsonValue) -> list[JsonObject]:
-    """Give servers of v2 for v1, which needs every list, and knows stdio by the lack of a type."""
+    """Return servers of v2 for v1, which needs every list, and knows stdio by the lack of a type."""
     return [_for_v1(as_object(one, "mcpServers")) for one in as_list(value or [], "mcpServers")]
 
 
@@ -23,7 +23,7 @@ def _for_v1(server: JsonObject) -> JsonObject:
 
 
 def for_v2(value: JsonValue) -> list[JsonObject]:
-    """Give servers of v1 for v2."""
+    """Return servers of v1 for v2."""
     return [_for_v2(as_object(one, "mcpServers")) for one in as_list(value or [], "mcpServers")]
 
 

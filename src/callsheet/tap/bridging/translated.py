@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.values import rpc_id
+from callsheet.observe.values import rpc_id
 from callsheet.report.values import JsonObject, JsonValue
 
 KEEP = 4096
@@ -64,7 +64,7 @@ class Requests:
         return asked
 
     def pop(self, key: JsonValue) -> Asked | None:
-        """Give the request that is answered now."""
+        """Return the request that is answered now."""
         return self._waiting.pop(rpc_id(key), None)
 
 
@@ -79,7 +79,7 @@ class Sessions(Generic[T]):
         self._known: dict[str, T] = {}
 
     def __getitem__(self, session_id: str) -> T:
-        """Give a session; a new one if nothing is known of it."""
+        """Return a session; a new one if nothing is known of it."""
         found = self._known.get(session_id)
         if found is None:
             if len(self._known) >= KEEP:
@@ -88,7 +88,7 @@ class Sessions(Generic[T]):
         return found
 
     def get(self, session_id: str) -> T | None:
-        """Give a session that is known."""
+        """Return a session that is known."""
         return self._known.get(session_id)
 
     def pop(self, session_id: str) -> None:
@@ -96,9 +96,9 @@ class Sessions(Generic[T]):
         self._known.pop(session_id, None)
 
     def values(self) -> Iterator[T]:
-        """Give what is known of all of them."""
+        """Return what is known of all of them."""
         return iter(list(self._known.values()))
 
     def items(self) -> Iterator[tuple[str, T]]:
-        """Give all of them, with their ids."""
+        """Return all of them, with their ids."""
         return iter(list(self._known.items()))

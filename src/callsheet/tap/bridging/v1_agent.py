@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from callsheet.check.recording.values import obj, text
+from callsheet.acp.jsonrpc import InvalidParams, UnknownMethod
+from callsheet.observe.values import obj, text
 from callsheet.report.values import JsonObject, is_object
-from callsheet.wire.jsonrpc import InvalidParams, UnknownMethod
 
 from . import commands, content, elicitation, greeting, making, options, plans, servers
 from .making import UnknownSession, as_text
@@ -291,7 +291,7 @@ class V1Agent(V1Turns):
     def _reply(
         self, message: JsonObject, asked: Asked, said: Translated, otherwise: JsonObject
     ) -> None:
-        """Give the agent what the user answered. What it does not know must not count as a yes."""
+        """Return the agent what the user answered. What it does not know must not count as a yes."""
         told = message
         if "error" not in message:
             try:
@@ -320,5 +320,5 @@ class V1Agent(V1Turns):
 
 
 def _rest(result: JsonObject) -> JsonObject:
-    """Give what an answer says besides what v1 has for a session's settings."""
+    """Return what an answer says besides what v1 has for a session's settings."""
     return {k: v for k, v in result.items() if k not in ("modes", "configOptions")}

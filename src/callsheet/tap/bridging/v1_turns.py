@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.values import obj, rpc_id, text
+from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
+from callsheet.observe.values import obj, rpc_id, text
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.jsonrpc import InvalidRequest, ProtocolError
 
 from . import content, making
 from .direction import Direction
@@ -70,7 +70,7 @@ class V1Turns(Direction):
         self.answers |= {"session/prompt": self._turn_over}
 
     def state(self, session_id: str, **more: JsonValue) -> JsonObject:
-        """Give the `state_update` that says how a session is now."""
+        """Return the `state_update` that says how a session is now."""
         session = self.sessions[session_id]
         state = "idle" if session.turn is None else "running"
         if session.turn is not None and session.questions:
@@ -231,7 +231,7 @@ class V1Turns(Direction):
 
 
 def _end_of(message: JsonObject) -> JsonObject:
-    """Give how a turn ended, in v2's words."""
+    """Return how a turn ended, in v2's words."""
     result = message.get("result")
     if is_object(result):
         return result

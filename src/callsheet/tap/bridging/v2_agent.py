@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from callsheet.check.recording.values import obj, text
+from callsheet.acp.blocks import as_list, as_object
+from callsheet.acp.jsonrpc import InvalidParams
+from callsheet.observe.values import obj, text
 from callsheet.report.values import JsonObject, JsonValue, is_object
-from callsheet.wire.blocks import as_list, as_object
-from callsheet.wire.jsonrpc import InvalidParams
 
 from . import commands, content, elicitation, greeting, making, options, servers
 from .making import as_text
@@ -196,7 +196,7 @@ class V2Agent(V2Turns):
         said.to_client += [self.update(asked.session, one) for one in news]
 
     def _mode_news(self, session: Session) -> list[JsonObject]:
-        """Give the update that tells the mode, if the client believes it to be another."""
+        """Return the update that tells the mode, if the client believes it to be another."""
         modes = options.modes_of(session.options)
         if modes is None or modes["currentModeId"] == session.mode:
             return []
@@ -225,7 +225,7 @@ class V2Agent(V2Turns):
         return [{**update, "messageId": shown, "content": block}]
 
     def _whole(self, session_id: str, update: JsonObject, said: Translated) -> list[JsonObject]:
-        """Give the chunks of a message that are new."""
+        """Return the chunks of a message that are new."""
         session, kind = self.sessions[session_id], str(update["sessionUpdate"])
         key = as_text(update.get("messageId"), "messageId")
         if kind == "user_message" and self.is_echo(session, key):

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.values import obj, rpc_id, text
+from callsheet.acp.jsonrpc import ProtocolError
+from callsheet.observe.values import obj, rpc_id, text
 from callsheet.report.values import JsonObject, JsonValue
-from callsheet.wire.jsonrpc import ProtocolError
 
 from . import content, making
 from .direction import Direction

@@ -22,7 +22,7 @@ PROFILES: tuple[Profile, ...] = (
 
 
 def profile_of(agent: str) -> Profile:
-    """Give the profile of the agent that calls itself so."""
+    """Return the profile of the agent that calls itself so."""
     name = agent.strip().lower()
     for profile in PROFILES:
         if name.startswith(profile.agents):

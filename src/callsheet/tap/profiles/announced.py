@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.values import text
+from callsheet.observe.values import text
 
 if TYPE_CHECKING:
     from callsheet.tap.repair.known import Known
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z][\w-]*").fullmatch
 
 
 def name_announced(known: Known) -> str | None:
-    """Give the title of the announcement. A history is told otherwise."""
+    """Return the title of the announcement. A history is told otherwise."""
     title = text(known.call.opening.get("title"))
     if title is None or known.call.is_replayed or not _NAME(title):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.values import obj, text
+from callsheet.observe.values import obj, text
 from callsheet.report.status import Reason
 
 from .profile import Profile
@@ -21,7 +21,7 @@ _BY_SOURCE = {
 
 
 def name_of(known: Known) -> str | None:
-    """Give the tool by what its event has: a command, a patch, a search, the name of a tool of MCP."""
+    """Return the tool by what its event has: a command, a patch, a search, the name of a tool of MCP."""
     told = obj(known.call.fields.get("rawInput")) or obj(known.asked.get("rawInput"))
     if "changes" in told:
         return "apply_patch"

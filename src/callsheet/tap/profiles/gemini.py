@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from callsheet.check.recording.results import texts
-from callsheet.check.recording.values import text
+from callsheet.observe.results import texts
+from callsheet.observe.values import text
 from callsheet.report.status import Reason
 
 from .profile import Profile
@@ -40,13 +40,13 @@ _POLICY = re.compile(r'Tool execution for "[^"\n]{1,80}" denied by policy\.').ma
 
 
 def name_of(known: Known) -> str | None:
-    """Give the name that an id begins with: `read_file__call_1`, in older ones `read_file-1748…`."""
+    """Return the name that an id begins with: `read_file__call_1`, in older ones `read_file-1748…`."""
     match = _ID(known.call.id[:_LONGEST])
     return match["name"] if match else None
 
 
 def input_of(known: Known) -> Any:
-    """Give what a title tells of the input, by the way that each tool makes its title."""
+    """Return what a title tells of the input, by the way that each tool makes its title."""
     title = text(known.call.fields.get("title")) or text(known.asked.get("title"))
     if not title:
         return None

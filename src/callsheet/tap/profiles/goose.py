@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.values import text
+from callsheet.observe.values import text
 
 from .profile import Profile
 
@@ -16,7 +16,7 @@ _WRITTEN = re.compile(r"[A-Z][\w-]*(?: [\w-]+)*(?:: [A-Z][\w-]*(?: [\w-]+)*)?", 
 
 
 def name_of(known: Known) -> str | None:
-    """Give the name as it was before it was written for people."""
+    """Return the name as it was before it was written for people."""
     title = text(known.call.opening.get("title")) or ""
     if not _WRITTEN(title):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.values import text
+from callsheet.observe.values import text
 
 from .profile import Profile
 
@@ -37,7 +37,7 @@ _WORDS = re.compile(
 
 
 def name_of(known: Known) -> str | None:
-    """Give the tool that a title begins with a word for."""
+    """Return the tool that a title begins with a word for."""
     match = _WORDS((text(known.call.opening.get("title")) or "")[:200])
     return _TOOLS.get(match[1]) if match is not None else None
 

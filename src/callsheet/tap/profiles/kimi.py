@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.values import text
+from callsheet.observe.values import text
 from callsheet.report.status import Reason
 
 from .announced import name_announced
@@ -18,7 +18,7 @@ _REFUSED = (("The tool call is rejected by the user.", Reason.DENIED),)
 
 
 def name_of(known: Known) -> str | None:
-    """Give the name before the colon. A history is told with whole titles."""
+    """Return the name before the colon. A history is told with whole titles."""
     title = text(known.call.opening.get("title")) or ""
     name, colon, _ = title.partition(": ")
     return name if colon and name.isidentifier() else name_announced(known)

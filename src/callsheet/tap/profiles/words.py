@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from callsheet.check.recording.results import texts
-from callsheet.check.recording.values import text
+from callsheet.observe.results import texts
+from callsheet.observe.values import text
 from callsheet.report.status import Reason
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ _NOTES = re.compile(
 
 
 def without_notes(title: str) -> str:
-    """Give a command that is a title, without where it runs and what for, as Gemini notes it behind."""
+    """Return a command that is a title, without where it runs and what for, as Gemini notes it behind."""
     return _NOTES("", title)
 
 
 def said_at_first(known: Known, words: Iterable[tuple[str, Reason]]) -> Reason | None:
-    """Give the reason whose words a call's text begins with: what it shows, or its raw output."""
+    """Return the reason whose words a call's text begins with: what it shows, or its raw output."""
     fields = known.call.fields
     shown = next(texts(fields.get("content")), "") or text(fields.get("rawOutput")) or ""
     begin = shown[:200].lstrip("` \n")

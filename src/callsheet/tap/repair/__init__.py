@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callsheet.check.recording.values import many, text
+from callsheet.observe.values import many, text
 
 from .contents import contents
 from .inputs import restore_input
@@ -37,7 +37,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def repaired(known: Known) -> Draft:
-    """Give what a client is to be told of a call."""
+    """Return what a client is to be told of a call."""
     draft = as_told(known)
     for stage in STAGES:
         stage(known, draft)
@@ -45,7 +45,7 @@ def repaired(known: Known) -> Draft:
 
 
 def as_told(known: Known) -> Draft:
-    """Give a call as the agent has told it, nothing put right. What only a question told counts as told."""
+    """Return a call as the agent has told it, nothing put right. What only a question told counts as told."""
     told = {**known.asked, **known.call.fields}
     return Draft(
         name=text(told.get("name")) or "",

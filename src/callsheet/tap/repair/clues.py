@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.streaming import sole_text
-from callsheet.check.recording.tools import diff_paths, entry_of
-from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.programs import RULES
+from callsheet.observe.moments import Json
+from callsheet.observe.streaming import sole_text
+from callsheet.observe.tools import diff_paths, entry_of
+from callsheet.observe.values import many, obj, text
 from callsheet.tap.profiles.words import without_notes
 
 from .known import Draft, Known
@@ -51,7 +51,7 @@ _PROGRAMS = RULES.keys() | set(_MORE.split())
 
 
 def input_by_clues(known: Known, draft: Draft) -> Json | None:
-    """Give what is known of an input, by what the call shows and says otherwise."""
+    """Return what is known of an input, by what the call shows and says otherwise."""
     entry = entry_of(draft.name)
     kind = draft.kind if draft.kind not in (None, "other") else entry.kind.value if entry else None
     if kind in ("edit", None):
@@ -77,12 +77,12 @@ def input_by_clues(known: Known, draft: Draft) -> Json | None:
 
 
 def as_given(key: str, value: str) -> Json | None:
-    """Give an input of one argument, if it says anything."""
+    """Return an input of one argument, if it says anything."""
     return {key: value} if value else None
 
 
 def command_in(title: str) -> str:
-    """Give the command that a title is, or shows between backticks; "" if it is words for people."""
+    """Return the command that a title is, or shows between backticks; "" if it is words for people."""
     title = without_notes(title)
     for match in (_RUNS(title), _PROMPT(title)):
         if match is not None:
@@ -95,7 +95,7 @@ def command_in(title: str) -> str:
 
 
 def _shown_command(known: Known) -> str:
-    """Give the command that a call shows after a prompt as it is announced, before it can have any output."""
+    """Return the command that a call shows after a prompt as it is announced, before it can have any output."""
     match = _PROMPT(sole_text(many(known.call.opening.get("content"))) or "")
     return match["said"].strip() if match is not None else ""
 
@@ -112,7 +112,7 @@ def _of_paths(paths: Iterator[str]) -> Json | None:
 
 
 def _by_diffs(content: list[Any]) -> Json | None:
-    """Give the paths of diffs; of a single small one, its texts as well."""
+    """Return the paths of diffs; of a single small one, its texts as well."""
     told = _of_paths(diff_paths({"content": content}))
     diffs = [item for item in map(obj, many(content)) if item.get("type") == "diff"]
     if told is None or len(diffs) != 1:

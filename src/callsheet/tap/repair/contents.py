@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.exits import exit_of
-from callsheet.check.recording.results import is_blank, raw_text, results_in, shows_something, texts
-from callsheet.check.recording.values import many, obj, text
-from callsheet.guard.repeats import IN_CONTENT
+from callsheet.acp.plaintext import fenced
+from callsheet.limits.repeats import IN_CONTENT
+from callsheet.observe.exits import exit_of
+from callsheet.observe.results import is_blank, raw_text, results_in, shows_something, texts
+from callsheet.observe.values import many, obj, text
 from callsheet.report.status import Reason
-from callsheet.wire.plaintext import fenced
 
 from .edits import diffs_in
 from .items import block_item, in_form, is_diff, json_item, terminal_in, text_item
@@ -53,7 +53,7 @@ def contents(known: Known, draft: Draft) -> None:
 
 
 def _told(known: Known, draft: Draft) -> list[Any]:
-    """Give the content as a list, also where it was told as one thing."""
+    """Return the content as a list, also where it was told as one thing."""
     if draft.content:
         return draft.content
     told = known.call.fields.get("content", known.asked.get("content"))
@@ -74,7 +74,7 @@ def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
 
 
 def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
-    """Give what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
+    """Return what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
     came: list[Any] = []
     call = known.call
     if not call.output_bytes:
@@ -110,14 +110,14 @@ def _is_ours(known: Known) -> bool:
 
 
 def _own(known: Known, draft: Draft) -> list[Any]:
-    """Give the content without what only a question has said, which is no result, and without blanks."""
+    """Return the content without what only a question has said, which is no result, and without blanks."""
     if "content" in known.call.fields:
         return draft.content if shows_something(draft.content) else []
     return [item for item in draft.content if obj(item).get("type") in ("diff", "terminal")]
 
 
 def _why(known: Known, draft: Draft, content: list[Any]) -> Any:
-    """Give an item that says why a call failed, where nothing in its content does."""
+    """Return an item that says why a call failed, where nothing in its content does."""
     said = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
     if error and error != IN_CONTENT and not any(error in found for found in said):
@@ -136,7 +136,7 @@ def _was_told_as_done(known: Known) -> bool:
 
 
 def _phrase(known: Known, draft: Draft) -> Any:
-    """Give our own words for a reason, with the exit code."""
+    """Return our own words for a reason, with the exit code."""
     if draft.reason == Reason.EXIT_CODE.value:
         found = exit_of(as_drafted(known, draft))
         if found is None or found.where == "its output says exit code":
@@ -147,7 +147,7 @@ def _phrase(known: Known, draft: Draft) -> Any:
 
 
 def _result(raw: Any, kind: str | None) -> Iterator[Any]:
-    """Give a raw output as items: MCP's blocks as they are, else the text that it has."""
+    """Return a raw output as items: MCP's blocks as they are, else the text that it has."""
     told = obj(raw)
     holders = (told, *(obj(told.get(key)) for key in _RESULTS))
     for listed in (raw, *(holder.get("content") for holder in holders)):
@@ -162,7 +162,7 @@ def _result(raw: Any, kind: str | None) -> Iterator[Any]:
 
 
 def _text_of(raw: Any) -> str:
-    """Give all that a command has printed, or the text that another tool has given."""
+    """Return all that a command has printed, or the text that another tool has given."""
     told = obj(raw)
     for key in _ALL_OUTPUT:
         said = text(told.get(key))
@@ -182,7 +182,7 @@ def _as_text(said: str, kind: str | None) -> str:
 
 
 def _error_in(raw: Any) -> str:
-    """Give the text of an error that a raw output has beside its result."""
+    """Return the text of an error that a raw output has beside its result."""
     error = obj(raw).get("error")
     said = text(error) or text(obj(error).get("message")) or ""
     return said.strip()

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from callsheet.check.recording.moments import Call
-from callsheet.check.recording.values import obj, text
 from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
+from callsheet.observe.moments import Call
+from callsheet.observe.values import obj, text
 
 from .known import Draft, Known
 from .streamed import members_of, object_in
@@ -55,7 +55,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def arguments_of(raw: Any, name: str) -> Any:
-    """Give the arguments in an input: of one that is a whole call, of one that is a text or cut off."""
+    """Return the arguments in an input: of one that is a whole call, of one that is a text or cut off."""
     whole = unwrapped(raw)
     if whole is not None and whole[0] == name:
         raw = whole[1]
@@ -66,7 +66,7 @@ def arguments_of(raw: Any, name: str) -> Any:
 
 
 def stand_in(kind: str | None, given: Any) -> str:
-    """Give the name of a tool that does the same, where the input or the kind tells what is done."""
+    """Return the name of a tool that does the same, where the input or the kind tells what is done."""
     told = obj(given)
     if roles.first(told, roles.COMMAND) is not None and roles.first(told, roles.PATH) is None:
         return "bash"

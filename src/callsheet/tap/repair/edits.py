@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import many, obj, text
 from callsheet.describe import arguments as roles
+from callsheet.observe.moments import Json
+from callsheet.observe.values import many, obj, text
 
 _PAIRS = (
     ("old_string", "new_string"),

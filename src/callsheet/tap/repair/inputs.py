@@ -10,10 +10,10 @@ import ast
 import re
 from typing import Any
 
-from callsheet.check.recording.moments import FINAL, Json
-from callsheet.check.recording.streaming import sole_text
-from callsheet.check.recording.tools import needs_of
-from callsheet.check.recording.values import many, obj, text
+from callsheet.observe.moments import FINAL, Json
+from callsheet.observe.streaming import sole_text
+from callsheet.observe.tools import needs_of
+from callsheet.observe.values import many, obj, text
 from callsheet.tap.profiles.profile import InputOf
 
 from .clues import input_by_clues
@@ -30,7 +30,7 @@ _NEED_INPUT = ("edit", "delete", "move")
 
 
 def restore_input(known: Known, draft: Draft) -> None:
-    """Give the input, as far as it can be known. Arguments that were streamed are no output any more."""
+    """Return the input, as far as it can be known. Arguments that were streamed are no output any more."""
     found = _told(known, draft.name)
     streamed = streamed_in(known, draft)
     if streamed is not None:
@@ -57,7 +57,7 @@ def is_empty(value: Any) -> bool:
 
 
 def _told(known: Known, name: str) -> Any:
-    """Give what was told by updates and by requests for permission. Which tells more depends on the tool."""
+    """Return what was told by updates and by requests for permission. Which tells more depends on the tool."""
     call = known.call
     told = call.fields.get("rawInput")
     own = _as_object(call.given if is_empty(told) and call.given is not None else told)
@@ -96,7 +96,7 @@ def _says_otherwise(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
 
 
 def _as_object(raw: Any) -> Any:
-    """Give an object that is written as a text of JSON."""
+    """Return an object that is written as a text of JSON."""
     if type(raw) is not str:
         return raw
     said = raw.strip()
@@ -105,7 +105,7 @@ def _as_object(raw: Any) -> Any:
 
 
 def _read(found: Streamed, known: Known) -> Any:
-    """Give streamed arguments: as an object; what was never closed, as the text that was sent."""
+    """Return streamed arguments: as an object; what was never closed, as the text that was sent."""
     if found.whole is not None:
         return found.whole
     is_over = not found.is_shown or known.call.status in FINAL or known.call.is_left
@@ -121,7 +121,7 @@ def _hide(found: Streamed, known: Known, draft: Draft) -> None:
 
 
 def _guessed(told: Any, known: Known, draft: Draft) -> Any:
-    """Give what can be known from elsewhere, unless an input that was told to be empty may be true."""
+    """Return what can be known from elsewhere, unless an input that was told to be empty may be true."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
     if draft.title and draft.title == known.describer(draft.name).title:
@@ -135,7 +135,7 @@ def _guessed(told: Any, known: Known, draft: Draft) -> Any:
 
 
 def _in_meta(known: Known) -> Json | None:
-    """Give the input that is told in `_meta`, be it in an agent's own corner."""
+    """Return the input that is told in `_meta`, be it in an agent's own corner."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
         told = obj(meta)
         for corner in (told, *map(obj, told.values())) if told else ():
@@ -148,7 +148,7 @@ def _in_meta(known: Known) -> Json | None:
 
 
 def _in_question(known: Known) -> Json | None:
-    """Give the input that a request for permission shows as a text: `Input: {…}`, in JSON or in Python."""
+    """Return the input that a request for permission shows as a text: `Input: {…}`, in JSON or in Python."""
     shown = sole_text(many(known.asked.get("content"))) or ""
     match = _SHOWN(shown) if len(shown) <= _LONGEST else None
     if match is None:

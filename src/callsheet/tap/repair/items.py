@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import many, obj, text
-from callsheet.wire.plaintext import fenced
+from callsheet.acp.plaintext import fenced
+from callsheet.observe.moments import Json
+from callsheet.observe.values import many, obj, text
 
 _NEEDS = {
     "text": ("text",),
@@ -31,12 +31,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 def text_item(said: str) -> Json:
-    """Give a text as an item."""
+    """Return a text as an item."""
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
 def block_item(block: Any) -> Json | None:
-    """Give a block as an item, None if it is none."""
+    """Return a block as an item, None if it is none."""
     told = _with_text(obj(block))
     needed = _NEEDS.get(text(told.get("type")) or "")
     if needed is None or any(type(told.get(key)) is not str for key in needed):
@@ -52,7 +52,7 @@ def _with_text(block: Json) -> Json:
 
 
 def json_item(value: Any) -> Json | None:
-    """Give any value as an item that shows its JSON; None if there is nothing to see in it."""
+    """Return any value as an item that shows its JSON; None if there is nothing to see in it."""
     if value is None or value in ("", [], {}):
         return None
     try:
@@ -63,7 +63,7 @@ def json_item(value: Any) -> Json | None:
 
 
 def in_form(content: list[Any], *, is_v2: bool, is_growing: bool = False) -> list[Any]:
-    """Give a call's content with each item in ACP's form: the same list, if each is.
+    """Return a call's content with each item in ACP's form: the same list, if each is.
 
     Of a long one that is growing, only the end is looked at: it is asked about after each item.
     """
@@ -82,7 +82,7 @@ def is_diff(item: Any) -> bool:
 
 
 def terminal_in(item: Any) -> str | None:
-    """Give the id of the terminal that an item shows."""
+    """Return the id of the terminal that an item shows."""
     told = obj(item)
     return text(told.get("terminalId")) if told.get("type") == "terminal" else None
 
@@ -128,14 +128,14 @@ def _items_of(item: Any, is_v2: bool) -> list[Json]:
 
 
 def _within(blocks: list[Any], item: Any) -> list[Json]:
-    """Give the items of blocks that were put into one, if they are blocks or texts."""
+    """Return the items of blocks that were put into one, if they are blocks or texts."""
     made = [text_item(one) if type(one) is str else block_item(one) for one in blocks]
     found = [one for one in made if one is not None]
     return found if len(found) == len(made) else _shown(item)
 
 
 def _diff_of(told: Json) -> list[Json]:
-    """Give a diff of v1. Where an old text is not told, the file is new; where no new one is, it is gone."""
+    """Return a diff of v1. Where an old text is not told, the file is new; where no new one is, it is gone."""
     diff = _renamed(told)
     old, new = text(diff.get("oldText")), text(diff.get("newText"))
     if _has_path(diff) and (old is not None or new is not None):

@@ -6,9 +6,9 @@ than what the agent itself has told: a repair may only make it stricter.
 
 from __future__ import annotations
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.values import text
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
+from callsheet.observe.moments import Json
+from callsheet.observe.values import text
 from callsheet.report.kinds import UNASKED, ToolKind
 
 from .describing import description_of

@@ -1,7 +1,7 @@
 """What is known of a call when it is put right, and what is made of it.
 
 `Known` is all that another agent has told of one call so far, as a patient reader folds it
-(`callsheet.check.recording`). `Draft` is what a client is to be told of it. A stage reads the one and puts
+(`callsheet.observe`). `Draft` is what a client is to be told of it. A stage reads the one and puts
 the other right; `callsheet.tap.repair` has the list of stages.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from callsheet.check.recording.moments import Call, Connection, Json
 from callsheet.describe import Describer
+from callsheet.observe.moments import Call, Connection, Json
 from callsheet.tap.profiles.profile import Profile
 
 from .statuses import FINAL

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.tools import is_name_of_tool, is_plain_name
-from callsheet.check.recording.values import obj, text
+from callsheet.observe.moments import Json
+from callsheet.observe.tools import is_name_of_tool, is_plain_name
+from callsheet.observe.values import obj, text
 
 from .known import Draft, Known
 from .wording import name_called, name_in, unwrapped
@@ -21,7 +21,7 @@ _BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
 def name_tool(known: Known, draft: Draft) -> None:
-    """Give the tool's name where the agent has not declared it."""
+    """Return the tool's name where the agent has not declared it."""
     if draft.name.strip():
         return
     name = (
@@ -39,7 +39,7 @@ def name_tool(known: Known, draft: Draft) -> None:
 
 
 def _hidden(known: Known) -> str:
-    """Give the name that is told in `_meta`, be it in an agent's own corner."""
+    """Return the name that is told in `_meta`, be it in an agent's own corner."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
         for corner in _corners(obj(meta)):
             for key in _KEYS:
@@ -50,7 +50,7 @@ def _hidden(known: Known) -> str:
 
 
 def _corners(meta: Json) -> Iterator[Json]:
-    """Give what is in `_meta`: itself, an agent's own corner, and what that has on the call."""
+    """Return what is in `_meta`: itself, an agent's own corner, and what that has on the call."""
     if not meta:
         return
     inner = [obj(value) for value in meta.values()]
@@ -66,7 +66,7 @@ def _of_profile(known: Known) -> str:
 
 
 def _in_titles(known: Known) -> str:
-    """Give the name that the call was announced under, or is asked about."""
+    """Return the name that the call was announced under, or is asked about."""
     call = known.call
     kind, raw = call.fields.get("kind"), call.fields.get("rawInput") or known.asked.get("rawInput")
     told = call.opening or call.fields
@@ -78,13 +78,13 @@ def _in_titles(known: Known) -> str:
 
 
 def _in_input(known: Known) -> str:
-    """Give the name in an input that is a whole call."""
+    """Return the name in an input that is a whole call."""
     whole = unwrapped(known.call.fields.get("rawInput") or known.asked.get("rawInput"))
     return whole[0] if whole is not None else ""
 
 
 def _in_output(known: Known) -> str:
-    """Give the name in a raw output that is a whole answer to a model's call."""
+    """Return the name in a raw output that is a whole answer to a model's call."""
     raw = obj(known.call.fields.get("rawOutput"))
     is_answer = "tool_call_id" in raw or "toolCallId" in raw
     return (
@@ -93,13 +93,13 @@ def _in_output(known: Known) -> str:
 
 
 def _called(known: Known) -> str:
-    """Give the name that a title begins with, before what the tool is given."""
+    """Return the name that a title begins with, before what the tool is given."""
     title = text(known.call.opening.get("title")) or text(known.call.fields.get("title"))
     return name_called(title or "")
 
 
 def in_id(key: str) -> str:
-    """Give the name of the tool that an id is made of: `bash:0`, `functions.grep:1`, `read_file-17…`."""
+    """Return the name of the tool that an id is made of: `bash:0`, `functions.grep:1`, `read_file-17…`."""
     key = key.rpartition("/")[2].removeprefix("functions.")
     match = _COUNTED(key)
     if match is not None and is_name_of_tool(match[1]):

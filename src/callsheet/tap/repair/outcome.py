@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.cancels import did_its_work, ran_when_cancelled
-from callsheet.check.recording.exits import exit_of
-from callsheet.check.recording.moments import Call, Json
-from callsheet.check.recording.results import error_in, inner, result_text, texts
-from callsheet.check.recording.values import many, obj, text
+from callsheet.observe.cancels import did_its_work, ran_when_cancelled
+from callsheet.observe.exits import exit_of
+from callsheet.observe.moments import Call, Json
+from callsheet.observe.results import error_in, inner, result_text, texts
+from callsheet.observe.values import many, obj, text
 from callsheet.report.status import Reason
 
 from .known import Draft, Known
@@ -75,7 +75,7 @@ def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
 
 
 def as_drafted(known: Known, draft: Draft) -> Call:
-    """Give the call with what was found out about it: which tool it is of, and its input."""
+    """Return the call with what was found out about it: which tool it is of, and its input."""
     call = known.call
     found: Json = {"kind": draft.kind, "name": draft.name, "rawInput": draft.raw_input}
     changed = {
@@ -88,7 +88,7 @@ def as_drafted(known: Known, draft: Draft) -> Call:
 
 
 def _ended(call: Call, *, is_v2: bool) -> int | None:
-    """Give the line on which the call was first told to have ended, in whatever words."""
+    """Return the line on which the call was first told to have ended, in whatever words."""
     if call.ended is not None:
         return call.ended
     ends = (line for status, line in call.statuses if in_acp(status, is_v2=is_v2)[0] in FINAL)
@@ -96,7 +96,7 @@ def _ended(call: Call, *, is_v2: bool) -> int | None:
 
 
 def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
-    """Give why a call failed that the agent tells as completed; None if it may well be."""
+    """Return why a call failed that the agent tells as completed; None if it may well be."""
     refused = _refused(call, ended) or _reads_refused(call)
     if refused is not None:
         return refused
@@ -114,7 +114,7 @@ def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
 
 
 def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None) -> Reason | None:
-    """Give why a call failed that the agent tells as failed; None if nothing tells.
+    """Return why a call failed that the agent tells as failed; None if nothing tells.
 
     `word` is what its status says. People's own word counts more.
     """
@@ -142,7 +142,7 @@ def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None
 
 
 def _refused(call: Call, ended: int | None) -> Reason | None:
-    """Give what people answered before the call ended, if that was a no."""
+    """Return what people answered before the call ended, if that was a no."""
     denied = call.denied
     if denied is None or (ended is not None and (denied.answered or 0) > ended):
         return None
@@ -168,13 +168,13 @@ def _was_stopped(call: Call, ended: int | None) -> bool:
 
 
 def _declared(call: Call) -> Reason | None:
-    """Give the reason that the agent tells itself, as Callsheet does."""
+    """Return the reason that the agent tells itself, as Callsheet does."""
     told = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
     return _REASONS.get(text(told) or "")
 
 
 def _beside(call: Call) -> Iterator[Json]:
-    """Give the objects beside the result in which agents may say how it went."""
+    """Return the objects beside the result in which agents may say how it went."""
     for item in many(call.fields.get("content")):
         told = obj(item)
         yield told
@@ -200,6 +200,6 @@ def _reads_timed_out(call: Call) -> bool:
 
 
 def _edges(said: str) -> Iterator[str]:
-    """Give the first lines of a text and the last, where agents write what they have to say."""
+    """Return the first lines of a text and the last, where agents write what they have to say."""
     above, below = said[:_EDGE].strip("` \n").split("\n"), said[-_EDGE:].strip("` \n").split("\n")
     return (line.strip() for line in (*above[:2], below[-1]))

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from operator import is_
 from typing import Any
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.tools import diff_paths
-from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.drafts import MAX_LOCATIONS
 from callsheet.describe.paths import Workspace
+from callsheet.observe.moments import Json
+from callsheet.observe.tools import diff_paths
+from callsheet.observe.values import many, obj, text
 from callsheet.report.locations import ToolCallLocation
 
 from .describing import description_of
@@ -27,7 +27,7 @@ _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_places(known: Known, draft: Draft) -> None:
-    """Give locations where there are none. Paths become absolute, if the session's directory is known."""
+    """Return locations where there are none. Paths become absolute, if the session's directory is known."""
     draft.locations = _openable(draft, draft.locations)
     draft.content = _with_whole_paths(draft)
     if not draft.locations:
@@ -37,7 +37,7 @@ def find_places(known: Known, draft: Draft) -> None:
 
 
 def _openable(draft: Draft, told: list[Any]) -> list[Any]:
-    """Give places in ACP's form, without what no editor can open: links to the web, and empty paths."""
+    """Return places in ACP's form, without what no editor can open: links to the web, and empty paths."""
     places = [place for one in told if (place := _place(one)) is not None]
     if len(places) == len(told) and all(map(is_, places, told)):
         return told
@@ -46,7 +46,7 @@ def _openable(draft: Draft, told: list[Any]) -> list[Any]:
 
 
 def _place(told: Any) -> Json | None:
-    """Give a place, also one that is told as its path alone or by another name; None if it is none."""
+    """Return a place, also one that is told as its path alone or by another name; None if it is none."""
     place = {"path": told} if type(told) is str else obj(told)
     path = next((found for key in _PATHS if (found := text(place.get(key)))), "")
     if not path.strip() or _LINK(path):
@@ -70,7 +70,7 @@ def _locate(known: Known, draft: Draft) -> None:
 
 
 def _shown(known: Known, draft: Draft) -> Iterator[Json]:
-    """Give the files of diffs, then those that the input names: the last is where the work is."""
+    """Return the files of diffs, then those that the input names: the last is where the work is."""
     described = description_of(known, draft).locations
     named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
     paths = {place.path for place in named}
@@ -100,7 +100,7 @@ def _is_named(path: str, raw: Any) -> bool:
 
 
 def _with_whole_paths(draft: Draft) -> list[Any]:
-    """Give content whose diffs say only the end of a path with all of it, if the call knows just one."""
+    """Return content whose diffs say only the end of a path with all of it, if the call knows just one."""
     told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
     if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
         return draft.content
@@ -118,7 +118,7 @@ def _with_whole_paths(draft: Draft) -> list[Any]:
 
 
 def _mended(draft: Draft, items: list[Any], known: Known) -> list[Any]:
-    """Give items with paths that are put right. What is right already stays the same list."""
+    """Return items with paths that are put right. What is right already stays the same list."""
     mended = [_mended_item(obj(item), known) if type(item) is dict else item for item in items]
     if all(new is old for new, old in zip(mended, items, strict=True)):
         return items
@@ -127,7 +127,7 @@ def _mended(draft: Draft, items: list[Any], known: Known) -> list[Any]:
 
 
 def _mended_item(item: Json, known: Known) -> Json:
-    """Give a location, or an item of content, that is put right."""
+    """Return a location, or an item of content, that is put right."""
     changed: Json = {}
     for key in ("path", "oldPath") if item.get("type") in (None, "diff") else ():
         path = text(item.get(key))
@@ -144,7 +144,7 @@ def _mended_item(item: Json, known: Known) -> Json:
 
 
 def absolute(path: str, known: Known) -> str:
-    """Give a path as editors need it: absolute, and without steps that lead nowhere."""
+    """Return a path as editors need it: absolute, and without steps that lead nowhere."""
     if _ABSOLUTE(path):
         if not _STEP(path):
             return path

@@ -26,7 +26,7 @@ _REASON = {word: reason for reason, words in _ENDS.items() for word in words.spl
 
 
 def in_acp(status: str, *, is_v2: bool) -> tuple[str, Reason | None]:
-    """Give ACP's word for a status, and why a call ended so, if the word tells.
+    """Return ACP's word for a status, and why a call ended so, if the word tells.
 
     A word that nobody knows means that the call is there and has not ended.
     """

@@ -2,7 +2,7 @@
 
 They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and the tool,
 where it is well known, could use them; if the title is made of them; or if something else took their place,
-as nothing does that of output. See `callsheet.check.recording.streaming`.
+as nothing does that of output. See `callsheet.observe.streaming`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from callsheet.check.recording.moments import Json
-from callsheet.check.recording.streaming import sole_text
-from callsheet.check.recording.tools import needs_of
-from callsheet.check.recording.values import many, obj, text
 from callsheet.describe import arguments as roles
+from callsheet.observe.moments import Json
+from callsheet.observe.streaming import sole_text
+from callsheet.observe.tools import needs_of
+from callsheet.observe.values import many, obj, text
 
 from .known import Draft, Known
 from .wording import is_bare, mentions
@@ -86,12 +86,12 @@ class Streamed(msgspec.Struct, frozen=True):
     """Whether the content still shows them."""
 
     def parts(self) -> Json:
-        """Give the members that are whole already."""
+        """Return the members that are whole already."""
         return self.whole if self.whole is not None else members_of(self.text)
 
 
 def streamed_in(known: Known, draft: Draft) -> Streamed | None:
-    """Give the arguments that were streamed in a call's content, if there were any."""
+    """Return the arguments that were streamed in a call's content, if there were any."""
     call = known.call
     if call.opening.get("rawInput") or not (call.streamed or call.chunks):
         return None
@@ -100,7 +100,7 @@ def streamed_in(known: Known, draft: Draft) -> Streamed | None:
 
 
 def object_in(said: str) -> Json | None:
-    """Give the object that a text is in JSON; None if it is none."""
+    """Return the object that a text is in JSON; None if it is none."""
     if said[:1] != "{" or said.rstrip()[-1:] != "}":
         return None
     try:
@@ -111,7 +111,7 @@ def object_in(said: str) -> Json | None:
 
 
 def members_of(said: str) -> Json:
-    """Give the first members of an object of which only the beginning is there. Cut ones don't count."""
+    """Return the first members of an object of which only the beginning is there. Cut ones don't count."""
     found: Json = {}
     said, at = said[:_SOME], 1
     while match := _MEMBER.match(said, at):
@@ -124,7 +124,7 @@ def members_of(said: str) -> Json:
 
 
 def _replaced(known: Known) -> Streamed | None:
-    """Give what was streamed by content that is replaced as a whole each time: ACP v1."""
+    """Return what was streamed by content that is replaced as a whole each time: ACP v1."""
     said = known.call.streamed
     if not said:
         return None
@@ -134,7 +134,7 @@ def _replaced(known: Known) -> Streamed | None:
 
 
 def _in_chunks(known: Known) -> Streamed | None:
-    """Give what was streamed by pieces that are appended: ACP v2. The output comes after them."""
+    """Return what was streamed by pieces that are appended: ACP v2. The output comes after them."""
     content = many(known.call.fields.get("content"))
     said, pieces = "", 0
     for item in content[:MOST_CHUNKS]:
@@ -175,7 +175,7 @@ def _is_in_title(found: Streamed, draft: Draft) -> bool:
 
 
 def _cut_member(said: str) -> Json:
-    """Give the first member of an object that ends within it, as far as it came."""
+    """Return the first member of an object that ends within it, as far as it came."""
     match = _CUT(said)
     return {match[1]: match[2]} if match is not None else {}
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.check.recording.tools import LONGEST_NAME, is_name_of_tool
-from callsheet.check.recording.values import many, obj, text
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
+from callsheet.observe.tools import LONGEST_NAME, is_name_of_tool
+from callsheet.observe.values import many, obj, text
 
 from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known
@@ -36,7 +36,7 @@ _LONGEST_ARGUMENT = 1000
 
 
 def say_title(known: Known, draft: Draft) -> None:
-    """Give a title that says what is done. One of the agent that says so stays when a poorer one comes."""
+    """Return a title that says what is done. One of the agent that says so stays when a poorer one comes."""
     newer = text(known.newer.get("title")) or ""
     if newer and newer != draft.title and not _is_poor(known, draft, newer):
         draft.title = newer

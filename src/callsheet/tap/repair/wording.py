@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from callsheet.check.recording.titles import NO_KIND, fits_any_call, says_no_more
-from callsheet.check.recording.tools import (
+from callsheet.describe import arguments as roles
+from callsheet.describe.naming import squash
+from callsheet.observe.titles import NO_KIND, fits_any_call, says_no_more
+from callsheet.observe.tools import (
     LONGEST_NAME,
     PROGRAMS,
     entry_of,
     is_name_of_tool,
     is_plain_name,
 )
-from callsheet.check.recording.values import obj, text
-from callsheet.describe import arguments as roles
-from callsheet.describe.naming import squash
+from callsheet.observe.values import obj, text
 
 _BEFORE = re.compile(
     r"(?:(?:running|calling|executing|using|invoking|preparing|starting) (?:the )?(?:tool )?"
@@ -37,7 +37,7 @@ _CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: | · )").match
 
 
 def core_of(title: str) -> str:
-    """Give a title without what agents put around a name: `Calling read_file…` is `read_file`."""
+    """Return a title without what agents put around a name: `Calling read_file…` is `read_file`."""
     title = title.strip()
     if len(title) > 2 * LONGEST_NAME:
         return title
@@ -58,7 +58,7 @@ def is_bare(title: str, name: str, kind: object, raw: object) -> bool:
 
 
 def name_in(title: str, kind: object, raw: object) -> str:
-    """Give the name of a tool that a title is, if it is one; else ""."""
+    """Return the name of a tool that a title is, if it is one; else ""."""
     whole, title = title.strip(), core_of(title)
     if len(title) > LONGEST_NAME or not _NAME(title) or _is_given(title, raw):
         return ""
@@ -77,7 +77,7 @@ def name_in(title: str, kind: object, raw: object) -> str:
 
 
 def name_called(title: str) -> str:
-    """Give the name in front of arguments: that of `read_file: a.py` and of `bash(ls)`; else ""."""
+    """Return the name in front of arguments: that of `read_file: a.py` and of `bash(ls)`; else ""."""
     match = _CALLED(title)
     if match is None or len(match[1]) > LONGEST_NAME:
         return ""
@@ -116,7 +116,7 @@ _BESIDE = frozenset((*_NAMES, *_INPUTS, "id", "type", "server", "server_name", "
 
 
 def unwrapped(raw: Any) -> tuple[str, Any] | None:
-    """Give the tool's name and its arguments, where an input is a whole call: a name, and arguments."""
+    """Return the tool's name and its arguments, where an input is a whole call: a name, and arguments."""
     told = obj(raw)
     if not told or not _BESIDE.issuperset(told):
         inner = obj(told.get("invocation"))

@@ -13,6 +13,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from callsheet.describe.scopes import scope_of_command
+from callsheet.processes.output import Kept
+from callsheet.processes.start import Ended, signal_name
 from callsheet.report.status import Reason
 from callsheet.report.values import JsonObject
 from callsheet.tools.errors import (
@@ -25,8 +27,6 @@ from callsheet.tools.errors import (
 )
 from callsheet.tools.files.opening import stat_of
 from callsheet.tools.host import Running
-from callsheet.tools.processes.output import Kept
-from callsheet.tools.processes.start import Ended, signal_name
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -44,7 +44,7 @@ class CommandFailed(ExecutionFailed):
 
 
 def _scope(arguments: JsonObject) -> str | None:
-    """Give what "always" is for: a program by its name, where and in the environment that it always has.
+    """Return what "always" is for: a program by its name, where and in the environment that it always has.
 
     In another directory, `make test` or `npm test` is something else.
     """
@@ -168,7 +168,7 @@ def _failure(
 
 
 def _facts(ended: Ended | None, kept: Kept) -> dict[str, Any]:
-    """Give what machines are told."""
+    """Return what machines are told."""
     facts: dict[str, Any] = {"output_bytes": kept.total, "truncated": kept.is_cut}
     if ended is not None:
         facts["truncated"] = kept.is_cut or ended.is_cut

@@ -28,7 +28,7 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def _preview(call: Call, path: Path, recursive: bool = False) -> list[ToolCallContent]:
-    """Give the text that would go, for whoever is asked."""
+    """Return the text that would go, for whoever is asked."""
     del recursive
     _check(path, call.workspace)
     with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):
@@ -103,7 +103,7 @@ def _delete_empty(path: Path, parent: int, name: str) -> Removal:
 
 
 def _text(parent: int, name: str) -> str | None:
-    """Give the text of a file, if it is text and small."""
+    """Return the text of a file, if it is text and small."""
     try:
         fd = os.open(name, _READ, dir_fd=parent)
     except OSError:

@@ -30,14 +30,14 @@ class _Plan(NamedTuple):
     data: bytes
 
     def shown(self) -> tuple[str, str]:
-        """Give both texts so that they can be shown."""
+        """Return both texts so that they can be shown."""
         return presentable(self.before), presentable(self.change.text)
 
 
 def _preview(
     call: Call, path: Path, old_text: str, new_text: str, replace_all: bool = False
 ) -> list[ToolCallContent]:
-    """Give the change, for whoever is asked."""
+    """Return the change, for whoever is asked."""
     plan = _planned(call, path, old_text, new_text, replace_all, call.check_wanted)
     return [ToolCallContent.diff(str(path), *plan.shown())]
 

@@ -34,7 +34,7 @@ _LATER = (408, 425, 429, 500, 502, 503, 504)
 
 
 def _scope(arguments: JsonObject) -> str | None:
-    """Give what "always" is for: a host, and whether something is only read from it."""
+    """Return what "always" is for: a host, and whether something is only read from it."""
     try:
         host = urlsplit(str(arguments["url"])).netloc.rpartition("@")[2].lower()
     except ValueError:
@@ -81,7 +81,7 @@ async def fetch(
 
 
 def _facts(answer: Answer, truncated: bool = False) -> JsonObject:
-    """Give what machines are told of an answer."""
+    """Return what machines are told of an answer."""
     facts: JsonObject = {"url": answer.url, "redirects": list(answer.redirects)}
     if not answer.status:
         return facts
@@ -172,7 +172,7 @@ def _headers(answer: Answer) -> str:
 
 
 def _indented(text: str) -> str:
-    """Give JSON over several lines, if it came on one. Numbers and order stay as they came."""
+    """Return JSON over several lines, if it came on one. Numbers and order stay as they came."""
     if text.strip().count("\n") > 2:
         return text
     try:

@@ -68,7 +68,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
 
 
 def _relative(pattern: str, base: Path) -> str:
-    """Give a pattern for paths below the base. It can't lead anywhere else."""
+    """Return a pattern for paths below the base. It can't lead anywhere else."""
     meant = pattern
     if meant.startswith("/"):
         inside = f"{base}/".replace("//", "/")

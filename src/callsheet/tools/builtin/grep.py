@@ -79,7 +79,7 @@ def _is_file(call: Call, base: Path) -> bool:
 
 
 def _checked(glob: str | None) -> str | None:
-    """Give a glob for files: a directory stands for all that is in it."""
+    """Return a glob for files: a directory stands for all that is in it."""
     if not glob:
         return None
     sign, meant = glob[: glob.startswith("!")], glob.removeprefix("!").removeprefix("./")

@@ -75,7 +75,7 @@ def read(
 
 
 def _source(call: Call, file: Opened, unsaved: bytes | None) -> Source:
-    """Give the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
+    """Return the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
     if unsaved is not None:
         return Source(BytesIO(unsaved), len(unsaved), lambda: None)
     if file.stat.st_size:

@@ -53,12 +53,12 @@ class _Plan(NamedTuple):
         return not self.is_done and (self.old is None or self.old.text is not None)
 
     def before(self) -> str | None:
-        """Give what is there now, so that it can be shown."""
+        """Return what is there now, so that it can be shown."""
         return None if self.old is None else presentable(self.old.text or "")
 
 
 def _preview(call: Call, path: Path, content: str) -> list[ToolCallContent]:
-    """Give the change, for whoever is asked."""
+    """Return the change, for whoever is asked."""
     plan = _planned(call, path, content, call.check_wanted)
     if not plan.has_diff:
         return []
@@ -126,7 +126,7 @@ def _check_seen(call: Call, path: Path, old: Document | None) -> None:
 
 
 def _fitted(content: str, old: Document | None) -> tuple[str, Codec, list[str]]:
-    """Give content the line endings and the encoding of the file that it replaces."""
+    """Return content the line endings and the encoding of the file that it replaces."""
     if old is None:
         return content, UTF8, []
     if old.is_binary:

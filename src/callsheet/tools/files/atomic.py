@@ -41,7 +41,7 @@ _swept_lock = Lock()
 def replace_file(
     path: Path, data: bytes, old: os.stat_result | None, alive: Callable[[], None]
 ) -> os.stat_result:
-    """Give a file new content. `old` is its state when it was read; None if it must not exist yet.
+    """Return a file new content. `old` is its state when it was read; None if it must not exist yet.
 
     `alive` is called before the file takes its name; if it raises, nothing has changed.
     """
@@ -111,7 +111,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _link(beside: Place, place: Place, path: Path) -> None:
-    """Give a new file its name, unless the name is taken."""
+    """Return a new file its name, unless the name is taken."""
     try:
         os.link(
             beside.name,
@@ -136,7 +136,7 @@ def _link(beside: Place, place: Place, path: Path) -> None:
 
 
 def _keep(handle: int, place: Place, old: os.stat_result) -> None:
-    """Give the new file the owner, the mode and the attributes of the old one, where that may be."""
+    """Return the new file the owner, the mode and the attributes of the old one, where that may be."""
     mode, new = stat.S_IMODE(old.st_mode), os.fstat(handle)
     if hasattr(os, "fchown") and (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:

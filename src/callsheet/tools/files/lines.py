@@ -58,14 +58,14 @@ class Newlines:
         return self._codec.decode_part(bytes(memoryview(data)[begin:end])).count("\n")
 
     def find(self, data: bytes | bytearray, begin: int, end: int) -> int:
-        """Give where the next newline begins, or -1."""
+        """Return where the next newline begins, or -1."""
         found = data.find(self.mark, begin, end)
         while found >= 0 and found % self.width:  # it is made of halves of two characters
             found = data.find(self.mark, found + 1, end)
         return found
 
     def after(self, data: bytearray, begin: int, end: int, wanted: int) -> int:
-        """Give the place behind a part's newline number `wanted`, which must be there."""
+        """Return the place behind a part's newline number `wanted`, which must be there."""
         while end - begin > _NEAR:
             middle = (begin + end) // 2 // self.width * self.width
             first_half = self.count(data, begin, middle)
@@ -123,7 +123,7 @@ class LineIndex:
         return min(self.size, len(self._counts) * self._stride)
 
     def start_of(self, source: Source, line: int) -> int | None:
-        """Give where a line begins, counted from 1; None if the file has fewer."""
+        """Return where a line begins, counted from 1; None if the file has fewer."""
         before = line - 1
         if not before:
             return 0 if self.size else None
@@ -159,7 +159,7 @@ class LineIndex:
             self._counts.append(count)
 
     def _find(self, source: Source, offset: int, wanted: int) -> int:
-        """Give the place behind the newline number `wanted` from a checkpoint on."""
+        """Return the place behind the newline number `wanted` from a checkpoint on."""
         buffer = bytearray(BLOCK)
         while True:
             filled = source.fill(buffer, offset, self.size)
@@ -179,7 +179,7 @@ def ends_open(source: Source, newlines: Newlines) -> bool:
 
 
 def start_of_tail(source: Source, newlines: Newlines, lines: int) -> int:
-    """Give where the last so many lines begin, looking from the end of the file back."""
+    """Return where the last so many lines begin, looking from the end of the file back."""
     wanted = lines + (not ends_open(source, newlines))
     buffer, end = bytearray(BLOCK), source.size
     while end > 0:
@@ -206,7 +206,7 @@ class Line(NamedTuple):
 
 
 def lines_from(source: Source, newlines: Newlines, offset: int, keep: int) -> Iterator[Line]:
-    """Give the lines from a place on, of each at most `keep` bytes. A line of any length is passed."""
+    """Return the lines from a place on, of each at most `keep` bytes. A line of any length is passed."""
     block = bytearray(max(0, min(BLOCK, source.size - offset)))
     kept, begin = b"", offset  # of the line that has begun
     while offset < source.size:
@@ -237,7 +237,7 @@ class IndexCache:
         self._lock: Lock = Lock()
 
     def get(self, found: os.stat_result, codec: Codec) -> LineIndex:
-        """Give the index of a file in the state that was found."""
+        """Return the index of a file in the state that was found."""
         if found.st_size <= _SMALL or time.time_ns() - found.st_ctime_ns < _SETTLED:
             return LineIndex(found.st_size, Newlines(codec))
         key = (

@@ -47,7 +47,7 @@ class Finder:
             self._dropped = [found.start() - number for number, found in endings]
 
     def spans(self, wanted: str, *, overlapping: bool = False) -> Iterator[Span]:
-        """Give where a text is: as it stands, or, if it is nowhere so, with other line endings."""
+        """Return where a text is: as it stands, or, if it is nowhere so, with other line endings."""
         if "\r\n" in wanted and wanted in self.text:
             for at in _all(self.text, wanted, overlapping):
                 yield Span(at, at + len(wanted))
@@ -57,11 +57,11 @@ class Finder:
             yield Span(self._place(at), self._place(at + len(wanted)))
 
     def _place(self, at: int) -> int:
-        """Give the place in the text of a place in the flat one."""
+        """Return the place in the text of a place in the flat one."""
         return at + bisect_left(self._dropped, at)
 
     def line(self, span: Span) -> int:
-        """Give the number of the line that a part begins in."""
+        """Return the number of the line that a part begins in."""
         return self.text.count("\n", 0, span.begin) + 1
 
 
@@ -93,7 +93,7 @@ def replace(text: str, spans: Sequence[Span], new: str) -> Change:
 
 
 def _first_line(text: str, changed: str, hunks: Sequence[_Hunk]) -> int:
-    """Give the first line of the new text that is not as before."""
+    """Return the first line of the new text that is not as before."""
     for old, new in hunks:
         before, after = text[slice(*old)], changed[slice(*new)]
         if before != after:
@@ -103,12 +103,12 @@ def _first_line(text: str, changed: str, hunks: Sequence[_Hunk]) -> int:
 
 
 def clamped(line: int, text: str) -> int:
-    """Give a line that a text has: where its end was taken off, its last one."""
+    """Return a line that a text has: where its end was taken off, its last one."""
     return max(1, min(line, count_lines(text)))
 
 
 def _in_style(new: str, old: str, style: str) -> str:
-    """Give what is put in the line endings of what it replaces, or those of the file."""
+    """Return what is put in the line endings of what it replaces, or those of the file."""
     windows = old.count("\r\n")
     others = old.count("\n") - windows
     if windows and not others:

@@ -138,7 +138,7 @@ def _same_letters(text: str, wanted: str) -> Iterator[Miss]:
 
 
 def _unsqueezed(at: int, lines: list[str], ends: list[int], starts: list[int]) -> int:
-    """Give the place in the text of a character of the squeezed text."""
+    """Return the place in the text of a character of the squeezed text."""
     number = bisect_right(ends, at)
     left = at - (ends[number - 1] if number else 0)
     for place, character in enumerate(lines[number].translate(_LOOK_ALIKES)):
@@ -188,7 +188,7 @@ def differences(found: str, wanted: str) -> tuple[str, ...]:
 
 
 def _levelled(text: str, but: str = "") -> str:
-    """Give a text without what it may differ in, but for one thing."""
+    """Return a text without what it may differ in, but for one thing."""
     for what, level in _LEVELS:
         text = text if what == but else level(text)
     return text
@@ -219,7 +219,7 @@ def _shared_words(text: str, wanted: str) -> list[Miss]:
 
 
 def _line_scores(text: str, wanted: str, lines: int) -> list[float] | None:
-    """Give each line the worth of the words that it shares; a rare word is worth more."""
+    """Return each line the worth of the words that it shares; a rare word is worth more."""
     words = set(_WORD.findall(wanted.lower()))
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     lower = text.lower()
@@ -238,7 +238,7 @@ def _line_scores(text: str, wanted: str, lines: int) -> list[float] | None:
 
 
 def _comparer(wanted: str) -> Callable[[str], float]:
-    """Give what says how alike a window is: by characters where they are few, else by tokens."""
+    """Return what says how alike a window is: by characters where they are few, else by tokens."""
     short = len(wanted) <= _FEW_CHARACTERS
 
     def parts(text: str) -> list[str]:

@@ -60,7 +60,7 @@ class _Images:
 
 
 def render(data: bytes) -> Notebook | None:
-    """Give a notebook as text; None if it is none."""
+    """Return a notebook as text; None if it is none."""
     try:
         raw: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -86,7 +86,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    """Give a notebook's text, which may be a list of lines."""
+    """Return a notebook's text, which may be a list of lines."""
     if isinstance(value, list):
         return "".join(part for part in _list(value) if isinstance(part, str))
     return value if isinstance(value, str) else ""

@@ -42,7 +42,7 @@ class Place(NamedTuple):
     directory: int | None
 
     def stat(self) -> os.stat_result | None:
-        """Give the state of what is there; None if nothing is."""
+        """Return the state of what is there; None if nothing is."""
         try:
             return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:

@@ -110,12 +110,12 @@ def read_range(source: Source, index: LineIndex, start: Start, limit: int, head:
 
 
 def _whole_lines(head: bytes) -> bytes:
-    """Give first bytes of a file without a character that may be cut."""
+    """Return first bytes of a file without a character that may be cut."""
     return head[: head.rfind(b"\n") + 1]
 
 
 def _whole_characters(line: Line) -> bytes:
-    """Give what was kept of a line without a character that may be cut."""
+    """Return what was kept of a line without a character that may be cut."""
     if len(line.kept) == line.size:
         return line.kept
     end = len(line.kept)
@@ -138,7 +138,7 @@ def _collect(source: Source, index: LineIndex, offset: int, limit: int) -> list[
 
 
 def _shown(lines: list[Line], first: int, codec: Codec) -> tuple[list[str], int]:
-    """Give the lines as they are shown, as many as fit, and how many of them are cut."""
+    """Return the lines as they are shown, as many as fit, and how many of them are cut."""
     texts: list[str] = []
     room, cut = MOST_BYTES, 0
     for number, line in enumerate(lines, first):

@@ -72,7 +72,7 @@ def _compared(wanted: list[str], miss: Miss) -> Iterator[str]:
 
 
 def _marked(wanted: list[str], found: list[str]) -> Iterator[tuple[str, str]]:
-    """Give the lines of both, each marked with where it is."""
+    """Return the lines of both, each marked with where it is."""
     matcher = SequenceMatcher(None, wanted, found, autojunk=False)
     for what, a, b, c, d in matcher.get_opcodes():
         if what == "equal":
@@ -92,5 +92,5 @@ def _short(line: str) -> str:
 
 
 def _visible(line: str) -> str:
-    """Give a line in quotes, so that white space at its ends is seen, and tabs as they are written."""
+    """Return a line in quotes, so that white space at its ends is seen, and tabs as they are written."""
     return f'"{_short(line)}"'.replace("\t", "\\t").replace("\u00a0", "\\u00a0")

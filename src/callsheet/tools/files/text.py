@@ -52,20 +52,20 @@ class Codec(NamedTuple):
         return _WIDTHS.get(self.name, 1)
 
     def decode(self, data: bytes) -> str:
-        """Give the text, without a byte order mark."""
+        """Return the text, without a byte order mark."""
         return data.removeprefix(self.bom).decode(self.name, self.errors)
 
     def decode_part(self, data: bytes) -> str:
-        """Give the text of a part of a file, whatever it is."""
+        """Return the text of a part of a file, whatever it is."""
         return data.decode(self.name, "surrogateescape" if self.name == "utf-8" else "replace")
 
     def size_of(self, part: str) -> int:
-        """Give the bytes that such a part takes in the file."""
+        """Return the bytes that such a part takes in the file."""
         errors = "surrogateescape" if self.name == "utf-8" else "replace"
         return len(part.encode(self.name, errors))
 
     def encode(self, text: str) -> bytes:
-        """Give the bytes, with the byte order mark. Raises `Unencodable`."""
+        """Return the bytes, with the byte order mark. Raises `Unencodable`."""
         try:
             return self.bom + text.encode(self.name, self.errors)
         except UnicodeEncodeError as exc:
@@ -76,7 +76,7 @@ UTF8 = Codec()
 
 
 def codec_of_bom(data: bytes) -> Codec | None:
-    """Give what a byte order mark says, if there is one."""
+    """Return what a byte order mark says, if there is one."""
     for bom, name in _BOMS:
         if data.startswith(bom):
             return Codec(name, bom, "surrogateescape" if name == "utf-8" else "surrogatepass")
@@ -133,7 +133,7 @@ def _decodes(data: bytes, codec: Codec) -> bool:
 
 
 def presentable(text: str) -> str:
-    """Give a text that can be shown: with a mark where bytes were no text."""
+    """Return a text that can be shown: with a mark where bytes were no text."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
@@ -146,12 +146,12 @@ def has_surrogates(text: str) -> bool:
 
 
 def count_lines(text: str) -> int:
-    """Give the number of lines; one without a newline at the end of the text is one too."""
+    """Return the number of lines; one without a newline at the end of the text is one too."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
 def newline_of(text: str) -> str:
-    """Give the line ending that a text mostly has; LF where it has none."""
+    """Return the line ending that a text mostly has; LF where it has none."""
     windows = text.count("\r\n")
     return "\r\n" if windows > text.count("\n") - windows else "\n"
 
@@ -170,12 +170,12 @@ def name_endings(windows: int, others: int) -> str | None:
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """Give a text the line endings of a file. One that has CRLF itself is meant as it is."""
+    """Return a text the line endings of a file. One that has CRLF itself is meant as it is."""
     return text if newline == "\n" or "\r\n" in text else text.replace("\n", newline)
 
 
 def common_prefix(one: str, other: str) -> int:
-    """Give how many characters two texts have in common at their beginning."""
+    """Return how many characters two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -187,7 +187,7 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Give a number of bytes as people read it."""
+    """Return a number of bytes as people read it."""
     if size < 1000:
         return f"{size} byte{'' if size == 1 else 's'}"
     units, amount = iter(("KB", "MB", "GB", "TB", "PB")), size / 1000

@@ -38,7 +38,7 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
 
 
 def explain(exc: OSError, path: Path, shown: str, doing: str) -> ToolError:
-    """Give the error that says what the system said."""
+    """Return the error that says what the system said."""
     why = (exc.strerror or type(exc).__name__).lower()
     number = exc.errno
     if number == errno.ELOOP or (number == errno.ENOTDIR and _has_link(path)):
@@ -63,7 +63,7 @@ def _has_link(path: Path) -> bool:
 
 
 def _not_a_directory(path: Path, shown: str) -> str:
-    """Give the part of a path that should be a directory and isn't."""
+    """Return the part of a path that should be a directory and isn't."""
     for above, short in zip(path.parents, Path(shown).parents, strict=False):
         if above.exists() and not above.is_dir():
             return str(short)
@@ -86,7 +86,7 @@ def missing(path: Path, workspace: Workspace) -> NotFound:
 
 
 def near_names(path: Path) -> list[str]:
-    """Give the names in a path's directory that are most like its own, at most three."""
+    """Return the names in a path's directory that are most like its own, at most three."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, _MOST_NAMES)]

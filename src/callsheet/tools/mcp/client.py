@@ -42,7 +42,7 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 
 def link_to(server: McpServer, process: ServerProcess | None) -> Link:
-    """Give the way to a server: a child's pipes, or HTTP."""
+    """Return the way to a server: a child's pipes, or HTTP."""
     return http.HttpLink(server) if process is None else PipeLink(process)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from callsheet.guard.known import secrets_of_mcp
+from callsheet.redaction.known import secrets_of_mcp
 from callsheet.report.errors import CallsheetError
 
 START_TIMEOUT = 30.0
@@ -102,7 +102,7 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
         return f"McpServer({', '.join(said)})"
 
     def secrets(self) -> dict[str, str]:
-        """Give what looks secret in `env` and `headers`, for a guard to know of."""
+        """Return what looks secret in `env` and `headers`, for a guard to know of."""
         return secrets_of_mcp([{"env": dict(self.env), "headers": dict(self.headers)}])
 
     @classmethod

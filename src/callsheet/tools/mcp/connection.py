@@ -203,7 +203,7 @@ def _heard(task: asyncio.Task[Any]) -> None:
 
 
 def _innermost(exc: BaseException) -> BaseException:
-    """Give what was raised: the SDK's task groups wrap whatever passes them."""
+    """Return what was raised: the SDK's task groups wrap whatever passes them."""
     if isinstance(exc, BaseExceptionGroup):
         return _innermost(cast("BaseExceptionGroup[BaseException]", exc).exceptions[0])
     return exc

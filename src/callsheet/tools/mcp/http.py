@@ -51,7 +51,7 @@ class HttpLink:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
-        """Give the streams for the SDK."""
+        """Return the streams for the SDK."""
         async with (
             _Client(self._server, self.lose) as client,
             streamable_http_client(

@@ -36,7 +36,7 @@ class Link(Protocol):
         ...
 
     def streams(self) -> AbstractAsyncContextManager[TransportStreams]:
-        """Give the streams for the SDK. Leaving this closes the link."""
+        """Return the streams for the SDK. Leaving this closes the link."""
         ...
 
 
@@ -58,7 +58,7 @@ class PipeLink:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
-        """Give the streams for the SDK."""
+        """Return the streams for the SDK."""
         yield _Reader(self._process), _Writer(self._process)
 
 

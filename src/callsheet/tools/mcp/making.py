@@ -97,7 +97,7 @@ def _progress_of(call: Call) -> ProgressFnT:
 
 
 def _number(value: float | None) -> float | None:
-    """Give 3 for 3.0, and nothing for what is no number."""
+    """Return 3 for 3.0, and nothing for what is no number."""
     if value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) else value

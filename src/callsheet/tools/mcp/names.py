@@ -17,14 +17,14 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def plain_name(server: str, tool: str) -> str:
-    """Give the name of a tool, if nobody else has it."""
+    """Return the name of a tool, if nobody else has it."""
     head = re.sub(r"__+", "_", _STRANGE.sub("_", server)).strip("_") or "server"
     name = f"mcp__{head}__{_STRANGE.sub('_', tool)}"
     return name if len(name) <= LONGEST else _marked(name, (server, tool))
 
 
 def name_tools(pairs: Iterable[Pair], known: Mapping[Pair, str]) -> dict[Pair, str]:
-    """Give every tool a name of its own.
+    """Return every tool a name of its own.
 
     Tools that have one keep it. Those whose name needs no change come first, so that the ones that
     only look like them after the change are the ones that are marked.

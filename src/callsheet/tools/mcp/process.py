@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from callsheet.tools.processes.starting import started
+from callsheet.processes.starting import started
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes that one message may have."""
@@ -90,7 +90,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     # What comes
 
     async def line(self) -> bytes | None:
-        """Give the next line that may be a message. None if no more comes."""
+        """Return the next line that may be a message. None if no more comes."""
         while not self._lines:
             if self.over.done():
                 return None

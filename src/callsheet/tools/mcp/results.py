@@ -140,7 +140,7 @@ def _places(block: types.ContentBlock) -> Iterator[Place]:
 
 
 def place_of(uri: str) -> Place | None:
-    """Give the file that a `file://` URI means, and the line if it ends with `#L12`."""
+    """Return the file that a `file://` URI means, and the line if it ends with `#L12`."""
     try:
         parts = urlsplit(uri)
     except ValueError:

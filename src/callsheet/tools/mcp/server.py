@@ -66,7 +66,7 @@ class Server:
             raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
 
     async def _connected(self) -> Connection:
-        """Give a connection that can be used. Everybody who needs a new one waits for the same."""
+        """Return a connection that can be used. Everybody who needs a new one waits for the same."""
         if self._is_closed:
             raise StartFailed("was closed with its session")
         connection = self._connection

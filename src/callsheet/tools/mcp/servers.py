@@ -48,7 +48,7 @@ class McpServers:
     def _labelled(
         self, servers: Iterable[McpServer | Mapping[str, Any]]
     ) -> Iterable[tuple[str, McpServer]]:
-        """Give each a name of its own, also if two are called the same."""
+        """Return each a name of its own, also if two are called the same."""
         seen: dict[str, int] = {}
         for given in servers:
             try:
@@ -110,7 +110,7 @@ class McpServers:
         return [*self._invalid, *now, *self._wrong]
 
     def secrets(self) -> dict[str, str]:
-        """Give what looks secret in what the servers are given, for a guard to know of."""
+        """Return what looks secret in what the servers are given, for a guard to know of."""
         found: dict[str, str] = {}
         for server in self._servers.values():
             found |= server.config.secrets()

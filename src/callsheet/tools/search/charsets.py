@@ -70,12 +70,12 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def negate(ranges: Ranges) -> Ranges:
-    """Give all other characters."""
+    """Return all other characters."""
     return minus(ALL, ranges)
 
 
 def minus(one: Ranges, other: Ranges) -> Ranges:
-    """Give what is in one set but not in the other."""
+    """Return what is in one set but not in the other."""
     left: list[tuple[int, int]] = []
     for low, high in one:
         at = low
@@ -93,12 +93,12 @@ def minus(one: Ranges, other: Ranges) -> Ranges:
 
 
 def both(one: Ranges, other: Ranges) -> Ranges:
-    """Give what is in both sets."""
+    """Return what is in both sets."""
     return minus(one, minus(one, other))
 
 
 def posix(name: str) -> Ranges | None:
-    """Give what `[:name:]` stands for."""
+    """Return what `[:name:]` stands for."""
     text = _POSIX.get(name)
     return text if text is None else _pairs(text)
 
@@ -108,7 +108,7 @@ def _pairs(text: str) -> Ranges:
 
 
 def unicode_property(name: str) -> Ranges | None:
-    """Give what `\\p{name}` stands for, if it is a general category; else None."""
+    """Return what `\\p{name}` stands for, if it is a general category; else None."""
     plain = name.lower().replace("_", "").replace(" ", "").replace("-", "")
     if plain == "any":
         return ALL
@@ -122,13 +122,13 @@ def unicode_property(name: str) -> Ranges | None:
 
 @cache
 def digit(ascii_only: bool) -> Ranges:
-    """Give what `\\d` stands for."""
+    """Return what `\\d` stands for."""
     return _pairs("09") if ascii_only else _of_categories(lambda found: found == "Nd")
 
 
 @cache
 def word(ascii_only: bool) -> Ranges:
-    """Give what `\\w` stands for."""
+    """Return what `\\w` stands for."""
     if ascii_only:
         return _pairs(_POSIX["word"])
     kinds = ("L", "M")
@@ -145,7 +145,7 @@ def _of_categories(wanted: Callable[[str], bool]) -> Ranges:
 
 @cache
 def _categories() -> Sequence[tuple[str, int, int]]:
-    """Give the general category of every character, in runs."""
+    """Return the general category of every character, in runs."""
     runs, category = list[tuple[str, int, int]](), unicodedata.category
     begin, kind = 0, category("\0")
     for point in range(1, LAST + 2):
@@ -182,7 +182,7 @@ def fold(ranges: Ranges, ascii_only: bool) -> Ranges:
 
 @cache
 def _cases() -> dict[int, tuple[int, ...]]:
-    """Give for each cased character those that differ from it only in case, itself among them."""
+    """Return for each cased character those that differ from it only in case, itself among them."""
     alike: dict[str, list[int]] = {}
     for point in range(_CASED):
         char = chr(point)
@@ -193,7 +193,7 @@ def _cases() -> dict[int, tuple[int, ...]]:
 
 
 def _folded(char: str) -> str:
-    """Give the simple case folding of a character: always one character."""
+    """Return the simple case folding of a character: always one character."""
     for folded in (char.casefold(), char.lower()):
         if len(folded) == 1:
             return folded

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import BinaryIO, NamedTuple
 
-from callsheet.tools.processes.starting import started
+from callsheet.processes.starting import started
 
 _MOST_COMPLAINTS = 1 << 20
 _UNUSABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)

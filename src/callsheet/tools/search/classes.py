@@ -21,7 +21,7 @@ _OPERATORS: dict[str, Callable[[Ranges, Ranges], Ranges]] = {
 
 
 def is_space(char: str) -> bool:
-    """Say whether verbose patterns pass by a character."""
+    """Return whether verbose patterns pass by a character."""
     return any(low <= ord(char) <= high for low, high in charsets.SPACE)
 
 
@@ -39,7 +39,7 @@ class Classes:
         return self.at >= len(self.text)
 
     def peek(self, ahead: int = 0) -> str:
-        """Give a character to come, or nothing at the end."""
+        """Return a character to come, or nothing at the end."""
         return self.text[self.at + ahead : self.at + ahead + 1]
 
     def take(self, text: str) -> bool:

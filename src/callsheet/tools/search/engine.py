@@ -160,7 +160,7 @@ def _prefix(scope: Scope) -> str:
 
 
 def _check(asked: Search, done: Done) -> int:
-    """Give how many files could not be read. Raises `PatternError` if the search was refused."""
+    """Return how many files could not be read. Raises `PatternError` if the search was refused."""
     if done.code < 2 and done.code >= 0:
         return 0
     unreadable = sum("(os error" in line for line in done.complaints.splitlines())

@@ -27,7 +27,7 @@ class Line(NamedTuple):
 
 
 def command() -> list[str]:
-    """Give the command that carries out the request that it reads from its stdin."""
+    """Return the command that carries out the request that it reads from its stdin."""
     # Only this directory is importable there, under its last name: nothing else has to be loaded.
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     above, package = os.path.split(here)
@@ -105,7 +105,7 @@ def wanted_by(glob: str | None) -> Callable[[str], bool]:
 
 
 def _matches(path: str, pattern: Translated, problems: list[str]) -> Iterator[Line]:
-    """Give the lines of a file that match; none if it is binary."""
+    """Return the lines of a file that match; none if it is binary."""
     try:
         text = text_of(path)
     except OSError as exc:
@@ -121,7 +121,7 @@ def _matches(path: str, pattern: Translated, problems: list[str]) -> Iterator[Li
 
 
 def matching_lines(text: Text, pattern: Translated) -> Iterator[Line]:
-    """Give the lines of a text that match."""
+    """Return the lines of a text that match."""
     before = 1
     for offset, block in text.blocks():
         chars = block.decode("utf-8", "surrogateescape")

@@ -42,7 +42,7 @@ class Glob(NamedTuple):
 
 
 def is_literal(glob: str) -> bool:
-    """Say whether a glob means just itself."""
+    """Return whether a glob means just itself."""
     return not _SPECIAL.search(glob)
 
 
@@ -58,7 +58,7 @@ def compile_glob(glob: str) -> Glob:
 
 
 def path_source(glob: str) -> str:
-    """Give the source of an expression that matches the whole of a path that is meant."""
+    """Return the source of an expression that matches the whole of a path that is meant."""
     return "|".join(f"(?:{_path(_components(one))})" for one in expand(glob))
 
 
@@ -83,7 +83,7 @@ def expand(glob: str) -> list[str]:
 
 
 def _braces(glob: str) -> Iterator[tuple[int, int, list[str]]]:
-    """Give each outermost brace: where it begins and ends, and what it offers."""
+    """Return each outermost brace: where it begins and ends, and what it offers."""
     depth, begin, comma, choices = 0, 0, 0, list[str]()
     for at, char in _plain(glob):
         if char == "{":
@@ -102,7 +102,7 @@ def _braces(glob: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def _plain(glob: str) -> Iterator[tuple[int, str]]:
-    """Give the characters that may be special: neither escaped nor in a class."""
+    """Return the characters that may be special: neither escaped nor in a class."""
     at = 0
     while at < len(glob):
         char = glob[at]
@@ -145,7 +145,7 @@ def _slashes(glob: str) -> Iterator[tuple[int, str]]:
 
 
 def _component(text: str, begin: int) -> str:
-    """Give an expression for a component: fixed pieces, and stars between them."""
+    """Return an expression for a component: fixed pieces, and stars between them."""
     pieces, at = [""], 0
     while at < len(text):
         char, after = text[at], at + 1
@@ -171,7 +171,7 @@ def _component(text: str, begin: int) -> str:
 
 
 def _class_end(glob: str, at: int, begin: int = 0) -> int:
-    """Give where a class ends. Its first character may be a `]`."""
+    """Return where a class ends. Its first character may be a `]`."""
     first = at + 1 + (glob[at + 1 : at + 2] in ("!", "^"))
     end = glob.find("]", first + 1)
     if end < 0:
@@ -180,7 +180,7 @@ def _class_end(glob: str, at: int, begin: int = 0) -> int:
 
 
 def _class(text: str, position: int) -> str:
-    """Give an expression for a class. A backslash in it is a plain character, as it is to ripgrep."""
+    """Return an expression for a class. A backslash in it is a plain character, as it is to ripgrep."""
     negated = text[:1] in ("!", "^")
     chars = text[negated:]
     source, at = "", 0
@@ -216,7 +216,7 @@ def _path(parts: list[_Part]) -> str:
 
 
 def _inside(parts: list[_Part]) -> str:
-    """Give an expression for the directories on the way to what is meant."""
+    """Return an expression for the directories on the way to what is meant."""
     source = ""
     way = parts if parts[-1].source == _DEEP else parts[:-1]
     for depth, part in reversed(list(enumerate(way))):

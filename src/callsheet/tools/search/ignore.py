@@ -25,12 +25,12 @@ _MOST = 4 << 20
 
 
 def as_bytes(path: str) -> str:
-    """Give text with one character for each byte of a path."""
+    """Return text with one character for each byte of a path."""
     return path if path.isascii() else os.fsencode(path).decode("latin-1")
 
 
 def from_bytes(path: str) -> str:
-    """Give a path as Python writes it from text that has one character for each byte."""
+    """Return a path as Python writes it from text that has one character for each byte."""
     return path if path.isascii() else os.fsdecode(path.encode("latin-1"))
 
 
@@ -122,7 +122,7 @@ class Rules:
         self._sources.append((number, pattern))
 
     def decide(self, path: str, is_directory: bool) -> bool | None:
-        """Say whether a path below the file's directory is ignored. None if no rule is about it."""
+        """Return whether a path below the file's directory is ignored. None if no rule is about it."""
         name = path[path.rfind("/") + 1 :]
         found = [*self._names.get(name, ()), *self._paths.get(path, ())]
         if self._suffixes:
@@ -153,7 +153,7 @@ def read_rules(directory: int, kind: int) -> list[Rule]:
 
 
 def _git_directory(directory: int) -> str:
-    """Give where the rules of a repository are: those of a linked worktree are in the main one."""
+    """Return where the rules of a repository are: those of a linked worktree are in the main one."""
     line = _read(directory, ".git", most=4096).partition(b"\n")[0]
     if not line.startswith(b"gitdir: "):
         return ".git"

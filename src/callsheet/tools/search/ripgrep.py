@@ -105,7 +105,7 @@ def _types(glob: str | None) -> list[str]:
 
 
 def _loosened(name: str) -> str:
-    """Give a simple glob that matches at least what another one does."""
+    """Return a simple glob that matches at least what another one does."""
     plain = re.sub(r"\[.*|\\.?|[^\w.+\- ]", "*", name, flags=re.DOTALL | re.ASCII)
     return re.sub(r"\*+", "*", plain) or "*"
 
@@ -118,7 +118,7 @@ def rules_file(scope: Scope) -> bytes:
 
 
 def is_refusal(said: str) -> bool:
-    """Tell whether ripgrep did not search at all. Its other complaints are about paths."""
+    """Return whether ripgrep did not search at all. Its other complaints are about paths."""
     return said.startswith("rg: ") and not said.startswith(("rg: ./", "rg: /"))
 
 

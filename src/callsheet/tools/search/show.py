@@ -74,7 +74,7 @@ def _joined(lines: dict[int, str], context: int) -> str:
 
 
 def _lines_of(hits: Hits, context: int) -> Iterator[dict[int, str]]:
-    """Give for each hit its line and those around it, by their numbers, marked `:` and `-`."""
+    """Return for each hit its line and those around it, by their numbers, marked `:` and `-`."""
     try:
         text = open_text(hits.path)
     except OSError as exc:

@@ -30,7 +30,7 @@ class Text(NamedTuple):
         return self.file.read(size)
 
     def blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Give the text in pieces of whole lines, each with its offset."""
+        """Return the text in pieces of whole lines, each with its offset."""
         self.file.seek(self.begin)
         offset, rest = 0, b""
         while piece := self.file.read(BLOCK):
@@ -44,7 +44,7 @@ class Text(NamedTuple):
             yield offset, rest
 
     def is_binary(self) -> bool:
-        """Say whether there is a NUL anywhere in it."""
+        """Return whether there is a NUL anywhere in it."""
         self.file.seek(self.begin)
         while piece := self.file.read(BLOCK):
             if b"\0" in piece:

@@ -104,7 +104,7 @@ class Level:
 
     @classmethod
     def first(cls, scope: Scope) -> Level:
-        """Give what holds above a directory."""
+        """Return what holds above a directory."""
         kinds: list[_Ranked] = [()] * len(KINDS)
         for kind, directory, rules in rules_above(scope):
             kinds[kind] = ((len(as_bytes(directory)), Rules(rules)), *kinds[kind])
@@ -112,7 +112,7 @@ class Level:
         return cls([()] * len(KINDS), above, scope.in_repository)
 
     def enter(self, directory: int, skip: int, names: Iterable[str]) -> Level:
-        """Give what holds in an open directory with these entries, whose path is `skip` characters long."""
+        """Return what holds in an open directory with these entries, whose path is `skip` characters long."""
         held = _HELD.intersection(names)
         if not held:
             return self
@@ -126,7 +126,7 @@ class Level:
         return Level(kinds, self._above, self._stops)
 
     def decide(self, path: str, is_directory: bool) -> bool | None:
-        """Say whether a path, seen from the top, is ignored. None if no rule is about it."""
+        """Return whether a path, seen from the top, is ignored. None if no rule is about it."""
         for skip, rules in self._ranked:
             decided = rules.decide(path[skip:], is_directory)
             if decided is not None:
@@ -191,7 +191,7 @@ class Walk:
                     pending.append((each.path, level))
 
     def top(self) -> list[Found]:
-        """Give what is in the directory itself. Raises `OSError` if it can't be read."""
+        """Return what is in the directory itself. Raises `OSError` if it can't be read."""
         return self._read("", Level.first(self._scope))[0]
 
     def read_link(self, found: Found) -> str:

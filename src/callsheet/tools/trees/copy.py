@@ -145,7 +145,7 @@ def _times(found: os.stat_result) -> tuple[int, int]:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    """Give what tells whether an entry is still the one that was seen, unchanged.
+    """Return what tells whether an entry is still the one that was seen, unchanged.
 
     Not the time of its last change of state: removing another name of the same file changes that.
     """

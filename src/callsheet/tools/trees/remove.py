@@ -161,7 +161,7 @@ class _Walk:
 
 
 def listed(fd: int) -> list[Entry]:
-    """Give the entries of an open directory, so that the last by name comes first."""
+    """Return the entries of an open directory, so that the last by name comes first."""
     with os.scandir(fd) as entries:
         found = [Entry(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     return sorted(found, reverse=True)

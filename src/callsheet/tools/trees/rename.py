@@ -46,7 +46,7 @@ def rename_new(from_fd: int, old: str, to_fd: int, new: str) -> None:
 
 @cache
 def native() -> Native | None:
-    """Give the system's own renaming that refuses to replace, if it has one."""
+    """Return the system's own renaming that refuses to replace, if it has one."""
     libc = ctypes.CDLL(None, use_errno=True)
     for name, flag in (("renameat2", _NO_REPLACE), ("renameatx_np", _EXCLUSIVE)):
         function = getattr(libc, name, None)

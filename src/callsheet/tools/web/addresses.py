@@ -81,7 +81,7 @@ def why_refused(address: Address) -> str | None:
 
 
 def embedded(address: IPv6Address) -> IPv4Address | None:
-    """Give the IPv4 address that an IPv6 one stands for."""
+    """Return the IPv4 address that an IPv6 one stands for."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
@@ -116,7 +116,7 @@ class Allowed:
 
 
 async def addresses_of(host: str, port: int, allowed: Allowed) -> list[str]:
-    """Give the addresses of a host that may be reached, in the order to try them.
+    """Return the addresses of a host that may be reached, in the order to try them.
 
     Raises `NotPermitted` if it has none such, `IOFailed` if it has none at all.
     """

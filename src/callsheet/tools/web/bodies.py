@@ -24,7 +24,7 @@ class Unpacker:
         self._zlib: Any = None
 
     def feed(self, data: bytes, room: int) -> bytes:
-        """Give what the next bytes unpack to, `room` bytes at most. Raises `zlib.error`."""
+        """Return what the next bytes unpack to, `room` bytes at most. Raises `zlib.error`."""
         if self._encoding in ("", "identity"):
             return data[:room]
         out = bytearray()
@@ -68,7 +68,7 @@ _LOOKS_LIKE_HTML = re.compile(
 
 
 def image_type(body: bytes) -> str | None:
-    """Give the type of an image that can be shown, by how it begins."""
+    """Return the type of an image that can be shown, by how it begins."""
     return next((kind for is_it, kind in _IMAGES if is_it(body)), None)
 
 
@@ -104,7 +104,7 @@ def _is_text(body: bytes) -> bool:
 
 
 def split_type(header: str) -> tuple[str, str | None]:
-    """Give the type in a Content-Type header, in small letters, and its charset."""
+    """Return the type in a Content-Type header, in small letters, and its charset."""
     message = Message()
     message["content-type"] = header.replace("\r", " ").replace("\n", " ")
     charset = message.get_content_charset() if header else None

@@ -183,7 +183,7 @@ def _certificates() -> SSLContext:
 
 @cache
 def _nothing_secret() -> SSLContext:
-    """Give what stands for certificates where none are looked at; loading them takes a while."""
+    """Return what stands for certificates where none are looked at; loading them takes a while."""
     import ssl
 
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -46,7 +46,7 @@ class Layout:
         self.has_text: bool = False
 
     def text(self) -> str:
-        """Give all that was laid out."""
+        """Return all that was laid out."""
         return "\n".join(self._lines).strip("\n")
 
     def finish(self) -> None:
@@ -71,7 +71,7 @@ class Layout:
             self._parts.append(_MARK)
 
     def mark(self) -> int:
-        """Give the place in the block where a link begins."""
+        """Return the place in the block where a link begins."""
         return len(self._parts)
 
     def link(self, url: str, begin: int) -> None:
@@ -105,7 +105,7 @@ class Layout:
             self._parts[begin:] = [f"{ticks}{pad}{text}{pad}{ticks}"]
 
     def take(self) -> str:
-        """Give the text of the block on one line, and take it away again."""
+        """Return the text of the block on one line, and take it away again."""
         text = _SPACE.sub(" ", "".join(self._parts).replace(_MARK, " ")).strip()
         self._parts, self._span = [], None
         return text
@@ -237,7 +237,7 @@ class Layout:
         self.size += len(first) + 1
 
     def _prefixes(self) -> tuple[str, str]:
-        """Give what stands before the next line, and before the ones after it."""
+        """Return what stands before the next line, and before the ones after it."""
         bullet, self._bullet = self._bullet, ""
         around = self._around[:_DEEPEST]
         prefix = "".join(["> " if isinstance(level, _Quote) else "  " for level in around])
@@ -248,5 +248,5 @@ class Layout:
 
 
 def _longest_run(text: str) -> int:
-    """Give the length of the longest run of backticks."""
+    """Return the length of the longest run of backticks."""
     return max(map(len, re.findall("`+", text)), default=0)

@@ -17,7 +17,7 @@ from .tables import Table
 
 
 def words(text: str) -> frozenset[str]:
-    """Give the words of a text."""
+    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -54,7 +54,7 @@ class _Enough(Exception):
 
 
 def readable(html: str, base_url: str = "", limit: int = 1_000_000) -> Page:
-    """Give a page as text, `limit` characters of it at most."""
+    """Return a page as text, `limit` characters of it at most."""
     markup = without_unparsed(html)
     reader = _read(markup, base_url, limit, frozenset())
     if (
@@ -324,7 +324,7 @@ def _is_hidden(tag: str, attributes: dict[str, str | None]) -> bool:
 
 
 def _joined(base: str, href: str) -> str:
-    """Give the whole URL of a link that is worth showing; of others, nothing."""
+    """Return the whole URL of a link that is worth showing; of others, nothing."""
     href = href.strip()
     if not href or href.startswith("#") or len(href) > _LONGEST_LINK:
         return ""

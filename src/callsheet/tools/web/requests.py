@@ -110,12 +110,12 @@ def check_url(text: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """Give a URL as people may see it: without credentials."""
+    """Return a URL as people may see it: without credentials."""
     return str(_bare(url))
 
 
 def follow(request: Request, status: int, location: str) -> Request:
-    """Give the request that a redirect asks for. Raises if it should not be made."""
+    """Return the request that a redirect asks for. Raises if it should not be made."""
     url = _target(request.url, location)
     if request.url.scheme == "https" and url.scheme == "http":
         raise NotPermitted(

@@ -1,0 +1,290 @@
+"""JSON-RPC 2.0, one message on a line: framing for both directions.
+
+In: `LineReader.feed(bytes)` gives messages and typed errors, in order. Lines may have any length,
+and nothing that a peer sends raises anything: a bad line becomes a `ProtocolError` in its place,
+and the next line is read as usual.
+
+Out: `encode_line` gives the bytes of one message and holds them to a budget, counted on what really
+goes over the wire.
+
+Not here: what the messages mean (`v1`, `v2`), and reading from or writing to anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from callsheet.report.errors import CallsheetError
+from callsheet.report.values import JsonObject, JsonValue, is_object
+
+RequestId: TypeAlias = str | int | None
+
+FRAME_BUDGET = 8 * 1024 * 1024
+"""Bytes of a line at most, unless told otherwise. Known readers give up at 10 MiB (some at 64 KiB)."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class ProtocolError(CallsheetError):
+    """What is wrong with a message, as JSON-RPC says it. `request_id` is the message's, where it had one."""
+
+    code: int = -32603
+    label: str = "Internal error"
+
+    def __init__(
+        self, detail: str, *, request_id: RequestId = None, data: JsonValue = None
+    ) -> None:
+        super().__init__(f"{self.label}: {detail}")
+        self.detail: str = detail
+        self.request_id: RequestId = request_id
+        self.data: JsonValue = data
+
+    def to_error(self) -> JsonObject:
+        """Return the `error` object of a response."""
+        error: JsonObject = {"code": self.code, "message": str(self)}
+        if self.data is not None:
+            error["data"] = self.data
+        return error
+
+
+class ParseError(ProtocolError):
+    """A line is not JSON."""
+
+    code = -32700
+    label = "Parse error"
+
+
+class InvalidRequest(ProtocolError):
+    """A line is JSON, but not a JSON-RPC message."""
+
+    code = -32600
+    label = "Invalid request"
+
+
+class InvalidAnswer(InvalidRequest):
+    """A line is an answer, but not a valid one."""
+
+
+class UnknownMethod(ProtocolError):
+    """Nobody here serves that method."""
+
+    code = -32601
+    label = "Method not found"
+
+
+class InvalidParams(ProtocolError):
+    """The method is known, but its parameters are malformed."""
+
+    code = -32602
+    label = "Invalid params"
+
+
+class FrameTooLarge(CallsheetError):
+    """A message of ours would not fit its budget. Nothing was sent."""
+
+    def __init__(self, size: int, budget: int) -> None:
+        super().__init__(
+            f"the message has {size} bytes, the budget is {budget}; send less, or raise the budget"
+        )
+        self.size: int = size
+        self.budget: int = budget
+
+
+UNTOLD = (FrameTooLarge, ValueError, TypeError, OverflowError, RecursionError)
+"""What encoding raises where a value is too large, too deep, or a number beyond 64 bits."""
+
+
+class Request(Struct, frozen=True):
+    """A message that wants an answer."""
+
+    id: RequestId
+    method: str
+    params: JsonValue = None
+    extra: JsonObject | None = None
+
+
+class Notification(Struct, frozen=True):
+    """A message that wants none."""
+
+    method: str
+    params: JsonValue = None
+    extra: JsonObject | None = None
+
+
+class Response(Struct, frozen=True):
+    """An answer: `result`, or `error` if it is set."""
+
+    id: RequestId
+    result: JsonValue = None
+    error: JsonObject | None = None
+    extra: JsonObject | None = None
+
+
+Message: TypeAlias = Request | Notification | Response
+
+
+class LineReader:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self, *, max_line: int | None = None) -> None:
+        self._max_line: int | None = max_line
+        # One block of memory: many small ones, with others among them, would stay with the process.
+        self._held: bytearray = bytearray()
+        self._skipping: bool = False
+
+    def feed(self, data: bytes) -> list[Message | ProtocolError]:
+        """Take in bytes; give what is complete now."""
+        *complete, rest = data.split(b"\n")
+        found = [item for line in complete for item in self._finish(line)]
+        self._hold(rest, found)
+        return found
+
+    def end(self) -> list[Message | ProtocolError]:
+        """Say that the stream has ended; give what a last line without a line feed holds."""
+        return self._finish(b"")
+
+    def _finish(self, last: bytes) -> list[Message | ProtocolError]:
+        found: list[Message | ProtocolError] = []
+        line = last
+        if self._held or self._skipping or len(last) > (self._max_line or len(last)):
+            self._hold(last, found)
+            line = bytes(self._held)
+            self._held, self._skipping = bytearray(), False
+        if line.strip():
+            found.append(decode_line(line))
+        return found
+
+    def _hold(self, part: bytes, found: list[Message | ProtocolError]) -> None:
+        """Keep a part of a line, unless the line is over its limit: then say so, once."""
+        if self._skipping or not part:
+            return
+        self._held += part
+        if self._max_line is not None and len(self._held) > self._max_line:
+            self._held, self._skipping = bytearray(), True
+            found.append(
+                InvalidRequest(f"a line has over {self._max_line} bytes, which is the limit")
+            )
+
+
+def decode_line(line: bytes | str) -> Message | ProtocolError:
+    """Return the message on a line, or what is wrong with it."""
+    try:
+        value = _decode(line)
+    except (msgspec.MsgspecError, ValueError) as exc:  # UnicodeDecodeError is a ValueError
+        return ParseError(str(exc))
+    except RecursionError:
+        return ParseError("nested too deeply")
+    return to_message(value)
+
+
+def to_message(value: JsonValue) -> Message | ProtocolError:
+    """Return the message that a JSON value is, or what is wrong with it."""
+    if not is_object(value):
+        return InvalidRequest(f"expected an object, got {_name(value)}")
+    request_id = value.get("id")
+    if isinstance(request_id, bool) or not isinstance(request_id, (str, int, NoneType)):
+        return InvalidRequest(f"id: expected text, a whole number or null, got {_name(request_id)}")
+    if value.get("jsonrpc") != "2.0":
+        return InvalidRequest('jsonrpc: expected "2.0"', request_id=request_id)
+    if "method" in value:
+        return _to_call(value, request_id)
+    return _to_response(value, request_id)
+
+
+def encode_line(message: Message | Mapping[str, Any], budget: int = FRAME_BUDGET) -> bytes:
+    """Return the line for a message, or raise `FrameTooLarge`."""
+    return bounded(_encode(message if isinstance(message, Mapping) else to_json(message)), budget)
+
+
+def to_json(message: Message) -> JsonObject:
+    """Return the JSON object that a message is."""
+    out: JsonObject = {"jsonrpc": "2.0"}
+    if isinstance(message, Response):
+        out["id"] = message.id
+        if message.error is None:
+            out["result"] = message.result
+        else:
+            out["error"] = message.error
+    else:
+        if isinstance(message, Request):
+            out["id"] = message.id
+        out["method"] = message.method
+        if message.params is not None:
+            out["params"] = message.params
+    return out if message.extra is None else {**message.extra, **out}
+
+
+def bounded(line: bytes, budget: int = FRAME_BUDGET) -> bytes:
+    """End an encoded message with its line feed, or raise `FrameTooLarge`."""
+    if len(line) >= budget:
+        raise FrameTooLarge(len(line) + 1, budget)
+    return line + b"\n"
+
+
+def error_response(error: ProtocolError) -> Response:
+    """Return the answer that tells a peer what was wrong with its message."""
+    return Response(error.request_id, error=error.to_error())
+
+
+def _to_call(value: JsonObject, request_id: RequestId) -> Message | ProtocolError:
+    method, params = value["method"], value.get("params")
+    if not isinstance(method, str):
+        return InvalidRequest(f"method: expected text, got {_name(method)}", request_id=request_id)
+    if params is not None and not isinstance(params, (dict, list)):
+        return InvalidRequest(
+            f"params: expected an object or a list, got {_name(params)}", request_id=request_id
+        )
+    if "result" in value or "error" in value:
+        return InvalidRequest("both a method and an answer", request_id=request_id)
+    extra = _rest(value, "jsonrpc", "id", "method", "params")
+    if "id" in value:
+        return Request(request_id, method, params, extra)
+    return Notification(method, params, extra)
+
+
+def _to_response(value: JsonObject, request_id: RequestId) -> Message | ProtocolError:
+    error = value.get("error", UNSET)
+    if (error is UNSET) == ("result" not in value):
+        if error is UNSET:
+            return InvalidRequest("neither a method, a result nor an error", request_id=request_id)
+        return InvalidAnswer("both result and error", request_id=request_id)
+    if "id" not in value:
+        return InvalidRequest("an answer without an id")
+    if error is not UNSET and not _is_error(error):
+        return InvalidAnswer(
+            "error: expected an object with code and message", request_id=request_id
+        )
+    extra = _rest(value, "jsonrpc", "id", "result", "error")
+    return Response(request_id, value.get("result"), None if error is UNSET else error, extra)
+
+
+def _is_error(error: JsonValue | UnsetType) -> bool:
+    return (
+        is_object(error)
+        and type(error.get("code")) is int
+        and isinstance(error.get("message"), str)
+    )
+
+
+def _rest(value: JsonObject, *known: str) -> JsonObject | None:
+    return {key: item for key, item in value.items() if key not in known} or None
+
+
+_NAMES: dict[type, str] = {
+    dict: "an object",
+    list: "a list",
+    str: "text",
+    bool: "true or false",
+    float: "a fraction",
+    NoneType: "null",
+}
+
+
+def _name(value: object) -> str:
+    return _NAMES.get(type(value), "a number")

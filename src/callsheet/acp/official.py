@@ -1,0 +1,157 @@
+"""The official schemas of ACP, and what they say about a message. Loaded when they are first needed.
+
+`schemas/` holds them without their prose; `scripts/refresh_schemas.py` makes them. They are the unstable
+ones, which have all that the stable ones have: what agents may already send is no fault of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import msgspec
+
+VERSIONS = (1, 2)
+
+
+class Breach(NamedTuple):
+    """What is wrong with a value: where in it, and in plain words. Words of the message are not repeated."""
+
+    path: tuple[str | int, ...]
+    words: str
+
+
+class Definition(NamedTuple):
+    """What a message's params, or its result, must be."""
+
+    name: str
+    is_valid: Callable[[Any], bool]
+    may_be_null: bool
+    """Whether it says nothing that is needed: of an answer, nothing will do."""
+
+
+@cache
+def definition(version: int, what: tuple[str, bool]) -> Definition | None:
+    """Return what a method's params must be, or its answer; None if the version has no such method."""
+    name = _methods(version).get(what)
+    if name is None:
+        return None
+    needs = _definitions(version)[name].get("required")
+    return Definition(name, partial(is_valid, version, name), not needs)
+
+
+def is_valid(version: int, name: str, value: Any) -> bool:
+    """Whether a value is what its definition says. One that is nested too deeply for its reader is not."""
+    try:
+        return validator(version, name).is_valid(value)
+    except ValueError:
+        return False
+
+
+def breaches(version: int, name: str, value: Any) -> list[Breach]:
+    """Say what is wrong with a value, by its definition."""
+    try:
+        found = list(_told(validator(version, name).iter_errors(_shortened(value))))
+    except ValueError:
+        return [Breach((), "it is nested too deeply")]
+    return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
+
+
+@cache
+def _definitions(version: int) -> dict[str, Any]:
+    data = files("callsheet.acp").joinpath("schemas", f"v{version}.json").read_bytes()
+    return msgspec.json.decode(data)["$defs"]
+
+
+@cache
+def _methods(version: int) -> dict[tuple[str, bool], str]:
+    found: dict[tuple[str, bool], str] = {}
+    for name, told in _definitions(version).items():
+        if (
+            "x-method" in told
+        ):  # a request comes before a notification of the same method, and asks less
+            found.setdefault((told["x-method"], name.endswith("Response")), name)
+    return found
+
+
+@cache
+def validator(version: int, name: str) -> Any:
+    """Return the validator of a definition."""
+    import jsonschema_rs
+
+    return jsonschema_rs.validator_for({"$ref": f"#/$defs/{name}", "$defs": _definitions(version)})
+
+
+_LONG = 64
+
+
+def _shortened(value: Any) -> Any:
+    """Return the value with long texts cut: no definition says how long a text may be at most."""
+    if isinstance(value, str):
+        return value[:_LONG]
+    if isinstance(value, dict):
+        return {key: _shortened(inner) for key, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return [_shortened(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+def _told(errors: Any) -> Iterator[Breach]:
+    for error in errors:
+        branches = getattr(error.kind, "context", None)
+        if branches:
+            yield from _of_branches(error, branches)
+        else:
+            yield Breach(tuple(error.instance_path), _words(error.kind))
+
+
+def _of_branches(error: Any, branches: list[list[Any]]) -> Iterator[Breach]:
+    """Say what is wrong by the definition that is meant: the one whose tag fits."""
+    here = len(error.instance_path)
+    meant = [branch for branch in branches if not any(_is_tag(one, here) for one in branch)]
+    if meant:
+        yield from _told(min(meant, key=len))
+        return
+    tags = [one for branch in branches for one in branch if _is_tag(one, here)]
+    names = ", ".join(dict.fromkeys(f"`{one.kind.expected_value}`" for one in tags))
+    yield Breach(tuple(tags[0].instance_path), f"is none of those that there are: {names}")
+
+
+def _is_tag(error: Any, here: int) -> bool:
+    """Whether an error is that an object of a union has another tag."""
+    return error.kind.name == "const" and len(error.instance_path) <= here + 1
+
+
+_KINDS = {
+    "string": "a text", "integer": "a whole number", "number": "a number", "object": "an object",
+    "array": "a list", "boolean": "true or false", "null": "null",
+}  # fmt: skip
+
+
+def _words(kind: Any) -> str:
+    """Say what an error means."""
+    match kind.name:
+        case "required":
+            return f"`{_text(kind.property)}` is missing"
+        case "type":
+            return f"must be {' or '.join(_KINDS.get(str(one), str(one)) for one in kind.types)}"
+        case "enum":
+            return f"must be one of {', '.join(f'`{one}`' for one in kind.options)}"
+        case "const":
+            return f"must be `{kind.expected_value}`"
+        case "minimum" | "exclusiveMinimum":
+            return f"must be at least {kind.limit}"
+        case "maximum" | "exclusiveMaximum":
+            return f"must be at most {kind.limit}"
+        case "minItems" | "minLength":
+            return "must not be empty" if kind.limit == 1 else f"must have {kind.limit} at least"
+        case "format":
+            return f"must have the format `{kind.format}`"
+        case _:
+            return f"is not allowed there (`{kind.name}`)"
+
+
+def _text(name: Any) -> str:
+    return str(name).strip('"')

@@ -1,0 +1,359 @@
+"""ACP v1: reports → `tool_call` and `tool_call_update`, and back to events.
+
+v1 can't say everything that a report can. What it can't goes into `_meta.callsheet` beside the
+report's own notes, and is taken out again by `decode`: `kind` (a custom kind, shown as other),
+`status` (paused, shown as in progress), `cleared` (fields that lost their value; in v1 null means
+unchanged). A cancelled call is `failed` with the reason cancelled.
+
+Likewise for diffs: see `v1_diffs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from callsheet.acp.blocks import (
+    as_object,
+    decode_block,
+    encode_block,
+    encode_text,
+    read_object,
+    rest,
+)
+from callsheet.acp.jsonrpc import InvalidParams
+from callsheet.acp.messages import ToolCall, ToolCallUpdate, Update, as_dict
+from callsheet.acp.permission import (
+    PermissionOption,
+    PermissionRequest,
+    check_request,
+    decode_options,
+    encode_options,
+)
+from callsheet.acp.terminals import decode_v1_terminals
+from callsheet.acp.toolcall import (
+    FIELD_OF,
+    TOOL_NAME,
+    decode_fields,
+    decode_meta,
+    decode_terminal,
+    different_calls,
+    encode_location,
+    encode_terminal,
+    named_meta,
+    patch_of,
+    same,
+    typed_errors,
+)
+from callsheet.acp.v1_diffs import (
+    code_span,
+    decode_diff,
+    encode_diff,
+    file_mark,
+    notes_of,
+    with_notes,
+)
+from callsheet.report.content import (
+    DiffContent,
+    TerminalContent,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+)
+from callsheet.report.events import CallChanged, CallOpened, Event
+from callsheet.report.fields import NOTES
+from callsheet.report.kinds import CustomKind, ToolKind, foreign_kind
+from callsheet.report.report import ToolCallReport, report_of
+from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
+
+STATUS = {
+    ToolCallStatus.PENDING: "pending",
+    ToolCallStatus.IN_PROGRESS: "in_progress",
+    ToolCallStatus.PAUSED: "in_progress",
+    ToolCallStatus.COMPLETED: "completed",
+    ToolCallStatus.FAILED: "failed",
+    ToolCallStatus.CANCELLED: "failed",
+}
+_PAUSED = ToolCallStatus.PAUSED
+_OTHER = ToolKind.OTHER
+_EMPTY_OF: JsonObject = {"name": "", "title": "", "raw_input": None, "raw_output": None}
+
+
+# Encoding
+
+
+def encode(report: ToolCallReport, seen: ToolCallReport | None = None) -> list[Update]:
+    """Return what to send to a peer that has seen `seen`: one update, or none if nothing changed."""
+    if seen is None:
+        return [announce(report)]
+    change = update(report, seen)
+    return [] if change is None else [change]
+
+
+def announce(report: ToolCallReport) -> Update:
+    """Return the complete `tool_call` for a call that the peer doesn't know."""
+    name, title, kind, raw_input = report.name, report.title, report.kind, report.raw_input
+    meta = report.meta
+    if type(kind) is CustomKind or report.status is _PAUSED:
+        meta = _wire_meta(report)
+    if name:
+        meta = named_meta(report, meta) if meta else {TOOL_NAME: name}
+    if not title:
+        meta = with_notes(meta, {"cleared": ["title"]})
+    out = ToolCall(
+        report.tool_call_id,
+        title or _stand_in_title(report),
+        "other" if type(kind) is CustomKind else kind._value_,
+        STATUS[report.status],
+        name or UNSET,
+        encode_items(report.content) if report.content else UNSET,
+        [encode_location(place) for place in report.locations] if report.locations else UNSET,
+        UNSET if raw_input is None else raw_input,
+        UNSET if report.raw_output is None else report.raw_output,
+        meta or UNSET,
+    )
+    return {**_extra(report), **as_dict(out)} if report.extra else out
+
+
+def update(report: ToolCallReport, seen: ToolCallReport) -> Update | None:
+    """Return the smallest `tool_call_update` for a peer that has seen `seen`, or None."""
+    if report.tool_call_id != seen.tool_call_id:
+        raise different_calls(report, seen)
+    out = ToolCallUpdate(report.tool_call_id)
+    cleared: list[str] = []
+    status, before = report.status, seen.status
+    if status is not before:
+        out.status = STATUS[status]
+    head = (
+        report.title is not seen.title
+        or report.name is not seen.name
+        or report.kind is not seen.kind
+    )
+    if head:
+        _update_head(report, seen, out, cleared)
+    new, old = report.content, seen.content
+    if new is not old and not (old and same(old, new)):
+        out.content = encode_items(new)
+    new, old = report.locations, seen.locations
+    if new is not old and not (old and same(old, new)):
+        out.locations = [encode_location(place) for place in new]
+    new, old = report.raw_input, seen.raw_input
+    if new is not old and (old is None or not same(old, new)):
+        out.raw_input = new if new is not None else _cleared("rawInput", cleared)
+    new, old = report.raw_output, seen.raw_output
+    if new is not old and (old is None or not same(old, new)):
+        out.raw_output = new if new is not None else _cleared("rawOutput", cleared)
+    if report.meta is not seen.meta or cleared or head or status is _PAUSED or before is _PAUSED:
+        out.meta = _meta_update(report, seen, cleared) or UNSET
+    if report.extra is not seen.extra and (extra := patch_of(_extra(seen), _extra(report))):
+        return {**extra, **as_dict(out)}
+    return out if status is not before or out != ToolCallUpdate(report.tool_call_id) else None
+
+
+def _update_head(
+    report: ToolCallReport, seen: ToolCallReport, out: ToolCallUpdate, cleared: list[str]
+) -> None:
+    if report.title != seen.title:
+        out.title = report.title or _stand_in_title(report)
+        if not report.title:
+            _cleared("title", cleared)
+    if report.name != seen.name:
+        out.name = report.name or _cleared("name", cleared)
+    if report.kind != seen.kind:
+        out.kind = "other" if type(report.kind) is CustomKind else report.kind._value_
+
+
+def _cleared(key: str, cleared: list[str]) -> UnsetType:
+    """Note that a field lost its value, which v1 can't say in the field itself."""
+    cleared.append(key)
+    return UNSET
+
+
+def encode_items(items: Sequence[Any]) -> list[JsonObject]:
+    """Return content as v1 writes it."""
+    out: list[JsonObject] = []
+    for item in items:
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is TextContent:
+            out.append(encode_text(item))
+        elif kind is DiffContent:
+            out.extend(encode_diff(item))
+        elif kind is TerminalContent:
+            out.append(encode_terminal(item))
+        elif kind is UnknownContent:
+            out.append(_encode_unknown(item))
+        else:
+            out.append(encode_block(item))
+        if kind is not UnknownContent and getattr(item, "annotations", None) is not None:
+            _keep_known_roles(out[-1]["content"])
+    return out
+
+
+def _keep_known_roles(block: JsonObject) -> None:
+    """Leave out roles of v2 that v1's readers reject."""
+    annotations: JsonObject = block["annotations"]
+    if annotations.get("audience"):
+        known = [role for role in annotations["audience"] if role in ("user", "assistant")]
+        block["annotations"] = {**annotations, "audience": known}
+
+
+def _encode_unknown(item: Any) -> JsonObject:
+    """Stand in for an item that v1 has no word for; v1 readers reject the whole update otherwise."""
+    text = f"(content of type {code_span(str(item.raw['type']))})"
+    return {
+        "type": "content",
+        "content": {"type": "text", "text": text},
+        "_meta": {NOTES: {"item": item.raw}},
+    }
+
+
+def _wire_meta(report: ToolCallReport) -> JsonObject:
+    """Return `_meta` with what v1's own fields can't say."""
+    custom = type(report.kind) is CustomKind
+    if not custom and report.status is not _PAUSED:
+        return report.meta
+    notes: JsonObject = {"kind": str(report.kind)} if custom else {}
+    if report.status is _PAUSED:
+        notes["status"] = "paused"
+    return with_notes(report.meta, notes)
+
+
+def _meta_update(report: ToolCallReport, seen: ToolCallReport, cleared: list[str]) -> JsonObject:
+    now, before = _wire_meta(report), _wire_meta(seen)
+    patch = EMPTY if now is before else patch_of(before, now)
+    if report.name != seen.name:
+        patch = named_meta(report, patch)
+    if cleared:
+        patch = {**patch, NOTES: {**(now.get(NOTES) or EMPTY), "cleared": cleared}}
+    return patch
+
+
+def _stand_in_title(report: ToolCallReport) -> str:
+    """Return a title where there is none: v1 requires one."""
+    return report.name or "Unknown tool"
+
+
+def _extra(report: ToolCallReport) -> JsonObject:
+    """Return the unknown fields; an unknown status is not for v1, whose clients would show it as pending."""
+    return {key: value for key, value in report.extra.items() if key != "status"}
+
+
+# Decoding
+
+
+@typed_errors
+def decode(update: JsonValue) -> tuple[Event, ...]:
+    """Return the events of an `update`; none if it is not about tool calls."""
+    raw = read_object(update, "update")
+    what = raw.get("sessionUpdate")
+    if what not in ("tool_call", "tool_call_update"):
+        if not isinstance(what, str):
+            raise InvalidParams("sessionUpdate: expected text")
+        return ()
+    change, terminals = _decode_call(raw)
+    if what == "tool_call_update":
+        return *terminals, change
+    if "title" not in change.fields:
+        raise InvalidParams("title: is missing; a tool_call must have one")
+    return *terminals, CallOpened(report_of(change))
+
+
+def _decode_call(raw: JsonObject, *, upsert: bool = False) -> tuple[CallChanged, list[Event]]:
+    fields, extra = decode_fields(raw, decode_items, null_clears=False)
+    meta = decode_meta(raw, fields)
+    terminals = decode_v1_terminals(meta)
+    if is_object(meta.get(NOTES)):
+        meta[NOTES] = _decode_notes(dict(meta[NOTES]), fields) or None
+    call = CallChanged(
+        tool_call_id=raw.get("toolCallId"),  # pyright: ignore[reportArgumentType]
+        fields=fields,
+        meta=meta or None,
+        extra=extra,
+        upsert=upsert,
+    )
+    return call, terminals
+
+
+def _decode_notes(notes: JsonObject, fields: JsonObject) -> JsonObject:
+    """Take out what the encoder added to say more than v1's fields can."""
+    kind, status, cleared = (notes.pop(key, None) for key in ("kind", "status", "cleared"))
+    custom = foreign_kind(kind) if isinstance(kind, str) else None
+    if type(custom) is CustomKind and fields.get("kind", _OTHER) is _OTHER:
+        fields["kind"] = custom
+    if status == "paused":
+        fields["status"] = ToolCallStatus.PAUSED
+    if notes.get("reason") == Reason.CANCELLED and fields.get("status") is ToolCallStatus.FAILED:
+        fields["status"] = ToolCallStatus.CANCELLED
+    for key in cleared if is_list(cleared) else ():
+        name = FIELD_OF.get(key) if isinstance(key, str) else None
+        if name in _EMPTY_OF:
+            fields[name] = _EMPTY_OF[name]
+    return notes
+
+
+def decode_items(items: list[JsonValue]) -> tuple[ToolCallContent, ...]:
+    """Read content, and put the files of one diff together again."""
+    out: list[ToolCallContent] = []
+    group: list[DiffContent] = []  # the files of a diff, as far as they are read
+    for raw in items:
+        item = _decode_item(as_object(raw, "content"))
+        index, count = file_mark(raw)
+        if not isinstance(item, DiffContent) or index != len(group):
+            out.extend(group)
+            group = []
+        if not isinstance(item, DiffContent) or count < 2 or index != len(group):
+            out.append(item)
+            continue
+        group.append(item)
+        if len(group) == count:
+            changes = tuple(file.changes[0] for file in group)
+            out.append(DiffContent(changes, None, group[0].meta, group[0].extra))
+            group = []
+    return (*out, *group)
+
+
+def _decode_item(raw: JsonObject) -> ToolCallContent:
+    notes = notes_of(raw)
+    if is_object(notes.get("item")):
+        return UnknownContent(notes["item"])
+    if is_object(notes.get("change")) or raw.get("type") == "diff":
+        return decode_diff(raw, notes)
+    if raw.get("type") == "content":
+        return decode_block(raw)
+    return decode_terminal(raw) if raw.get("type") == "terminal" else UnknownContent(raw)
+
+
+# Permission
+
+
+def encode_permission(
+    session_id: str,
+    report: ToolCallReport,
+    options: Sequence[PermissionOption],
+    *,
+    extra: JsonObject | None = None,
+) -> JsonObject:
+    """Return the params of `session/request_permission`. The whole call travels with it."""
+    call = as_dict(announce(check_request(report, options, custom_kinds=False)))
+    del call["sessionUpdate"]
+    out: JsonObject = {
+        "sessionId": session_id,
+        "toolCall": call,
+        "options": encode_options(options),
+    }
+    return {**extra, **out} if extra else out
+
+
+@typed_errors
+def decode_permission(params: JsonValue) -> PermissionRequest:
+    """Read the params of `session/request_permission`."""
+    raw = read_object(params, "params")
+    call, _ = _decode_call(as_object(raw.get("toolCall"), "toolCall"), upsert=True)
+    return PermissionRequest(
+        call=call,
+        options=decode_options(raw.get("options")),
+        extra=rest(raw, "sessionId", "toolCall", "options"),
+    )

@@ -1,0 +1,94 @@
+"""The view of a peer that speaks ACP v2, which can be told everything as it is."""
+
+from __future__ import annotations
+
+from callsheet.acp import terminals, v2
+from callsheet.acp.messages import ToolCallUpdate, Update, as_dict
+from callsheet.acp.toolcall import patch_of
+from callsheet.acp.view_base import CHUNK, View
+from callsheet.report.report import ToolCallReport
+from callsheet.report.terminals import TerminalState
+from callsheet.report.values import JsonObject
+
+
+class V2View(View):
+    """The view of a peer that speaks ACP v2."""
+
+    def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
+        """Return the updates for a new state: terminals are opened before it, and end before its end."""
+        states = self._terminals_of(report) if report.content else ()
+        opened: list[Update] = []
+        news: list[Update] = []
+        for state in states:
+            if state.terminal_id not in self._terminals:
+                opened.append(self._open(state))
+            if output:
+                news += self.terminal(state)
+            self._terminals.recall(state).hold(report)
+        updates = self._changes(report, extra)
+        if report.status.is_final:
+            return [*opened, *news, *updates]
+        return [*opened, *updates, *news]
+
+    def _changes(self, report: ToolCallReport, extra: int) -> list[Update]:
+        """Return the updates of the call itself; content that would be sent again as a whole may wait."""
+        calls, shown = self._calls, self.shown(report)
+        seen, final = calls.get(shown.tool_call_id), report.status.is_final
+        if not final:
+            calls.given[shown.tool_call_id] = report
+        if seen is None:
+            updates = [v2.announce(shown)]
+        else:
+            added = v2.grown(seen.content, shown.content)
+            if not (added or final or shown.content is seen.content):
+                shown = self._affordable(shown, seen, report, extra)
+            updates = v2.changes(shown, seen, added)
+        if self._peer.cancels and updates:
+            updates[-1] = _with_controls(updates[-1], report, is_new=seen is None)
+        calls.put(shown)
+        return updates
+
+    def least(self, report: ToolCallReport) -> Update:
+        """Return the least that can be told of a call: where it is in its life."""
+        return ToolCallUpdate(report.tool_call_id, report.status.value)
+
+    def _open(self, state: TerminalState) -> Update:
+        seen = self._terminals.recall(state)
+        facts = terminals.encode_facts(state)
+        facts.pop("exitStatus", None)
+        patch = {**facts, "_meta": state.meta} if state.meta else facts
+        seen.facts, seen.meta = facts, state.meta
+        return terminals.encode_update(state.terminal_id, patch)
+
+    def terminal(self, state: TerminalState) -> list[Update]:
+        """Return the updates for a terminal's new state."""
+        is_new = state.terminal_id not in self._terminals
+        seen = self._terminals.recall(state)
+        facts = terminals.encode_facts(state)
+        patch = patch_of(seen.facts, facts)
+        if meta := patch_of(seen.meta, state.meta):
+            patch["_meta"] = meta
+        data = self._data_since(state, seen)
+        if state.epoch != seen.mark[0]:
+            patch["output"] = terminals.encode_output(data)
+            data = b""
+        chunks: list[Update] = [
+            terminals.encode_chunk(state.terminal_id, data[begin : begin + CHUNK])
+            for begin in range(0, len(data), CHUNK)
+        ]
+        seen.take(state, facts)
+        if patch or (is_new and not chunks):
+            chunks.append(terminals.encode_update(state.terminal_id, patch))
+        return chunks
+
+
+def _with_controls(update: Update, report: ToolCallReport, *, is_new: bool) -> Update:
+    """Say that a call can be cancelled when it is announced, and that it can no more when it has ended."""
+    ended = report.status.is_final
+    if is_new is ended:
+        return update
+    controls: JsonObject | None = None if ended else {"cancel": {}}
+    if isinstance(update, ToolCallUpdate):
+        update.capabilities = controls
+        return update
+    return {**as_dict(update), "capabilities": controls}

@@ -1,0 +1,109 @@
+"""Is each message what the official schema of the agreed version says?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from callsheet.acp import official
+from callsheet.check.finding import Rule, Said
+from callsheet.observe.moments import Heard
+
+_MOST = 5
+"""So many breaches of a message are told."""
+
+
+def not_valid(heard: Heard) -> Sequence[Said] | None:
+    """Find a message that is not what its version says."""
+    message, method = heard.message, heard.method
+    if method is not None:
+        value = message.get("params")
+        return _judged(heard, (method, False), "params", {} if value is None else value)
+    if "error" in message:
+        return _broken(_versions(heard), "Error", "error", message["error"])
+    if heard.answers and "result" in message:
+        return _judged(heard, (heard.answers, True), "result", message["result"])
+    return None
+
+
+def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Sequence[Said] | None:
+    versions = _versions(heard)
+    for version in versions:
+        found = official.definition(version, what)
+        if found is None or found.is_valid(value) or (value is None and found.may_be_null):
+            return None
+    first = official.definition(versions[0], what) if versions else None
+    return _broken(versions[:1], first.name, begin, value) if first is not None else None
+
+
+def _versions(heard: Heard) -> Sequence[int]:
+    """Return the versions that a message may be of: before one is agreed on, each."""
+    seen = heard.connection
+    version = seen.spoken if seen.version is None else seen.version
+    if version is None or heard.method == "initialize" or heard.answers == "initialize":
+        return official.VERSIONS
+    return _ONLY.get(version, ())
+
+
+_ONLY = {version: (version,) for version in official.VERSIONS}
+
+
+def _broken(versions: Sequence[int], name: str, begin: str, value: Any) -> Sequence[Said] | None:
+    if not versions or any(official.is_valid(one, name, value) for one in versions):
+        return None
+    found = official.breaches(versions[0], name, value)[:_MOST]
+    return [Said(_sentence(one), _field(begin, one.path)) for one in found]
+
+
+def _sentence(breach: official.Breach) -> str:
+    last = breach.path[-1] if breach.path else None
+    if breach.words.startswith("`") or not isinstance(last, str):
+        return breach.words
+    return f"`{last}` {breach.words}"
+
+
+def _field(begin: str, path: Sequence[str | int]) -> str:
+    """Write a path as people do: `update.content[0].type`."""
+    if begin == "params" and path[:1] == ("update",):
+        begin, path = "update", path[1:]
+    return begin + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
+
+
+def not_json_rpc(heard: Heard) -> Said | None:
+    """Find a message that is not one of JSON-RPC 2.0."""
+    message = heard.message
+    if message.get("jsonrpc") != "2.0":
+        return Said('`jsonrpc` must be "2.0"', "jsonrpc")
+    if heard.method is not None:
+        return None
+    if "method" in message:
+        return Said("`method` must be a text", "method")
+    if "id" not in message:
+        return Said("there is neither a method nor an id: it asks nothing, and answers nothing")
+    if ("result" in message) == ("error" in message):
+        return Said("an answer has either a result or an error")
+    return None
+
+
+RULES = (
+    Rule(
+        id="schema/invalid",
+        severity="error",
+        moment=Heard,
+        title="A message is not what the official schema says",
+        protocol="The schema of the agreed version says which fields there are, and what they hold.",
+        harm="Strict clients drop the message, or the connection; others lose the field.",
+        fix="Send what the schema says. Put what is your own into `_meta`.",
+        check=not_valid,
+    ),
+    Rule(
+        id="schema/not-json-rpc",
+        severity="error",
+        moment=Heard,
+        title="A message is not one of JSON-RPC 2.0",
+        protocol='JSON-RPC 2.0: `"jsonrpc": "2.0"`, and a method, or an id with either a result or an error.',
+        harm="Peers drop the message, or close the connection.",
+        fix="Let a library for JSON-RPC write messages.",
+        check=not_json_rpc,
+    ),
+)

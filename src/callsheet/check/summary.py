@@ -1,0 +1,211 @@
+"""How the calls of recordings were reported, in figures: for each agent, and for each of its tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from callsheet.check.finding import Finding, Rule
+from callsheet.check.quoting import shown
+from callsheet.observe.moments import Call, CallOver
+from callsheet.observe.values import many, obj, text
+
+MOST_TOOLS = 500
+"""Tools of an agent that are told apart. Names of tools are the agent's, and may be without end."""
+
+OTHERS = "others"
+LEAK = "leak"
+_MOST_OPEN = 50_000
+LARGE = 1000
+"""Bytes that a call has to tell, from which on it counts what they cost: each message costs some."""
+
+_NAME = re.compile(r"[A-Za-z_][\w:-]{0,60}").fullmatch
+
+
+class Score(Struct):
+    """Figures of some calls. Of sizes, those of calls that have much to tell."""
+
+    calls: int = 0
+    ended: int = 0
+    complete: int = 0
+    clean: int = 0
+    leaks: int = 0
+    wire_bytes: int = 0
+    told_bytes: int = 0
+
+    def add(self, call: Call, found: set[str]) -> None:
+        """Count a call in. `found` are the categories of what is wrong with it."""
+        self.calls += 1
+        self.ended += call.ended is not None
+        self.complete += "complete" not in found
+        self.clean += not found
+        self.leaks += LEAK in found
+        told = told_bytes(call)
+        if told >= LARGE:
+            self.told_bytes += told
+            self.wire_bytes += call.wire_bytes
+
+    @property
+    def amplification(self) -> float | None:
+        """Bytes on the wire for each byte that there was to tell; None if that was little."""
+        return self.wire_bytes / self.told_bytes if self.told_bytes else None
+
+
+class Agent(Struct):
+    """One agent: all of its calls, and those of each tool."""
+
+    name: str
+    all: Score = field(default_factory=Score)
+    tools: dict[str, Score] = field(default_factory=dict[str, Score])
+
+
+class Summary:
+    """Counts calls as they are over. `rules` are those that hold: what nobody looked for is not said."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.agents: dict[str, Agent] = {}
+        held = tuple(rules)
+        self.judges_complete: bool = any(rule.category == "complete" for rule in held)
+        self.judges_leaks: bool = any(is_leak(rule.id) for rule in held)
+        self._found: dict[tuple[str, str], set[str]] = {}
+
+    def begin(self) -> None:
+        """Begin a recording: calls of others are over."""
+        self._found.clear()
+
+    def found(self, finding: Finding) -> None:
+        """Note what is wrong with a call."""
+        if finding.call is None or len(self._found) > _MOST_OPEN:
+            return
+        its = self._found.setdefault((finding.session or "", finding.call), set())
+        its.add(finding.rule.partition("/")[0])
+        if is_leak(finding.rule):
+            its.add(LEAK)
+
+    def over(self, over: CallOver) -> None:
+        """Count a call that is over."""
+        call = over.call
+        found = self._found.pop((call.session.id, call.id), set())
+        agent = self._agent(over.connection.agent)
+        tool = tool_of(call)
+        if tool not in agent.tools and len(agent.tools) >= MOST_TOOLS:
+            tool = OTHERS
+        agent.all.add(call, found)
+        agent.tools.setdefault(tool, Score()).add(call, found)
+
+    def _agent(self, name: str) -> Agent:
+        name = _shown_name(name) or "unknown agent"
+        if name not in self.agents:
+            self.agents[name] = Agent(name)
+        return self.agents[name]
+
+
+def is_leak(rule: str) -> bool:
+    """Whether a rule is about secrets in clear."""
+    return rule.startswith("safety/") and "secret" in rule
+
+
+def tool_of(call: Call) -> str:
+    """Return the name of a call's tool, or what is nearest to it."""
+    claude = obj(obj(call.fields.get("_meta")).get("claudeCode"))
+    named = call.name or text(claude.get("toolName"))
+    if named:
+        return _shown_name(named)
+    title = text(call.opening.get("title")) or ""
+    if _NAME(title):
+        return title
+    return f"({_shown_name(text(call.fields.get('kind')) or 'other')})"
+
+
+@lru_cache(1024)
+def _shown_name(name: str) -> str:
+    return shown(name)
+
+
+def told_bytes(call: Call) -> int:
+    """Return how many bytes there are to tell of a call: of its output or its input, whichever is more."""
+    content = sum(_item_bytes(obj(item)) for item in many(call.fields.get("content")))
+    output = content + call.output_bytes or _json_bytes(call.fields.get("rawOutput"))
+    return max(output, _json_bytes(call.fields.get("rawInput")))
+
+
+def _item_bytes(item: dict[str, Any]) -> int:
+    block = obj(item.get("content"))
+    texts = (item.get("newText"), block.get("text"), block.get("data"))
+    return sum(len(found.encode("utf-8", "replace")) for one in texts if (found := text(one)))
+
+
+def _json_bytes(value: Any) -> int:
+    if value is None or value in ("", {}, []):
+        return 0
+    return len(msgspec.json.encode(value))
+
+
+# The card
+
+
+class Row(Struct, frozen=True):
+    """A row of the card. Those of tools stand below the one of their agent."""
+
+    name: str
+    is_tool: bool
+    cells: tuple[str, ...]
+
+
+HEADS = ("calls", "ended", "complete", "clean", "wire", "leaks")
+
+
+def rows(summary: Summary, most_tools: int | None = None) -> Iterator[Row]:
+    """Return the rows of the card. With `most_tools`, of each agent only the tools that were called most."""
+    for agent in summary.agents.values():
+        yield Row(agent.name, False, _cells(agent.all, summary))
+        tools = sorted(agent.tools.items(), key=lambda item: (-item[1].calls, item[0]))
+        for name, score in tools[:most_tools]:
+            yield Row(name, True, _cells(score, summary))
+        left = len(tools) - (most_tools or len(tools))
+        if left > 0:
+            yield Row(f"… and {left} more", True, ("",) * len(HEADS))
+
+
+def _cells(score: Score, summary: Summary) -> tuple[str, ...]:
+    wire = score.amplification
+    return (
+        f"{score.calls:,}",
+        _share(score.ended, score.calls),
+        _share(score.complete, score.calls) if summary.judges_complete else "–",
+        _share(score.clean, score.calls),
+        "–" if wire is None else f"{wire:,.1f}×" if wire < 99.95 else f"{wire:,.0f}×",
+        f"{score.leaks:,}" if summary.judges_leaks else "–",
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    """Return a share; what is not all is never shown as all, and what is not nothing never as nothing."""
+    percent = round(100 * part / whole) if whole else 100
+    if part != whole:
+        percent = min(percent, 99)
+    if part:
+        percent = max(percent, 1)
+    return f"{percent} %"
+
+
+def markdown(summary: Summary, totals: str) -> str:
+    """Return the card for a README, or a comment of CI."""
+    lines = [
+        "| agent, tool | calls | ended | complete | clean | bytes on the wire per byte | with secrets |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows(summary):
+        name = _escaped(row.name)
+        name = name if row.is_tool else f"**{name}**"
+        lines.append(f"| {' | '.join((name, *row.cells))} |")
+    return "\n".join([*lines, "", f"{_escaped(totals)} Checked by `callsheet check`.", ""])
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([\\`*_\[\]<>|&#])", r"\\\1", name)

@@ -1,0 +1,1 @@
+"""Any value to JSON, sizes bounded, and what was cut. Pure."""

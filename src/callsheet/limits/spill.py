@@ -1,0 +1,163 @@
+"""What was cut, and the plan to keep it: guard says what to write, the runtime writes it.
+
+A `Plan` has the bounded fields and the cuts. The runtime writes each cut's `spill` to a file, where
+it can, and asks `Plan.finish` for the fields as they are with those files: linked from the content,
+named in `_meta.callsheet.truncated`. Without a file there is no link and no name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from callsheet.limits.phrases import Phrases, say
+from callsheet.limits.text import size_of
+from callsheet.report.content import ResourceLink, ToolCallContent
+from callsheet.report.values import JsonObject, JsonValue
+
+TRUNCATED = "truncated"
+"""The note that names what was cut."""
+
+LINK_ROOM = 512
+"""Bytes that a link to a spill takes at most. A longer one is left out of the content."""
+
+_MOST_OTHERS = 4
+_SUFFIXES = {
+    "text/plain": ".txt",
+    "application/json": ".json",
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+    "image/svg+xml": ".svg",
+    "audio/wav": ".wav",
+    "audio/mpeg": ".mp3",
+    "audio/ogg": ".ogg",
+    "application/pdf": ".pdf",
+}
+
+
+class Spill(Struct, frozen=True):
+    """A value to be kept whole: text, bytes, or JSON."""
+
+    body: JsonValue | bytes
+    mime_type: str = "text/plain"
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of its file."""
+        if isinstance(self.body, bytes):
+            return self.body
+        return self.body.encode() if isinstance(self.body, str) else msgspec.json.encode(self.body)
+
+    @property
+    def suffix(self) -> str:
+        """The end of its file's name."""
+        return _SUFFIXES.get(self.mime_type, ".bin" if isinstance(self.body, bytes) else ".txt")
+
+
+class Cut(Struct, frozen=True, kw_only=True):
+    """What was left out of one field, in the names of the wire. Of content, `item` says which.
+
+    `at` is where the item stands in the bounded content, None for what isn't linked; `instead` says
+    that a link takes its place.
+    """
+
+    field: str
+    kept_bytes: int
+    total_bytes: int
+    spill: Spill
+    item: int | None = None
+    at: int | None = None
+    instead: bool = False
+
+    def record(self, path: str | None) -> JsonObject:
+        """Return what `_meta.callsheet.truncated` says of it."""
+        record: JsonObject = {
+            "field": self.field,
+            "keptBytes": self.kept_bytes,
+            "totalBytes": self.total_bytes,
+        }
+        if self.item is not None:
+            record["item"] = self.item
+        return record if path is None else {**record, "spill": path}
+
+
+class Plan(Struct, frozen=True):
+    """Bounded fields, and what was cut out of them."""
+
+    fields: Mapping[str, Any]
+    cuts: tuple[Cut, ...] = ()
+
+    def finish(
+        self, paths: Sequence[str | None] = (), *, phrases: Phrases = None
+    ) -> tuple[Mapping[str, Any], list[JsonObject]]:
+        """Return the fields, and the records of the cuts, with the files that exist.
+
+        `paths` are those of the cuts' spills, in order; None for one that could not be written.
+        """
+        if not self.cuts:
+            return self.fields, []
+        known = [*paths, *[None] * (len(self.cuts) - len(paths))]
+        records = [cut.record(path) for cut, path in zip(self.cuts, known, strict=True)]
+        links = [
+            (cut, link)
+            for cut, path in zip(self.cuts, known, strict=True)
+            if path is not None and cut.at is not None and (link := _link(cut, path, phrases))
+        ]
+        if not links:
+            return self.fields, records
+        return {**self.fields, "content": _linked(self.fields["content"], links)}, records
+
+
+def truncated(
+    records: Sequence[JsonObject],
+    before: JsonObject | None = None,
+    fields: Iterable[str] = (),
+) -> JsonObject | None:
+    """Return the note for these records, and for those of `before` whose fields were not set anew.
+
+    `fields` are the wire's names of those that were. The first record is the note; further ones
+    stand in its `others`. None if there is nothing to say.
+    """
+    anew = {*fields, *(record["field"] for record in records)}
+    old = [] if before is None else [before, *before.get("others", ())]
+    kept = [
+        {key: value for key, value in record.items() if key != "others"}
+        for record in old
+        if record["field"] not in anew
+    ]
+    told = [*records, *kept]
+    if not told:
+        return None
+    others = told[1 : 1 + _MOST_OTHERS]
+    return {**told[0], "others": others} if others else told[0]
+
+
+def file_uri(path: str) -> str:
+    """Return the `file:` URI of an absolute path, POSIX or Windows."""
+    path = path if path.startswith("/") else path.replace("\\", "/")
+    return f"file://{'' if path.startswith('/') else '/'}{quote(path, safe='/:')}"
+
+
+def _link(cut: Cut, path: str, phrases: Phrases) -> ResourceLink | None:
+    name = say(phrases, "link_name", field=cut.field, bytes=cut.total_bytes)
+    mime_type = cut.spill.mime_type
+    link = ResourceLink(file_uri(path), name, None, None, mime_type, cut.total_bytes)
+    return link if size_of(link) <= LINK_ROOM - 64 else None
+
+
+def _linked(
+    content: tuple[ToolCallContent, ...], links: list[tuple[Cut, ResourceLink]]
+) -> tuple[ToolCallContent, ...]:
+    out: list[ToolCallContent] = []
+    for index, item in enumerate(content):
+        here = [(cut, link) for cut, link in links if cut.at == index]
+        if not any(cut.instead for cut, _ in here):
+            out.append(item)
+        out += [link for _, link in here]
+    return tuple(out)

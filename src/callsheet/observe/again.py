@@ -1,0 +1,134 @@
+"""What is sent of a call more than once: unchanged, or grown a little each time."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any, cast
+
+from callsheet.observe.lines import Line
+from callsheet.observe.moments import Again, Call, Json
+from callsheet.observe.values import many, obj
+
+FIELDS = ("content", "rawInput", "rawOutput")
+
+_SMALL = 512
+"""A message of fewer bytes repeats nothing that matters."""
+
+_WINDOW = 5000
+"""A text that grows may be sent again while it is shorter: v1 has no other way to show what goes on."""
+
+_FENCE = "```"
+
+
+def note(call: Call, update: Json, line: Line) -> None:
+    """Compare an update with what is known of its call, and note what it repeats, and what is new."""
+    if line.size < _SMALL:
+        return
+    for name in FIELDS:
+        known, given = call.fields.get(name), update.get(name)
+        if not given:
+            continue
+        if name == "content":
+            call.news_bytes += _added(known, given)
+        if not known:
+            continue
+        if given == known:
+            _add(call, (name, "same"), known, line)
+        elif grew(known, given) and bulk(known) > _WINDOW:
+            _add(call, (name, "grown"), known, line)
+
+
+def _add(call: Call, key: tuple[str, str], known: Any, line: Line) -> None:
+    found = call.again.get(key)
+    if found is None:
+        found = call.again[key] = Again(line.number)
+    found.times += 1
+    found.size += bulk(known)
+
+
+def grew(old: Any, new: Any) -> bool:
+    """Whether a value is the old one, with more text at the end of its texts or more items in its lists."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, str):
+        return cast("str", new).startswith(_open(old))
+    if isinstance(old, dict):
+        return all(key in new and grew(value, new[key]) for key, value in obj(old).items())
+    if isinstance(old, list):
+        items, others = cast("list[Any]", old), cast("list[Any]", new)
+        return len(others) >= len(items) and all(map(grew, items, others))
+    return True
+
+
+def _open(text: str) -> str:
+    """Return a text without the fence that closes it."""
+    return text[: -len(_FENCE)].rstrip() if text.endswith(_FENCE) else text
+
+
+def bulk(value: Any) -> int:
+    """Return how much text a value has."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(bulk, obj(value).values()))
+    if isinstance(value, list):
+        return sum(map(bulk, cast("list[Any]", value)))
+    return 0
+
+
+_ENOUGH = 64
+
+
+def _added(old: Any, new: Any) -> int:
+    """Return how much text is new: of one that goes on, or of which only the end is kept, what was added."""
+    if isinstance(new, str):
+        if not isinstance(old, str) or not old:
+            return len(new)
+        end = _open(old)[-_ENOUGH:]
+        found = new.rfind(end)
+        return len(new) if found < 0 else len(new) - found - len(end)
+    if isinstance(new, dict):
+        known = obj(old)
+        return sum(_added(known.get(key), value) for key, value in obj(new).items())
+    if isinstance(new, list):
+        known_items, items = many(old), cast("list[Any]", new)
+        rest = sum(map(bulk, items[len(known_items) :]))
+        return rest + sum(map(_added, known_items, items))
+    return 0
+
+
+def news(old: Any, new: Any) -> Any:
+    """Return what is new in a value: texts that are not known, the end of grown ones. None if nothing is."""
+    if old is None:
+        return new
+    if new == old:
+        return None
+    if isinstance(new, str):
+        return _end(old, new) if isinstance(old, str) else new
+    if isinstance(new, dict):
+        known = obj(old)
+        found = {key: news(known.get(key), value) for key, value in obj(new).items()}
+        return {key: value for key, value in found.items() if value is not None} or None
+    if isinstance(new, list):
+        items = cast("list[Any]", new)
+        pairs = zip_longest(many(old)[: len(items)], items)
+        return [item for item in (news(*pair) for pair in pairs) if item is not None] or None
+    return new
+
+
+_BACK = 2048
+"""So much of what was known is looked at again at most, for what goes on from there."""
+
+_BLOCK = "-----BEGIN "
+"""What begins so takes several lines."""
+
+
+def _end(old: str, new: str) -> str:
+    """Return what is new of a text that goes on: from the line on that was the last, or from an open block."""
+    known = _open(old)
+    if not known or not new.startswith(known):
+        return new
+    least = max(0, len(known) - _BACK)
+    begin = max(least, known.rfind("\n") + 1)
+    block = known.rfind(_BLOCK, least)
+    return new[block if 0 <= block < begin else begin :]

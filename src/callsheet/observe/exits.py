@@ -1,0 +1,294 @@
+"""How a call's command ended, as far as its result tells: by terminals, raw output, or text.
+
+What a terminal or the raw output says is sure. In a text, only a status line counts: one that says nothing
+else, above or below what the command has printed. Neither what it prints itself is evidence, nor the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from callsheet.observe.moments import Call, Json
+from callsheet.observe.results import inner, of_a_command, parts, raw_texts, shows_something, texts
+from callsheet.observe.tools import command_of, entry_kind
+from callsheet.observe.values import obj, text
+
+_KEYS = ("exit_code", "exitCode", "exit", "returncode", "return_code", "returnCode", "exit_status")
+_VAGUE_KEYS = ("code", "status")
+"""These may mean anything, unless what stands beside them is about a process."""
+_BESIDE = frozenset(("stdout", "stderr", "signal", "command", "aggregated_output"))
+
+_OF_ANOTHER = frozenset(
+    f"{word}{end}"
+    for word in ("bash", "shell", "task", "process", "job", "session", "terminal")
+    for end in ("_id", "Id")
+) | {"pid"}
+"""Arguments that name a process which goes on."""
+
+_LONGEST_CODE = 10
+_EDGE = 300
+_CODE = r"(?P<code>-?\d{1,10})(?P<rest>(?:[.!]|(?:[,;:·|]| in | after | - ).{1,200})?)"
+_LABELLED = re.compile(
+    rf"(?:(?:final|process|command|shell|bash|error|status|result):? )?(?:exit|return) ?(?:code|status|value)"
+    rf"(?: ?[:=]| is| was| of)? ?{_CODE}"
+).fullmatch
+"""`Exit code: 2`, `EXIT_CODE=3`, `return code 1`."""
+_SHORT = re.compile(rf"exit(?:ed)?(?: with)? ?[:=]? ?{_CODE}").fullmatch
+"""`(exit 127)`, `[exited with 2]`: only in brackets."""
+_ENDED = re.compile(
+    r"(?=.*\b(?:code|status|exit)\b)(?:(?:error|status|result|failure|failed):? )?"
+    r"(?:(?:the |your |shell |bash |background |tool )*"
+    r"(?:command|process|program|script|task|execution|shell|bash|tool)"
+    r"(?: '[^']{1,200}'| \"[^\"]{1,200}\"| [\w ./:-]{1,60})?? )?"
+    r"(?:has |was )?(?:failed|exited|finished|completed|terminated|ended|returned|succeeded|crashed|stopped)"
+    r"(?: with| by)?(?: an?| the)?(?: non-?zero)?(?: (?:exit|return|error))?(?: (?:code|status))?"
+    rf"(?: ?[:=])? ?{_CODE}"
+).fullmatch
+"""`Command failed with exit code 3`, `the process exited with status 1: no such file`."""
+_PLAIN = re.compile(
+    r"(?:command|process)(?: exit| exited with| failed with)? (?:code|status)[:=]? ?" + _CODE
+).fullmatch
+_TAGGED = re.compile(r"<(?:exit_?code|return_?code|exit_?status)>\s*(-?\d{1,10})\s*</[\w-]+>").match
+_MARKS = re.compile(r"^[^\w\[(<\"'$]+|[*`]+|\s[-=]{2,}$").sub
+_BRACKETS = str.maketrans(dict.fromkeys("()[]<>", " ") | {"_": " "})
+_RETURNED = re.compile(r"<return-code>\s*(-?\d{1,10})\s*</return-code>").sub
+_BESIDE_IT = re.compile(
+    r"(?i)(?:signal|background pids?|process group pgid|wall time|duration|elapsed|took|chunk id|cwd"
+    r"|directory|here are the results|command:|ran:|\$ )[^\n]*|`{3}\w*|-{3,}|={3,}|"
+).fullmatch
+"""Lines that agents write next to the exit code."""
+_ONE_PROGRAM = re.compile(r"\s*(?:\w+=[\w./-]*\s+)*([\w./+-]+)(?:\s[^;|&<>()`$\n]*)?").fullmatch
+_NO_SUCH = re.compile(
+    r"(?:\[stderr\] *)?(?:[\w./-]*sh: )?(?:(?:line )?\d+: )?"
+    r"(?:(?P<program>[^\s:]+): (?:command )?not found|command not found: (?P<last>\S+))"
+).fullmatch
+"""What shells say of a program that isn't there."""
+_ASKS_FOR_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
+_PROGRAM = re.compile(
+    r"(?:^|[;&|\n({])\s*(?:\w+=\S*\s+|(?:sudo|command|time|env)\s+)*([\w./-]+)(?:\s+([\w-]+))?"
+)
+_PRINTERS = frozenset(
+    (
+        *("cat", "tac", "head", "tail", "less", "more", "bat", "nl", "zcat", "strings", "grep"),
+        *("egrep", "fgrep", "zgrep", "rg", "ag", "ack", "sed", "awk", "gawk", "find", "fd"),
+        *("echo", "printf", "jq", "yq", "cut", "sort", "uniq", "tr", "column", "diff"),
+        *("journalctl", "dmesg", "curl", "wget", "type", "history", "xxd", "od"),
+    )
+)
+_PRINTS_LOGS = frozenset(
+    (
+        *("git show", "git log", "git diff", "git grep", "git blame", "docker logs", "podman logs"),
+        *("kubectl logs", "gh run", "gh api", "adb logcat", "docker compose"),
+    )
+)
+"""Programs that print what others have written: what they print may look like a status line."""
+_SECTION = re.compile(
+    r"(?i)^\W*(?:stdout|stderr|output|error output)\W*$|^\W*(?:stdout|stderr|output):", re.M
+)
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_IN_A_SHELL = re.compile(r"\S*sh\s+-\w*c\s").match
+_NEXT = re.compile(r"&&|[;\n]").split
+_LAST_PROGRAM = re.compile(r"(?:^|[;&|\n(])\s*(?:\w+=\S*\s+)*(?:command\s+)?([\w./\[-]+)[^;&|\n]*$")
+_ONE_IS_AN_ANSWER = frozenset(
+    [
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "ack",
+        "diff",
+        "cmp",
+        "test",
+        "[",
+        "[[",
+        "pgrep",
+        "pidof",
+        "which",
+        "command",
+        "type",
+        "expr",
+        "comm",
+        "git grep",
+        "git diff",
+    ]
+)
+_MAX_COMMAND = 2000
+
+
+class Exit(Struct, frozen=True):
+    """A command's end. `where` says how it is known: "its terminal says exit code"."""
+
+    code: int
+    where: str
+    field: str
+    is_fine: bool
+
+
+def exit_of(call: Call) -> Exit | None:
+    """Return how a call's command ended, or None if nothing tells."""
+    found = _told(call)
+    if found is None:
+        return None
+    code, where, field = found
+    return Exit(code, where, field, code == 0 or (code == 1 and _is_an_answer(call)))
+
+
+def _told(call: Call) -> tuple[int, str, str] | None:
+    if call.exit_code is not None:
+        return call.exit_code, "its terminal says exit code", "update.status"
+    code = _in_meta(call)
+    if code is not None:
+        return code, "its terminal says exit code", "update._meta"
+    if _looks_after_another(call):
+        return None
+    raw: Any = call.fields.get("rawOutput")
+    if type(raw) is str and not _prints_others(call):
+        raw = of_a_command(raw)
+    found = parts(raw)
+    code = _in_raw_output(found[0]) if len(found) == 1 else None
+    if code is not None:
+        return code, "its raw output says exit code", "update.rawOutput"
+    if "execute" not in (call.fields.get("kind"), entry_kind(call)):
+        return None
+    in_texts = _in_texts(call, raw)
+    if in_texts is not None or any(map(_says_unknown, found)):
+        return in_texts
+    return _of_no_command(call, raw)
+
+
+def _in_meta(call: Call) -> int | None:
+    """Return the code that an update tells of a terminal by the way, as some v1 agents do."""
+    meta = call.fields.get("_meta")
+    code: Any = obj(obj(meta).get("terminal_exit")).get("exit_code") if meta else None
+    return code if type(code) is int else None
+
+
+def _looks_after_another(call: Call) -> bool:
+    """Whether the call asks how a process does that another has begun: the code is not its own."""
+    told = obj(call.fields.get("rawInput"))
+    return not _OF_ANOTHER.isdisjoint(told) and not command_of(call)
+
+
+def _in_raw_output(raw: Json) -> int | None:
+    for told in inner(raw):
+        keys = _KEYS if _BESIDE.isdisjoint(told) else (*_KEYS, *_VAGUE_KEYS)
+        for key in keys:
+            code = _as_code(told.get(key)) if key in told else None
+            if code is not None:
+                return code
+    return None
+
+
+def _says_unknown(raw: Json) -> bool:
+    """Whether a raw output says that there is no exit code, or none yet."""
+    return any(told.get(key) == -1 for told in inner(raw) for key in _KEYS)
+
+
+def _as_code(value: Any) -> int | None:
+    """Return an exit code. By -1, agents mean that it isn't known, or that the command goes on."""
+    if type(value) is str and len(value) <= _LONGEST_CODE and value.removeprefix("-").isdecimal():
+        value = int(value)
+    return value if type(value) is int and value != -1 else None
+
+
+def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
+    is_printed = _prints_others(call)
+    for field, found in _shown(call, raw):
+        code = _in_text(found, is_printed=is_printed)
+        if code is not None:
+            return code, "its output says exit code", field
+    return None
+
+
+def _shown(call: Call, raw: Any) -> Iterator[tuple[str, str]]:
+    """Return the texts that tell what a command has printed: its content, its raw output if that is one."""
+    content = call.fields.get("content")
+    for shown in texts(content):
+        yield "update.content", shown
+    if text(raw) is not None or not shows_something(content):
+        for own in raw_texts(raw):
+            yield "update.rawOutput", own
+
+
+def _of_no_command(call: Call, raw: Any) -> tuple[int, str, str] | None:
+    """Return the code of a command that is one program, of which a shell says that there is none."""
+    asked = _ONE_PROGRAM(command_of(call)[:_MAX_COMMAND])
+    if asked is None:
+        return None
+    for field, found in _shown(call, raw):
+        said = _NO_SUCH(found[:_EDGE].strip("` \t\r\n").partition("\n")[0])
+        if said is not None and asked[1] in (said["program"], said["last"]):
+            return 127, "its shell knows no such command: exit code", field
+    return None
+
+
+def _in_text(found: str, *, is_printed: bool) -> int | None:
+    """Return the exit code that an agent has written above or below an output.
+
+    Where the command prints what others wrote, only one above sections that the agent has named counts.
+    """
+    above = _RETURNED(r"<returncode>\1</returncode>", found[:_EDGE]).strip("` \t\r\n").split("\n")
+    below = found[-_EDGE:].rstrip("` \t\r\n").split("\n")
+    if is_printed:
+        return _first_status(above) if _SECTION.search(found[:_EDGE]) else None
+    code = _first_status(above)
+    return _first_status(reversed(below)) if code is None else code
+
+
+def _first_status(lines: Iterable[str]) -> int | None:
+    line = next((line for each in lines if not _BESIDE_IT(line := each.strip())), "")
+    return _status_in(line)
+
+
+def _status_in(line: str) -> int | None:
+    """Return the exit code if a line says just that, in whatever words, brackets and marks."""
+    line = _MARKS("", line).strip()
+    tagged = _TAGGED(line)
+    if tagged is not None:
+        return int(tagged[1])
+    in_brackets = line[:1] in ("(", "[", "<")
+    said = " ".join(line.translate(_BRACKETS).lower().split())
+    said = said.replace("exitcode", "exit code").replace("returncode", "return code")
+    match = (
+        _LABELLED(said) or _ENDED(said) or _PLAIN(said) or (_SHORT(said) if in_brackets else None)
+    )
+    return int(match["code"]) if match is not None else None
+
+
+def _prints_others(call: Call) -> bool:
+    """Whether the command prints what stands somewhere, or a code that it asked for."""
+    command = command_of(call)[:_MAX_COMMAND]
+    if _ASKS_FOR_CODES(command):
+        return True
+    for match in _PROGRAM.finditer(_QUOTED.sub("''", command)):
+        program = match[1].rpartition("/")[2]
+        if program in _PRINTERS or f"{program} {match[2]}" in _PRINTS_LOGS:
+            return True
+    return False
+
+
+def _is_an_answer(call: Call) -> bool:
+    """Whether 1 is no failure: a search that found nothing, a comparison."""
+    if call.fields.get("kind") == "search":
+        return True
+    command = command_of(call)[-_MAX_COMMAND:]
+    if _IN_A_SHELL(command):
+        return _answers(command)  # what is quoted is the command
+    last = _QUOTED.sub("''", command).rstrip("; \n").rpartition(";")[2]
+    # Of `test -f a && b`, nobody knows whose code it is.
+    return any(map(_answers, _NEXT(last)))
+
+
+def _answers(command: str) -> bool:
+    match = _LAST_PROGRAM.search(command)
+    if match is None:
+        return False
+    program = match[1].rpartition("/")[2]
+    if program == "git":
+        program = " ".join(match[0][match.start(1) - match.start() :].split()[:2])
+    return program in _ONE_IS_AN_ANSWER

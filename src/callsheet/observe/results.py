@@ -1,0 +1,251 @@
+"""What a call has shown, and what its raw output says: texts, exit codes, errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from callsheet.observe.moments import Call, Json
+from callsheet.observe.values import many, obj, text
+
+OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "result")
+"""Where clients look for text in a raw output that is an object."""
+
+_TEXTS = (*OUTPUT_KEYS, "error", "aggregated_output", "formatted_output")
+"""Where tools put what people should see."""
+
+_SUCCEEDED = frozenset(("success", "ok", "isError", "is_error"))
+_TOLD_WITH = frozenset(
+    (*OUTPUT_KEYS, "error", "errors", "reason", "detail", "exit_code", "exitCode", "title")
+)
+"""What stands beside a status that is the tool's own."""
+_WRAPPERS = (
+    "metadata",
+    "result",
+    "Ok",
+    "response",
+    "structuredContent",
+    "exitStatus",
+    "observation",
+)
+"""Where agents put what a tool has given, in an object of their own."""
+_FEW = 6
+"""Fields of a raw output that only tells of an error, at most."""
+_OF_COMMANDS = frozenset(("output", "stdout", "stderr", "command"))
+_LONGEST = 64 * 1024
+_ON_FILES = ("read", "edit", "delete", "move")
+_LINE = 600
+_FAILED = re.compile(
+    r"(?i)(?:error|failed|cannot|could not|unable to|file not found|no such file)\b[^\n]*"
+).fullmatch
+_NO_LONGER = 1000
+_TOOL_FAILED = re.compile(
+    r"(?i)(?:error: ?)?(?:(?:(?:tool|input|argument|parameter|schema|command|request)s? ){0,3}"
+    r"validation (?:failed|error)|invalid (?:tool )?(?:arguments?|parameters?|params|input)\b"
+    r"|missing (?:a )?required (?:\w+ )?(?:argument|parameter|property|field)"
+    r"|(?:unknown|no such) tool\b"
+    r"|tool (?:'[^']*'|\"[^\"]*\"|[\w.-]+) (?:not found|does not exist|is not available)"
+    r"|tool (?:call |execution )?(?:failed|error)"
+    r"|(?:an )?error (?:occurred )?(?:while )?(?:calling|executing|running|invoking) (?:the )?tool)"
+).match
+"""What agents say of a tool that could not do its work, at the beginning of its result."""
+_MARK = re.compile(r"\s*(?:\[[!x]\]|[\u2190-\u2bff\U0001f300-\U0001faff\ufe0f])+\s*").match
+"""A sign before a line, by which agents mark what they say themselves."""
+_OTHERS_WORDS = ("read", "search", "fetch", "execute")
+"""Kinds of calls whose results are what others wrote, be they files or programs."""
+_NOT_THERE = re.compile(r"(?i)not found|no such file|does not exist|doesn't exist|ENOENT").search
+
+_decode = msgspec.json.Decoder().decode
+
+
+def texts(content: Any) -> Iterator[str]:
+    """Return the texts that a call shows, and those of the resources in it."""
+    for item in many(content):
+        block = obj(obj(item).get("content"))
+        for holder in (block, obj(block.get("resource"))):
+            found = text(holder.get("text"))
+            if found is not None:
+                yield found
+
+
+def shows_something(content: Any) -> bool:
+    """Whether anyone sees anything in a call's content."""
+    return any(map(_is_shown, many(content)))
+
+
+def _is_shown(item: Any) -> bool:
+    told = obj(item)
+    block = obj(told.get("content"))
+    if told.get("type") == "content" and block.get("type") == "text":
+        return not is_blank(text(block.get("text")))
+    return bool(told)
+
+
+def is_blank(value: str | None) -> bool:
+    """Whether a text has nothing to see. It stops at the first thing to see."""
+    return not value or value.isspace()
+
+
+def raw_text(raw: Any) -> str:
+    """Return a text in a raw output that people should see, the first; "" if there is none."""
+    if type(raw) is str:
+        return "" if is_blank(raw) else raw
+    if type(raw) is list:
+        return next((found for item in many(raw) if (found := raw_text(item))), "")
+    told = obj(raw)
+    for key in _TEXTS:
+        if key in told and (found := raw_text(told[key])):
+            return found
+    return ""
+
+
+def has_output(call: Call) -> bool:
+    """Whether a call's terminals have shown something, or its content does."""
+    return call.output_bytes > 0 or shows_something(call.fields.get("content"))
+
+
+def parts(raw: Any) -> list[Json]:
+    """Return the objects that a raw output is made of: itself, or what each part of a call's work came to."""
+    if type(raw) is not list:
+        return [obj(raw)]
+    found = [obj(item) for item in many(raw)]
+    return found if all(found) else []
+
+
+def results_in(raw: Any) -> list[Any]:
+    """Return the results in a raw output: one for each part of a call's work, or the one that it is."""
+    found: list[Any] = [*parts(raw)] if type(raw) is list else []
+    return found or [raw]
+
+
+def raw_texts(raw: Any) -> list[str]:
+    """Return the texts in a raw output that people should see: of each of its parts, the first."""
+    try:
+        return [said for part in results_in(raw) if (said := raw_text(part))]
+    except RecursionError:
+        return []
+
+
+def inner(raw: Json) -> Iterator[Json]:
+    """Return a raw output, and what is wrapped in it."""
+    yield raw
+    for key in _WRAPPERS:
+        if key in raw:
+            yield obj(raw[key])
+
+
+def of_a_command(raw: Any) -> Any:
+    """Return what a command came to, where a raw output is a text of JSON that has it; else the raw output."""
+    if type(raw) is not str or raw[:1] != "{" or len(raw) > _LONGEST:
+        return raw
+    try:
+        told = obj(_decode(raw))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return raw
+    return raw if _OF_COMMANDS.isdisjoint(told) else told
+
+
+def error_in(call: Call) -> str | None:
+    """Return the field in which a call's tool says that it has failed."""
+    raw: Any = call.fields.get("rawOutput")
+    if _says_tool_failed(call):
+        return "its result says that the tool failed"
+    if type(raw) is str:
+        found = _error_in_text(raw, call.fields.get("kind"))
+        return found or ("it says that there is no such file" if _says_missing(call) else None)
+    if type(raw) is list:
+        where = _error_in_parts(raw, call.fields.get("kind"))
+        return where and f"rawOutput: {where}"
+    for told in inner(obj(raw)):
+        where = _error_in(told)
+        if where is not None:
+            return f"rawOutput: {where}"
+    return "content: it says that there is no such file" if _says_missing(call) else None
+
+
+def result_text(call: Call) -> str:
+    """Return the text that a call's result is, if it is no more than one that is short; else ""."""
+    shown = [said for said in texts(call.fields.get("content")) if not is_blank(said)]
+    found = shown or raw_texts(call.fields.get("rawOutput"))
+    return found[0].strip("` \n") if len(found) == 1 and len(found[0]) <= _NO_LONGER else ""
+
+
+def _says_tool_failed(call: Call) -> bool:
+    """Whether a result begins with the agent's word that the tool failed; not that of a file or a program."""
+    said = result_text(call)
+    mark = _MARK(said)
+    if mark is None and call.fields.get("kind") in _OTHERS_WORDS:
+        return False
+    said = said[mark.end() if mark is not None else 0 :]
+    if _TOOL_FAILED(said) is not None:
+        return True
+    is_change = call.fields.get("kind") in ("edit", "delete", "move")
+    return is_change and _FAILED(said.partition("\n")[0]) is not None
+
+
+def _says_missing(call: Call) -> bool:
+    """Whether all that a call shows is a line that says that its own file is not there."""
+    if call.fields.get("kind") not in _ON_FILES:
+        return False
+    shown = list(texts(call.fields.get("content"))) or raw_texts(call.fields.get("rawOutput"))
+    if len(shown) != 1 or len(shown[0]) > _LINE or not _is_missing(shown[0].strip("` \n")):
+        return False
+    given = obj(call.fields.get("rawInput")).values()
+    return any(type(value) is str and len(value) > 2 and value in shown[0] for value in given)
+
+
+def _is_missing(line: str) -> bool:
+    return _FAILED(line) is not None and _NOT_THERE(line) is not None
+
+
+def _error_in_parts(raw: Any, kind: Any) -> str | None:
+    """Find that all parts of a call's work have failed; of several commands, that any has."""
+    said = [_says_failed(told) for told in parts(raw)]
+    failed = [where for where in said if where is not None]
+    if not failed or (len(failed) < len(said) and kind != "execute"):
+        return None
+    return f"in a part, {failed[0]}"
+
+
+def _says_failed(told: Json) -> str | None:
+    for key in ("isError", "is_error"):
+        if told.get(key) is True:
+            return f"{key} is true"
+    for key in ("success", "ok"):
+        if told.get(key) is False:
+            return f"{key} is false"
+    return None
+
+
+def _error_in(told: Json) -> str | None:
+    said = _says_failed(told)
+    if said is not None:
+        return said
+    if told.get("status") in ("error", "failed", "failure") and _is_its_own(told):
+        return f"status is {told['status']}"
+    error = told.get("error")
+    if not error or type(error) not in (str, dict) or not _SUCCEEDED.isdisjoint(told):
+        return None
+    # A document may well have a field `error`. Beside a result, it is no outcome.
+    has_result = any(told.get(key) for key in ("output", "content", "result", "data", "stdout"))
+    return None if has_result or len(told) > _FEW else "it has an error, and no result"
+
+
+def _is_its_own(told: Json) -> bool:
+    """Whether a status is the tool's own, and not that of what it has looked up: a build, a job."""
+    return len(told) == 1 or not _TOLD_WITH.isdisjoint(told)
+
+
+def _error_in_text(raw: str, kind: Any) -> str | None:
+    if raw.startswith("<tool_use_error>"):
+        return "rawOutput: it is a <tool_use_error>"
+    if kind not in ("edit", "delete", "move") or raw[:1] != "{" or len(raw) > _LONGEST:
+        return None
+    try:
+        where = _error_in(obj(_decode(raw)))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
+    return where and f"rawOutput: {where}"

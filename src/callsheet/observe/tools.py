@@ -1,0 +1,238 @@
+"""Which tool a call is of, and what that is certain to mean.
+
+Only exact names that `describe` knows count here. A word that may mean anything ("create", "search")
+counts only together with the arguments that go with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from callsheet.describe import arguments as roles
+from callsheet.describe import files, finding, patches, running
+from callsheet.describe.commands import text_of_command
+from callsheet.describe.drafts import Shape
+from callsheet.describe.names import TABLE, Entry
+from callsheet.describe.naming import squash, words_of
+from callsheet.describe.paths import is_path
+from callsheet.observe.moments import Call, Json
+from callsheet.observe.values import many, obj, text
+from callsheet.report.kinds import ToolKind
+
+IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
+"""How programs write a name: in one word, perhaps below a server's."""
+
+LONGEST_NAME = 80
+
+PROGRAMS = frozenset(
+    [
+        "cat",
+        "cmd",
+        "cp",
+        "dir",
+        "exec",
+        "find",
+        "ipython",
+        "ls",
+        "lsp",
+        "mkdir",
+        "mv",
+        "patch",
+        "process",
+        "pwsh",
+        "python",
+        "rg",
+        "ripgrep",
+        "rm",
+        "sh",
+        "tree",
+        "unlink",
+        "zsh",
+        "view",
+    ]
+)
+"""Names of tools that are names of programs, too: as a title, they may be the whole command."""
+
+_SURE_WORDS = frozenset(["bash", "glob", "grep", "shell", "powershell", "ripgrep", "rg"])
+"""Single words that name one sort of tool, and nothing else."""
+
+_EVIDENCE: dict[Shape, tuple[str, ...]] = {
+    files.read: (*roles.PATH, *roles.MANY_PATHS),
+    files.write: (*roles.PATH, *roles.MANY_PATHS),
+    files.edit: (*roles.PATH, *roles.MANY_PATHS, "edits"),
+    files.delete: (*roles.PATH, *roles.MANY_PATHS),
+    files.move: (*roles.SOURCE, *roles.PATH),
+    patches.patch: ("patch", "patchText", "diff", "input", *roles.PATH),
+    finding.search: roles.PATTERN,
+    finding.find: roles.GLOB,
+    finding.web_search: roles.QUERY,
+    finding.fetch: roles.URL,
+    running.shell: roles.COMMAND,
+    running.foreign_shell: roles.COMMAND,
+}
+"""What tools can't do without, by what they do. Others are too various to say anything about."""
+
+_OF_THE_MIND = (ToolKind.THINK, ToolKind.OTHER, ToolKind.SWITCH_MODE)
+
+FILE_SHAPES = (files.read, files.write, files.edit, files.delete, files.move)
+FILE_KINDS = ("read", "edit", "delete", "move")
+
+_FILE_KEYS = frozenset(
+    [
+        "file_path",
+        "filePath",
+        "filepath",
+        "filename",
+        "file_name",
+        "fileName",
+        "absolute_path",
+        "absolutePath",
+        "target_file",
+        "TargetFile",
+        "AbsolutePath",
+        "notebook_path",
+        "notebookPath",
+    ]
+)
+_PATH_KEYS = ("path", "file", "relative_path", "target_path")
+_ELSEWHERE = frozenset(("owner", "repo", "repository", "project_id", "projectId", "bucket", "host"))
+
+
+def tool_name(call: Call) -> str:
+    """Return the tool's name: the one that is told, or the bare name that the call was announced under."""
+    if call.name:
+        return call.name
+    title = text(call.opening.get("title")) or ""
+    return title if is_name_of_tool(title) else ""
+
+
+def is_name_of_tool(title: str) -> bool:
+    """Whether a text is the exact name of a well-known tool, and can't be a command."""
+    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or "/" in title or "." in title:
+        return False
+    name = squash(title)
+    entry = TABLE.get(name)
+    if entry is None or name in PROGRAMS:
+        return False
+    # "Think" and "Plan" say all that there is to say.
+    return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
+
+
+def certain_kind(call: Call) -> str | None:
+    """Return the kind that a call has, if that is beyond doubt."""
+    entry = _entry(call)
+    if entry is None or entry.shape not in _EVIDENCE or not _is_meant(call, entry):
+        return None
+    return entry.kind.value
+
+
+def entry_kind(call: Call) -> str | None:
+    """Return the kind of the well-known tool that a call is of, whatever the call says of itself."""
+    entry = _entry(call)
+    return None if entry is None else entry.kind.value
+
+
+def needs_input(call: Call) -> bool:
+    """Whether the call is of a tool that can't do anything without arguments."""
+    if call.fields.get("kind") in ("edit", "delete", "move"):
+        return True
+    return bool(needs_of(tool_name(call)))
+
+
+def needs_of(name: str) -> tuple[str, ...]:
+    """Return the arguments of which a well-known tool needs one at least. None: nobody knows."""
+    entry = entry_of(name)
+    return _EVIDENCE.get(entry.shape, ()) if entry is not None else ()
+
+
+def works_on_a_file(call: Call) -> bool:
+    """Whether it is certain that the call reads or changes a file with a path."""
+    kind, entry = call.fields.get("kind"), _entry(call)
+    is_known = entry is not None and entry.shape in FILE_SHAPES
+    if kind not in FILE_KINDS and (kind not in (None, "other") or not is_known):
+        return False
+    if entry is not None and not is_known:
+        return False
+    told = obj(call.fields.get("rawInput"))
+    if not told:
+        # One that failed may have done so because it was given nothing.
+        is_sure = is_known and call.status != "failed" and _is_plain(call)
+        return is_sure or any(diff_paths(call.fields))
+    is_meant = is_known and (kind in FILE_KINDS or _is_plain(call))
+    return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_meant)
+
+
+def diff_paths(fields: Json) -> Iterator[str]:
+    """Return the paths of the diffs that a call shows: v1's, and v2's."""
+    for item in many(fields.get("content")):
+        told = obj(item)
+        if told.get("type") == "diff":
+            for change in (told, *map(obj, many(told.get("changes")))):
+                path = text(change.get("path"))
+                if path is not None:
+                    yield path
+
+
+def command_of(call: Call) -> str:
+    """Return the command that a call runs: from its input; where none is told, its title may be it."""
+    raw: Any = call.fields.get("rawInput")
+    told = obj(raw)
+    if told:
+        return text_of_command(roles.first(told, roles.COMMAND))
+    if raw:
+        return text_of_command(raw)
+    return text(call.fields.get("title")) or "" if call.fields.get("kind") == "execute" else ""
+
+
+def entry_of(name: str) -> Entry | None:
+    """Return what is known of a tool by its name, be it below a server's."""
+    return TABLE.get(squash(name.rpartition("/")[2])) if len(name) <= LONGEST_NAME else None
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether the name of a tool says it all by itself."""
+    name = name.rpartition("/")[2]
+    return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
+
+
+def _entry(call: Call) -> Entry | None:
+    return entry_of(tool_name(call))
+
+
+def _is_plain(call: Call) -> bool:
+    return is_plain_name(tool_name(call))
+
+
+def _is_meant(call: Call, entry: Entry) -> bool:
+    if _is_plain(call):
+        return True
+    told = obj(call.fields.get("rawInput"))
+    if entry.shape in FILE_SHAPES:
+        return _has_path(told, False)
+    return not told.keys().isdisjoint(_EVIDENCE[entry.shape])
+
+
+def _has_path(told: Json, is_known: bool) -> bool:
+    """Whether an input names a file. Of a tool that isn't known, only what can't be anything else counts."""
+    if is_known:
+        keys: tuple[str, ...] = (*roles.PATH, *roles.SOURCE)
+        return any(_is_file(told.get(key)) for key in keys if key in told) or any(
+            _is_file(path)
+            for key in roles.MANY_PATHS
+            if key in told
+            for path, _ in roles.texts_of(told[key])
+        )
+    if any(_is_file(told[key]) for key in _FILE_KEYS.intersection(told)):
+        return True
+    named = (text(told.get(key)) or "" for key in _PATH_KEYS)
+    return any(
+        "." in path.replace("\\", "/").rpartition("/")[2] and _is_file(path) for path in named
+    )
+
+
+def _is_file(value: object) -> bool:
+    if type(value) is not str or not value.strip(". /\\"):
+        return False
+    return value[:5].lower() == "file:" or is_path(value)

@@ -1,0 +1,391 @@
+"""What a patient reader of a recording knows: who spoke, which sessions, turns and calls there are.
+
+Lines go in, moments come out. Nothing is judged here. `sessions.py` knows of sessions, `turns.py` of
+turns, `calls.py` of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from callsheet.observe import files, mending, senders
+from callsheet.observe.calls import Calls, announces, begins_again, over
+from callsheet.observe.ids import UsedIds
+from callsheet.observe.lines import Line, Way
+from callsheet.observe.moments import (
+    BIG,
+    Asked,
+    Begun,
+    Big,
+    Call,
+    Connection,
+    Decided,
+    Folded,
+    Json,
+    LeftOpen,
+    Question,
+    Session,
+    Strayed,
+    Told,
+    Turn,
+    TurnOver,
+    Unreadable,
+    Updated,
+)
+from callsheet.observe.questions import meant_by, outcome_of, question_of, twin_of
+from callsheet.observe.requests import Requests
+from callsheet.observe.sessions import Sessions
+from callsheet.observe.terminals import Terminals
+from callsheet.observe.turns import Turns
+from callsheet.observe.values import name_of, obj, rpc_id, text
+
+KEEP_ASKED = 4096
+"""Questions that wait for an answer at most."""
+
+CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
+TERMINALS = ("terminal_update", "terminal_output_chunk")
+SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
+REOPENING = ("session/load", "session/resume")
+_SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS[2]), 2)
+
+
+class Watch:
+    """Watches one recording."""
+
+    def __init__(self) -> None:
+        self.connection: Connection = Connection()
+        self.line: int = 0
+        self._requests: Requests = Requests()
+        self._questions: dict[Any, Question] = {}
+        self._turns: Turns = Turns()
+        self._calls: Calls = Calls()
+        self._sessions: Sessions = Sessions(self._calls)
+        self._terminals: Terminals = Terminals()
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """The sessions that are known, by their ids."""
+        return self._sessions.by_id
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were."""
+        return self._calls.count
+
+    def feed(self, line: Line) -> Iterator[Any]:
+        """Take in a line, and give what happens in it."""
+        self.line = line.number
+        message = line.message
+        if line.fault is not None:
+            yield Unreadable(line)
+        if message is None:
+            if mending.loses_a_message(line.raw, line.fault):
+                self._lost()
+            return
+        params = obj(message.get("params"))
+        sender = line.sender or self._requests.sender(message, params)
+        if sender == "client":
+            self.connection.has_both_ways = True
+        heard = self._requests.heard(line, message, sender, self.connection, params)
+        yield heard
+        if line.size > BIG:
+            yield Big(line, sender, heard.session, heard.method)
+        method = heard.method
+        if method == "session/update":
+            yield from self._updated(line, params)
+        elif method is not None:
+            yield from self._called(line, message, method, params, sender)
+        elif "id" in message:
+            yield from self._answered(line, message, sender)
+        if self._calls.gone:
+            yield from self._calls.told()
+
+    def _lost(self) -> None:
+        """Note that a message may be lost: what comes now can't be judged as if nothing were missing."""
+        self.connection.has_gaps, self.connection.is_whole = True, False
+        for session in self.sessions.values():
+            session.asked, session.opened = None, 0
+
+    def finish(self) -> Iterator[Any]:
+        """Return what is over because the recording is."""
+        yield from self._end()
+        turns = [one.turn for one in self._sessions if one.turn is not None]
+        yield self._requests.over(self.line, self.connection, self.calls, turns)
+
+    def _end(self) -> Iterator[Any]:
+        for session in self._sessions:
+            for call in list(session.calls.values()):
+                yield from over(call, self.connection, at_the_end=True)
+
+    # Requests and notifications
+
+    def _called(
+        self, line: Line, message: Json, method: str, params: Json, sender: Way | None
+    ) -> Iterator[Any]:
+        if "id" in message and sender is not None:
+            self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
+        elif "id" in message:
+            self._requests.ask_of_either(rpc_id(message["id"]), line)
+        if method == "initialize":
+            yield from self._greeted(params)
+        elif method == "$/cancel_request":
+            self._taken_back(line, rpc_id(params.get("requestId")), sender)
+        elif method == "session/request_permission":
+            yield from self._asking(line, message, params)
+        elif sender == "client":
+            self._of_client(line, message, method, params)
+
+    def _greeted(self, params: Json) -> Iterator[Any]:
+        if self.connection.is_whole or self.connection.has_gaps:
+            yield from self._started_again()
+        connection = self.connection
+        connection.is_whole = True
+        connection.client = name_of(params.get("clientInfo") or params.get("info"))
+        offered = params.get("clientCapabilities") or params.get("capabilities")
+        connection.capabilities = obj(offered)
+
+    def _started_again(self) -> Iterator[Any]:
+        """End what another process of the agent has begun."""
+        yield from self._end()
+        self._sessions.forget()
+        self._requests.restart()
+        self._questions, self._turns = {}, Turns()
+        self.connection = Connection(has_both_ways=self.connection.has_both_ways)
+        if not self.connection.has_both_ways:
+            self._calls.used = UsedIds()  # a history may be told now, and nobody can tell
+
+    def _of_client(self, line: Line, message: Json, method: str, params: Json) -> None:
+        session = self._session(params.get("sessionId"))
+        if session is None:
+            return
+        if method in REOPENING:
+            session.asked, session.opened = line.number, None
+            session.is_replaying = method == "session/load" or bool(params.get("replayFrom"))
+            session.cwd = session.cwd or text(
+                params.get("cwd")
+            )  # a history is told before the answer
+        elif not session.is_known:
+            session.opened = 0  # it was opened before the recording began
+        if method == "session/prompt":
+            session.is_loaded = False
+            self._turns.prompted(line, rpc_id(message.get("id")), session, self.connection)
+        elif method == "session/cancel":
+            self._turns.cancelled(line, session)
+
+    def _taken_back(self, line: Line, key: Any, sender: Way | None) -> None:
+        question = self._questions.get(key)
+        if sender == "client":
+            self._turns.cancelled_request(line, key)
+        elif sender == "agent" and question is not None:
+            question.withdrawn = line.number
+
+    def _asking(self, line: Line, message: Json, params: Json) -> Iterator[Any]:
+        session = self._session(params.get("sessionId"))
+        question = question_of(line, message.get("id"), params, session)
+        key = question.call_id
+        if session is not None:
+            yield from self._strayed(line, session)
+            if key is not None:
+                yield from self._asked_about(line, session, key, question)
+            if session.turn is not None and len(session.turn.questions) < KEEP_ASKED:
+                session.turn.questions.append(question)
+        if len(self._questions) >= KEEP_ASKED:
+            del self._questions[next(iter(self._questions))]
+        self._questions[rpc_id(message.get("id"))] = question
+        yield Asked(line, self.connection, question)
+
+    def _asked_about(
+        self, line: Line, session: Session, key: str, question: Question
+    ) -> Iterator[Any]:
+        call = session.calls.get(key)
+        question.is_known = call is not None and call.ended is None
+        if call is None and not self._calls.used.has(session.id, key):
+            call = question.twin = twin_of(question)
+        if call is None or call.ended is not None or call.is_left:
+            call = self._begin(line, session, key)
+            call.is_asked_first = True
+            question.turn = session.turn
+            yield Begun(line, self.connection, session, call)
+        question.call = call
+        call.questions.append(question)
+        self._calls.heard(call, line)
+        if self.connection.is_v2 and question.tool_call:  # v2: it is an update, and may announce
+            self._calls.patch(call, question.tool_call, line, self.connection)
+            if call.announced is None:
+                self._calls.announce(call, question.tool_call, line)
+
+    # Answers
+
+    def _answered(self, line: Line, message: Json, sender: Way | None) -> Iterator[Any]:
+        asker: Way | None = None if sender is None else "client" if sender == "agent" else "agent"
+        if asker is None:
+            return
+        key, told = rpc_id(message.get("id")), obj(message.get("result"))
+        method, params, asked = self._requests.asked.pop((asker, key), ("", {}, 0))
+        if asker == "client":
+            method = method or senders.method_answered(told)
+        if method == "initialize":
+            yield from self._agreed(told)
+        elif method == "session/prompt":
+            yield from self._prompt_answered(line, key, message)
+        elif method == "session/request_permission":
+            yield from self._decided(line, message)
+        elif asker == "client":
+            yield from self._opened(line, method, params, message, asked)
+        elif method == "terminal/create":
+            session = self._session(params.get("sessionId"))
+            if session is not None:
+                self._terminals.created(session, text(told.get("terminalId")), line)
+        elif method in ("terminal/wait_for_exit", "terminal/output"):
+            session = self._session(params.get("sessionId"))
+            if session is not None:
+                self._terminals.ended(session, text(params.get("terminalId")), told)
+
+    def _agreed(self, told: Json) -> Iterator[Any]:
+        if self.connection.version is not None:  # the request was not recorded
+            yield from self._started_again()
+        version, connection = told.get("protocolVersion"), self.connection
+        connection.is_whole = not connection.has_gaps
+        connection.version = version if type(version) is int else None
+        connection.agent = name_of(told.get("agentInfo") or told.get("info"))
+        connection.agent_capabilities = obj(
+            told.get("agentCapabilities") or told.get("capabilities")
+        )
+
+    def _opened(
+        self, line: Line, method: str, params: Json, message: Json, asked: int
+    ) -> Iterator[Any]:
+        told, failed = obj(message.get("result")), "error" in message
+        opens = method in REOPENING
+        session = self._session(params.get("sessionId") if opens else told.get("sessionId"))
+        if session is not None and session.is_known and method not in senders.OPENING:
+            return
+        if session is not None and not failed:
+            session.asked, session.opened = asked or line.number, line.number
+            session.cwd = text(params.get("cwd")) or session.cwd
+            yield from self._replayed(line, session)
+        elif session is not None:
+            session.opened = 0
+            yield from self._replayed(line, session)
+        elif method == "tool_call/cancel" and not failed:
+            owner = self.sessions.get(text(params.get("sessionId")) or "")
+            call = owner.calls.get(text(params.get("toolCallId")) or "") if owner else None
+            if call is not None:
+                call.cancelled = asked
+
+    def _replayed(self, line: Line, session: Session) -> Iterator[Any]:
+        """Tell of calls that a history left open. In v2 they may be going on."""
+        was, session.is_replaying = session.is_replaying, False
+        if was:
+            session.is_loaded = session.opened != 0
+            self._calls.were_told(session, self.connection)
+        if not was or self.connection.is_v2:
+            return
+        for call in session.calls.values():
+            if call.is_replayed and call.ended is None and not call.is_left:
+                call.is_left = True
+                yield LeftOpen(line.number, self.connection, call, None)
+
+    def _prompt_answered(self, line: Line, key: Any, message: Json) -> Iterator[Any]:
+        turn = self._turns.answered(key, message, self.connection)
+        reason = obj(message.get("result")).get("stopReason")
+        if turn is None and reason is not None:
+            open_ = [s.turn for s in self._sessions if s.turn and s.turn.is_implied]
+            turn = open_[0] if len(open_) == 1 else None
+        if turn is not None:
+            yield from self._turn_over(line, turn, reason)
+
+    def _decided(self, line: Line, message: Json) -> Iterator[Any]:
+        question = self._questions.pop(rpc_id(message.get("id")), None)
+        if question is not None:
+            question.answered = line.number
+            question.outcome = outcome_of(message, question)
+            if question.turn is not None and question in question.turn.questions:
+                question.turn.questions.remove(question)
+            yield Decided(line, self.connection, question)
+
+    def _turn_over(self, line: Line, turn: Turn, reason: Any) -> Iterator[Any]:
+        self._turns.over(line, turn, reason)
+        yield TurnOver(line, self.connection, turn)
+        yield from self._calls.left_open(turn, line.number, self.connection)
+
+    # Updates
+
+    def _updated(self, line: Line, params: Json) -> Iterator[Any]:
+        session = self._session(params.get("sessionId"))
+        told = obj(params.get("update"))
+        if session is None or not told:
+            return
+        yield from self._strayed(line, session)
+        session.updates += 1
+        kind = text(told.get("sessionUpdate")) or ""
+        if self.connection.spoken is None:
+            self.connection.spoken = _SPOKEN.get(kind)
+        if kind in CALLS:
+            yield from self._told(line, session, kind, told)
+        elif kind in TERMINALS:
+            terminal = text(told.get("terminalId"))
+            if terminal is not None:
+                yield self._terminals.told(line, self.connection, session, terminal, told)
+        else:
+            self._sessions.note_child(line, session, told, self.connection)
+            yield Updated(line, self.connection, session, told)
+            yield from self._spoke(line, session, kind, told)
+
+    def _strayed(self, line: Line, session: Session) -> Iterator[Any]:
+        if session.is_known or session.updates:
+            return
+        opening = senders.opening(self._requests.asked)
+        yield Strayed(line, self.connection, session, opening)
+
+    def _spoke(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
+        if kind == "state_update":
+            if "background" in update:
+                session.background = self._terminals.background(session, update["background"])
+            turn = self._turns.state(line, session, update)
+            if turn is not None:
+                yield from self._turn_over(line, turn, update.get("stopReason"))
+        elif kind in SPEECH:
+            if session.turn is not None:
+                session.turn.is_active = True
+            elif session.last_turn is not None:
+                session.last_turn.late += 1
+
+    def _told(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
+        key = text(update.get("toolCallId"))
+        if key is None:
+            return
+        call = session.calls.get(key)
+        known = call is not None or self._calls.used.has(session.id, key)
+        may_open = known or announces(kind, update, self.connection)
+        elsewhere = None if may_open else self._sessions.elsewhere(session, key)
+        yield Told(line, self.connection, session, key, call, kind, update, known, elsewhere)
+        if elsewhere is not None:
+            return  # it is another session's
+        if call is None and known and kind != "tool_call" and not session.is_replaying:
+            return  # it was let go long ago
+        if call is None or begins_again(call, kind, update, self.connection):
+            call = self._begin(line, session, key)
+            yield Begun(line, self.connection, session, call)
+        elif call.ended is not None and kind == "tool_call_update":
+            call = meant_by(call, update) or call
+        is_first = call.updates == 0 and call.announced is None
+        self._calls.fold(call, kind, update, line, self.connection)
+        self._terminals.shown(call, update)
+        self._sessions.note_child(line, session, update, self.connection)
+        yield Folded(line, self.connection, session, call, kind, update, is_first)
+        files.note(session, call, line.number)
+        yield from self._terminals.in_meta(line, self.connection, session, update)
+
+    def _begin(self, line: Line, session: Session, key: str) -> Call:
+        seen = self.connection
+        is_recorded = seen.is_whole and seen.has_both_ways
+        if session.turn is None and not session.is_replaying and not is_recorded:
+            session.turn = Turn(session, line.number, is_implied=True)
+        if session.turn is not None:
+            session.turn.is_active = True
+        return self._calls.begin(line, session, key, self.connection)
+
+    def _session(self, given: Any) -> Session | None:
+        return self._sessions.of(given, self.connection)

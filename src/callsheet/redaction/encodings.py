@@ -1,0 +1,176 @@
+"""Views of a text in which an encoding is undone: colours stripped, `%20` and base64 decoded.
+
+A view is searched like any other text, and what is found in it is mapped back to the text that was encoded.
+Base64 of plain text can be told from other long words: the first bit of every byte is 0, so three of each
+four letters are of half the alphabet. The pattern for it is a part of the gate, so that looking for it is
+free; the others are asked for by a character that most texts have not.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from callsheet.redaction.budget import Budget
+from callsheet.redaction.spans import Span
+
+ENCODED = 4
+"""The rank of what was found in base64. In text that may be run it is shown: nobody could read what runs."""
+
+_FOUR = rb"[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+BASE64 = rb"(?:^|[^A-Za-z0-9+/_-]|\\[nr])(?:%b){6}" % _FOUR
+"""Where text in base64 may begin: what stands before it, and 18 bytes of it."""
+BASE64_BEGUN = rb"(?:^|[^A-Za-z0-9+/_-]|\\[nr])(?:%b){2,5}[A-Za-z0-9+/_-]{0,3}$" % _FOUR
+
+_BASE64 = re.compile(BASE64)
+_BEGUN = re.compile(rb"(?:\A|(?<![A-Za-z0-9+/_-])|(?<=\\[nr]))(?:%b){2}" % _FOUR)
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_LETTER = rb"[A-Za-z0-9+/_-]"
+_BREAK = re.compile(rb"\r?\n|(?:\\{1,7}r)?\\{1,7}n")
+_RUN = re.compile(
+    rb"%b+(?:(?:%b)(?=%b{4})%b+)*={0,2}" % (_LETTER, _BREAK.pattern, _LETTER, _LETTER)
+)
+_OPEN_RUN = re.compile(rb"%b*(?:(?:%b)%b+)*={0,2}[\r\n\\]*" % (_LETTER, _BREAK.pattern, _LETTER))
+_UNPRINTABLE = re.compile(rb"[\x00-\x08\x0e-\x1a\x7f-\xff]")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+
+_COLOUR = re.compile(rb"\x1b(?:\[[0-9;:]*(?:[A-Za-z]|\Z)|\Z)")
+CODE_BEGUN = rb"\x1b(?:\[[0-9;:]*)?$"
+_CODE_BEGUN = re.compile(rb"\x1b(?:\[[0-9;:]*)?\Z")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_IN_WORD = bytes(set(range(256)) - set(b" \t\r\n\v\f\"'<>&?="))
+_REST = re.compile(rb"[^\s\"'<>&?=]*")
+_LONGEST_NAME = 1024
+_BYTES = {b"%02x" % n: bytes([n]) for n in range(256)}
+_APART = b"\n\0\n"
+
+_LONGEST_CODE = 32
+_CHEAP_LETTERS = 8
+_ESCAPED_BREAK = 32
+"""Codes that the end of a line is worth that is escaped."""
+_LOOKED_BACK = 16_384
+_CHEAP = 256
+"""Codes that are undone for the price of one place."""
+
+
+class View(NamedTuple):
+    """A text without its encoding, and where its bytes stand in the data: `edges` says it piece by piece."""
+
+    text: bytes
+    edges: Callable[[], list[tuple[int, int]]]
+    """For the first byte of each piece of the view, in order: its place there, and in the data."""
+    four_for_three: bool = False
+
+    def origin(self, place: int, edges: list[tuple[int, int]]) -> int:
+        """Return where the byte at a place of the view stands in the data."""
+        place = place // 3 * 4 if self.four_for_three else place
+        there, here = edges[bisect_right(edges, place, key=lambda edge: edge[0]) - 1]
+        return here + place - there
+
+    def mapped(self, data: bytes, spans: Sequence[Span]) -> list[Span]:
+        """Return what was found in the view as spans of the data."""
+        edges = self.edges() if spans else []
+        found: list[Span] = []
+        for span in spans:
+            start, last = self.origin(span.start, edges), self.origin(span.end - 1, edges)
+            size = 4 if self.four_for_three else 3 if _ESCAPE.match(data, last) else 1
+            rank = ENCODED if self.four_for_three else span.rank
+            found.append(span._replace(start=start, end=min(len(data), last + size), rank=rank))
+        return found
+
+
+def views(data: bytes, budget: Budget) -> Iterator[View]:
+    """Return the text without colours, and the words of it that are written as in a URL, if there are any."""
+    if b"\x1b" in data and _affords(budget, data.count(b"\x1b")):
+        yield View(_COLOUR.sub(b"", data), lambda: _without(data, _COLOUR))
+    if b"%" in data and _affords(budget, data.count(b"%")) and _ESCAPE.search(data):
+        words = list(_words(data))
+        decoded = [_ESCAPE.sub(_decoded, data[start:end]) for start, end in words]
+        yield View(_APART.join(decoded), lambda: _escaped(data, words, decoded))
+
+
+def _words(data: bytes) -> Iterator[tuple[int, int]]:
+    """Return the words with codes in them: what stands between two signs of a URL, or around it."""
+    end = 0
+    while code := _ESCAPE.search(data, end):
+        low = max(end, code.start() - _LONGEST_NAME)
+        start = low + len(data[low : code.start()].rstrip(_IN_WORD))
+        rest = _REST.match(data, code.end())
+        end = rest.end() if rest else code.end()
+        yield start, end
+
+
+def _decoded(code: re.Match[bytes]) -> bytes:
+    return _BYTES[code[1].lower()]
+
+
+def _affords(budget: Budget, codes: int) -> bool:
+    """Spend what it takes to undo so many codes. Where there are too many, they stay as they are."""
+    if budget.is_spent or codes // _CHEAP > budget.left:
+        return False
+    budget.spend(codes // _CHEAP)
+    return True
+
+
+def _without(data: bytes, codes: re.Pattern[bytes]) -> list[tuple[int, int]]:
+    found, gone = [(0, 0)], 0
+    for code in codes.finditer(data):
+        gone += code.end() - code.start()
+        found.append((code.end() - gone, code.end()))
+    return found
+
+
+def _escaped(
+    data: bytes, words: list[tuple[int, int]], decoded: list[bytes]
+) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    size = 0
+    for (start, end), text in zip(words, decoded, strict=True):
+        found.append((size, start))
+        for number, code in enumerate(_ESCAPE.finditer(data, start, end), 1):
+            found.append((size + code.end() - start - 2 * number, code.end()))
+        size += len(text) + len(_APART)
+    return found
+
+
+def run_at(data: bytes, place: int) -> tuple[int, int] | None:
+    """Return where the base64 begins and ends that the gate found at this place."""
+    first = _BASE64.match(data, place)
+    run = _RUN.match(data, first.end() - 24) if first else None
+    return run.span() if run else None
+
+
+def from_base64(data: bytes, start: int, end: int, budget: Budget) -> View | None:
+    """Decode a run of base64, if there is text in it and the budget allows it."""
+    run = data[start:end]
+    if not _affords(budget, len(run) // _CHEAP_LETTERS + run.count(b"\\") * _ESCAPED_BREAK):
+        return None
+    if b"\\" in run:
+        letters = _BREAK.sub(b"", run).translate(_STANDARD, b"=")
+    else:
+        letters = run.translate(_STANDARD, b"\r\n=")
+    letters = letters[: len(letters) - (len(letters) % 4 == 1)]
+    text = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
+    if _UNPRINTABLE.search(text, 0, 18):
+        return None
+    edges = lambda: [(there, start + here) for there, here in _without(run, _BREAK)]  # noqa: E731
+    return View(text, edges, four_for_three=True)
+
+
+def base64_begun(data: bytes) -> int:
+    """Return where base64 begins that may go on beyond the end of the data; the end if none does."""
+    low = max(0, len(data) - _LOOKED_BACK)
+    low += len(data[low:].rstrip(_LETTERS + b"=\r\n\\"))
+    for first in _BEGUN.finditer(data, low):
+        if _OPEN_RUN.fullmatch(data, first.start()):
+            return first.start()
+    return len(data)
+
+
+def code_begun(data: bytes) -> int:
+    """Return where a colour begins that is not whole; the end if none does."""
+    code = _CODE_BEGUN.search(data, max(0, len(data) - _LONGEST_CODE))
+    return code.start() if code else len(data)

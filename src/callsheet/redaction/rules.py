@@ -1,0 +1,260 @@
+"""The rules as data: what one looks like, how the shipped table is read, and how users add theirs.
+
+`rules.toml` is the table. It is read once, when it is first asked for; this is the only place
+in `guard` that touches a file, and only one inside the package. Users' rules come as a mapping that
+somebody else has parsed. This file only reads and judges rules; `scan.py` uses them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from threading import Lock
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from callsheet.report.errors import CallsheetError
+
+
+class InvalidRule(CallsheetError, ValueError):
+    """A rule, or a setting of the redactor, can't be used. The message names it and says why."""
+
+
+class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+    """One shape of secret. The fields are explained on top of `rules.toml`."""
+
+    id: str
+    pattern: str
+    literals: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    counters: tuple[str, ...] = ()
+    left: bool = True
+    right: bool = True
+    mixed: bool = False
+    placeholders: bool = False
+    ignore_case: bool = False
+    open: Literal["token", "name", "word", "line", "block"] = "token"
+    end: str = ""
+
+
+OPEN: Mapping[str, re.Pattern[bytes]] = {
+    "token": re.compile(rb"[A-Za-z0-9_./+=~%$@,:-]*"),
+    "name": re.compile(rb"[A-Za-z0-9_-]*"),
+    "word": re.compile(rb"""[^\s"'<>]*"""),
+    "line": re.compile(rb"[^\r\n]*"),
+    "block": re.compile(rb"[\s\S]*"),
+}
+"""What a secret is made of, by `Rule.open`."""
+
+
+class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which names have secret values. `keys.py` judges by it."""
+
+    families: dict[str, tuple[str, ...]]
+    second: dict[str, tuple[str, ...]]
+    weak: dict[str, str]
+    suffixes: tuple[str, ...]
+    neutral: frozenset[str]
+    harmless: frozenset[str]
+    deeds: frozenset[str]
+
+
+class Table(Struct, frozen=True):
+    """All of `rules.toml`."""
+
+    keys: KeyTable
+    rule: tuple[Rule, ...]
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a user may set, in `[tool.callsheet.redact]` or a file of its own."""
+
+    rules: tuple[Rule, ...] = ()
+    allow: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+
+
+_loading = Lock()
+
+
+def table() -> Table:
+    """Return the shipped rules. One thread loads them: msgspec crashes if two meet new types at once."""
+    with _loading:
+        return _table()
+
+
+@cache
+def _table() -> Table:
+    text = files("callsheet.redaction").joinpath("rules.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), Table)
+
+
+def default_rules() -> tuple[Rule, ...]:
+    """Return the shipped rules for patterns."""
+    return table().rule
+
+
+def read_settings(settings: Mapping[str, Any]) -> Settings:
+    """Read a user's settings, or raise `InvalidRule`."""
+    try:
+        found = msgspec.convert(dict(settings), Settings)
+    except msgspec.ValidationError as error:
+        raise InvalidRule(f"redact settings: {error}") from None
+    for rule in found.rules:
+        check(rule)
+        _check_repeats(rule)
+    unknown = sorted(set(found.off) - {rule.id for rule in (*default_rules(), *found.rules)})
+    if unknown:
+        raise InvalidRule(f"redact settings: off names unknown rules: {', '.join(unknown)}")
+    return found
+
+
+def _check_repeats(rule: Rule) -> None:
+    """Refuse a repeat without end inside of another: to find that nothing matches could take for ever."""
+    letters = list(signs(rule.pattern))
+    opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
+    closed = False
+    for index, letter in letters:
+        before, closed = closed, False
+        if re.match(r"\{,\d", rule.pattern[index:]):
+            raise InvalidRule(f"rule {rule.id!r}: {{,n}} means something else in re2; say {{0,n}}")
+        endless = letter in "*+" or re.match(r"\{\d*,\}", rule.pattern[index:])
+        if letter == "(":
+            opened.append(False)
+        elif letter == ")" and len(opened) > 1:
+            closed = opened.pop()
+            opened[-1] |= closed
+        elif endless:
+            if before:
+                raise InvalidRule(
+                    f"rule {rule.id!r}: a repeat inside of a repeat could take for ever; "
+                    "say how often at most, such as {1,64}"
+                )
+            opened[-1] = True
+
+
+def rules_of(settings: Settings, base: Sequence[Rule] | None = None) -> tuple[Rule, ...]:
+    """Return the rules that hold: a user's own replace those with the same id, and none is off."""
+    rules = {rule.id: rule for rule in (default_rules() if base is None else base)}
+    rules |= {rule.id: rule for rule in settings.rules}
+    return tuple(rule for name, rule in rules.items() if name not in settings.off)
+
+
+def signs(pattern: str) -> Iterator[tuple[int, str]]:
+    """Return the characters of a pattern that mean something: not escaped, and in no class."""
+    index, in_class = 0, False
+    while index < len(pattern):
+        letter = pattern[index]
+        if letter == "\\":
+            index += 1
+        elif in_class:
+            in_class = letter != "]"
+        else:
+            yield index, letter
+            if letter == "[":
+                in_class = True
+                index += pattern.startswith("^", index + 1)
+                index += pattern.startswith("]", index + 1)
+        index += 1
+
+
+def group_start(pattern: str) -> int:
+    """Find the group that says what is secret; -1 if the whole is."""
+    for index, letter in signs(pattern):
+        if letter == "(" and not pattern.startswith("?", index + 1):
+            return index
+    return -1
+
+
+ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+_BACKWARD = re.compile(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
+
+
+def check(rule: Rule) -> None:
+    """Raise `InvalidRule` unless the rule can be used by every engine and does what it says."""
+    where = f"rule {rule.id!r}"
+    if not ID.fullmatch(rule.id):
+        raise InvalidRule(f"{where}: an id is 1 to 64 letters, digits, '-', '_' or '.'")
+    if _BACKWARD.search(rule.pattern):
+        raise InvalidRule(f"{where}: look-around and back-references don't work in every engine")
+    if any(letter in "^$" for _, letter in signs(rule.pattern)):
+        raise InvalidRule(
+            f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text"
+        )
+    try:
+        found = re.compile(rule.pattern.encode())
+    except re.error as error:
+        raise InvalidRule(f"{where}: the pattern is not a regular expression: {error}") from None
+    if found.groups > 1:
+        raise InvalidRule(f"{where}: {found.groups} groups; one at most says what is secret")
+    if found.match(b""):
+        raise InvalidRule(
+            f"{where}: the pattern matches nothing at all, so it would match everywhere"
+        )
+    _check_literals(rule, found)
+
+
+def _check_literals(rule: Rule, pattern: re.Pattern[bytes]) -> None:
+    where = f"rule {rule.id!r}"
+    if rule.open in ("line", "block") and not rule.literals:
+        raise InvalidRule(
+            f"{where}: open={rule.open!r} needs literals, or all of a stream would wait"
+        )
+    if not all(rule.literals):
+        raise InvalidRule(f"{where}: an empty literal gates nothing; leave literals out instead")
+    for example in map(fill, rule.examples):
+        match = pattern.search(example.encode())
+        if match is None:
+            raise InvalidRule(f"{where}: the pattern does not find the example {example!r}")
+        begin = match.group().decode(errors="replace")
+        if rule.ignore_case:
+            begin = begin.lower()
+        if not OPEN[rule.open].fullmatch(match.group(pattern.groups)):
+            raise InvalidRule(
+                f"{where}: {example!r} has characters that open={rule.open!r} has not; "
+                "say open='word', 'line' or 'block'"
+            )
+        if rule.literals and not begin.startswith(_lower(rule)):
+            raise InvalidRule(f"{where}: {begin[:40]!r} begins with none of its literals")
+
+
+def _lower(rule: Rule) -> tuple[str, ...]:
+    return tuple(map(str.lower, rule.literals)) if rule.ignore_case else rule.literals
+
+
+_FILLS: Mapping[str, str] = {
+    "alnum": "Fake7Dummy3Sample9Never1Real2Made5Up4",
+    "alpha": "FakeDummySampleNeverRealMadeUp",
+    "lower": "fake7dummy3sample9never1real2made5up4",
+    "upper": "FAKE7DUMMY3SAMPLE5NEVER2REAL4MADE6UP",
+    "hex": "fa4e0dead1beef2fa5e3c0de4fade5",
+    "digit": "1029384756",
+    "space": " ",
+    "bech": "FAKE7DUMMY3SAMPLE5NEVER2REAL4MADE6UP".translate({66: None, 73: None, 79: None}),
+    "b64lines": "Fake7Dummy3Sample9Never1Real2Made5Up4+/",
+}
+_FILL = re.compile(r"\{(\w+):(\d+)\}")
+
+
+def fill(template: str) -> str:
+    """Write an example out. The table has templates, so that nothing in it looks like a leaked key."""
+    return _FILL.sub(_filled, template)
+
+
+def _filled(match: re.Match[str]) -> str:
+    kind, count = match[1], int(match[2])
+    if kind not in _FILLS:
+        raise InvalidRule(f"an example says {match[0]!r}; use one of {', '.join(_FILLS)}")
+    if kind == "b64lines":
+        return "\n".join(_cycled(_FILLS[kind], 32) for _ in range(count))
+    return _cycled(_FILLS[kind], count)
+
+
+def _cycled(letters: str, count: int) -> str:
+    return (letters * (count // len(letters) + 1))[:count]

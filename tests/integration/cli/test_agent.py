@@ -1,0 +1,468 @@
+"""`callsheet agent` as an editor starts it: a real process, driven over its pipes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet.cli import quick
+from tests.support import ROOT, schemas
+
+CALLSHEET = [sys.executable, "-m", "callsheet"]
+
+TOOLS = '''
+from callsheet import tool
+
+print("noise that must not reach the client")
+
+@tool(kind="read", title="Greeting {name}")
+def greet(name: str, times: int = 1) -> str:
+    """Greet somebody.
+
+    Args:
+        name: Who is greeted.
+    """
+    return f"hello {name}! " * times
+'''
+
+BRAIN = """
+class Mind:
+    async def turn(self, prompt, turn):
+        result = await turn.run("list", {"path": "."})
+        await turn.say(f"{prompt.text} {result.success}")
+        return "max_tokens"
+
+class Failing:
+    async def turn(self, prompt, turn):
+        raise ConnectionError("the model is out")
+
+class Mute:
+    pass
+
+class Broken(Mind):
+    def __init__(self):
+        raise ValueError("no key")
+
+number = 5
+"""
+
+
+class Editor:
+    """Plays the client's part, one message after another."""
+
+    def __init__(self, process: subprocess.Popen[bytes], version: int = 1) -> None:
+        self.process: subprocess.Popen[bytes] = process
+        self.version: int = version
+        self.updates: list[Any] = []
+        self.asked: list[Any] = []
+        self.choice: str = "allow_once"
+        self._id: int = 0
+
+    def ask(self, method: str, **params: Any) -> Any:
+        """Send a request, and give its result."""
+        self._id += 1
+        self.send({"id": self._id, "method": method, "params": params})
+        while (message := self.receive()).get("id") != self._id or "method" in message:
+            pass
+        if "error" in message:
+            raise RuntimeError(message["error"]["message"])
+        return message["result"]
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the agent is gone"
+        message = json.loads(line)
+        if message.get("method") == "session/update":
+            schemas.check_update(self.version, message["params"]["update"])
+            self.updates.append(message["params"]["update"])
+        elif message.get("method") == "session/request_permission":
+            self.asked.append(message["params"])
+            kinds = {one["kind"]: one["optionId"] for one in message["params"]["options"]}
+            chosen = {"outcome": "selected", "optionId": kinds[self.choice]}
+            self.send({"id": message["id"], "result": {"outcome": chosen}})
+        return message
+
+    def open(self, cwd: Path) -> str:
+        """Begin, and give the id of a session."""
+        who: dict[str, Any] = {"clientCapabilities": {}}
+        if self.version == 2:
+            who = {"info": {"name": "test", "version": "1"}}
+        assert (
+            self.ask("initialize", protocolVersion=self.version, **who)["protocolVersion"]
+            == self.version
+        )
+        return self.ask("session/new", cwd=str(cwd), mcpServers=[])["sessionId"]
+
+    def prompt(self, session: str, text: str) -> Any:
+        """Say something, and give why the turn stopped."""
+        self.updates.clear()
+        answer = self.ask(
+            "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}]
+        )
+        if self.version == 1:
+            return answer["stopReason"]
+        while not (idle := [u for u in self.updates if u.get("state") == "idle"]):
+            self.receive()
+        return idle[0]["stopReason"]
+
+    def of(self, kind: str) -> list[Any]:
+        return [update for update in self.updates if update["sessionUpdate"] == kind]
+
+    @property
+    def words(self) -> str:
+        return "".join(one["content"]["text"] for one in self.of("agent_message_chunk"))
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """What each call is at the end."""
+        told = [u for u in self.updates if "toolCallId" in u and "status" in u]
+        return {update["toolCallId"]: update["status"] for update in told}
+
+
+@contextmanager
+def editor(*options: str, version: int = 1, complains: bytes = b"") -> Iterator[Editor]:
+    """Start the agent. It ends when its stdin does, with 0, and without a word unless it complains."""
+    process = subprocess.Popen(
+        [*CALLSHEET, "agent", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        yield Editor(process, version)
+        _, errors = process.communicate(timeout=10)
+        errors = errors.replace(b"noise that must not reach the client\n", b"")
+        assert process.returncode == 0
+        assert complains in errors if complains else errors == b""
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_is_typed_is_run_in_both_versions(tmp_path: Path, version: int) -> None:
+    (tmp_path / "a.txt").write_text("hello\n")
+    with editor("--protocol", str(version), version=version) as client:
+        session = client.open(tmp_path)
+        assert (
+            client.prompt(session, "/read a.txt\n/edit a.txt hello bye\n!cat a.txt") == "end_turn"
+        )
+        assert list(client.statuses.values()) == ["completed"] * 3
+        assert len(client.asked) == 2
+        assert (tmp_path / "a.txt").read_text() == "bye\n"
+        assert client.words == ""
+        plans = client.of("plan" if version == 1 else "plan_update")
+        assert len(plans) == 6
+        assert client.prompt(session, "hello?") == "end_turn"
+        assert client.words.startswith("Type a command")
+
+
+def test_the_commands_are_told_with_hints(tmp_path: Path) -> None:
+    with editor() as client:
+        client.open(tmp_path)
+        while not (told := client.of("available_commands_update")):
+            client.receive()
+        by_name = {one["name"]: one for one in told[0]["availableCommands"]}
+        assert by_name["read"]["input"] == {"hint": "path [offset] [limit]"}
+        assert {"bash", "grep", "help", "parallel"} <= set(by_name)
+
+
+def test_a_denied_call_ends_and_is_told_and_the_next_is_run(tmp_path: Path) -> None:
+    with editor() as client:
+        client.choice = "reject_once"
+        session = client.open(tmp_path)
+        client.prompt(session, "!touch x\n/list")
+        assert list(client.statuses.values()) == ["failed", "completed"]
+        assert not (tmp_path / "x").exists()
+        assert client.words.startswith("`!touch x`: ")
+
+
+def test_permission_allow_asks_nobody(tmp_path: Path) -> None:
+    with editor("--permission=allow") as client:
+        client.prompt(client.open(tmp_path), "!touch x")
+        assert (tmp_path / "x").exists()
+        assert client.asked == []
+
+
+def test_permission_deny_runs_nothing_that_changes_anything(tmp_path: Path) -> None:
+    with editor("--permission", "deny") as client:
+        client.prompt(client.open(tmp_path), "!touch x\n/list")
+        assert list(client.statuses.values()) == ["failed", "completed"]
+        assert client.asked == []
+
+
+def test_own_tools_are_commands(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(TOOLS)
+    with editor("--tools", str(tmp_path / "own.py")) as client:
+        session = client.open(tmp_path)
+        client.prompt(session, "/greet times=2 dear all")
+        (announced,) = client.of("tool_call")
+        assert announced["title"] == "Greeting dear all"
+        assert announced["rawInput"] == {"name": "dear all", "times": 2}
+        client.prompt(session, "/help greet")
+        assert "- `name`: Who is greeted." in client.words
+
+
+def test_a_script_is_played_whatever_is_typed(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(
+        json.dumps({"turns": [[{"say": "One."}, {"run": "list"}], [{"expect": "success"}]]})
+    )
+    with editor("--script", str(script)) as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "hello") == "end_turn"
+        assert client.words == "One."
+        assert list(client.statuses.values()) == ["completed"]
+        with pytest.raises(RuntimeError, match="turn 2, step 1: expect: no tool was run before it"):
+            client.prompt(session, "again")
+
+
+@pytest.mark.parametrize("name", ["mind.py:Mind", "mind:Mind"])
+def test_a_mind_of_ones_own_needs_one_method(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join(str(Path(p).absolute()) for p in sys.path if p)
+    )
+    monkeypatch.chdir(tmp_path)
+    with editor("--brain", name) as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "so?") == "max_tokens"
+        assert client.words == "so? True"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
+    tmp_path: Path, version: int
+) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    options = ("--brain", f"{tmp_path / 'mind.py'}:Failing", "--protocol", str(version))
+    with editor(*options, version=version, complains=b"Traceback") as client:
+        session = client.open(tmp_path)
+        for _ in range(2):
+            if version == 1:
+                with pytest.raises(RuntimeError, match="ConnectionError: the model is out"):
+                    client.prompt(session, "hello")
+            else:
+                assert client.prompt(session, "hello") == "error"
+                assert "the model is out" in client.updates[-1]["error"]["message"]
+
+
+def test_a_mind_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "mind.py").write_text(BRAIN)
+    with editor("--brain", f"{tmp_path / 'mind.py'}:Broken") as client:
+        with pytest.raises(RuntimeError, match="no key"):
+            client.open(tmp_path)
+        with pytest.raises(RuntimeError, match="no key"):  # the agent lives
+            client.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+
+
+def example(language: str, holding: str) -> str:
+    """Return an example of the document."""
+    text = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if holding in block]
+    return found
+
+
+def test_the_mind_of_the_document_works(tmp_path: Path) -> None:
+    (tmp_path / "mind.py").write_text(example("python", "class Mind"))
+    with editor("--brain", f"{tmp_path / 'mind.py'}:Mind") as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "what is here?") == "end_turn"
+        assert client.words.startswith("I'll have a look.")
+        assert "mind.py" in client.words
+        (announced,) = client.of("tool_call")
+        assert announced["_meta"]["callsheet"]["alias"] == "toolu_01"
+
+
+def test_the_script_of_the_document_works(tmp_path: Path) -> None:
+    (tmp_path / "script.json").write_text(example("json", '"say"'))
+    with editor("--script", str(tmp_path / "script.json")) as client:
+        session = client.open(tmp_path)
+        assert client.prompt(session, "go") == "end_turn"
+        assert list(client.statuses.values()) == ["completed"] * 3
+        assert client.of("usage_update")[0]["used"] == 1200
+
+
+def test_titles_and_help_are_in_the_language_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello\n")
+    with editor("--locale", "de") as client:
+        session = client.open(tmp_path)
+        client.prompt(session, "/read a.txt\n/help")
+        assert (
+            client.of("tool_call")[0]["title"] == "Liest a.txt"
+            or "a.txt" in client.of("tool_call")[0]["title"]
+        )
+        assert "führt einen Shell-Befehl aus" in client.words
+
+
+BAD: list[tuple[list[str], str]] = [
+    (["--protocol", "3"], "'3' is not one of '1', '2'"),
+    (["--permission", "maybe"], "'maybe' is not one of 'ask', 'allow', 'deny'"),
+    (["--locale", "xx"], "--locale: 'xx': expected one of en, de"),
+    (["--tools", "none.py"], "--tools: none.py: there is no such file"),
+    (["--tools", "empty.py"], "--tools: empty.py has no tools"),
+    (["--tools", "twice.py"], "--tools: there are two tools named 'a'"),
+    (["--script", "none.json"], "--script: none.json: No such file"),
+    (["--script", "bad.json"], "--script: bad.json: step 1: say: expected text, got 5"),
+    (["--script", "bad.json", "--brain", "mind.py:Mind"], "--script: not with --brain"),
+    (["--brain", "mind.py"], "--brain: mind.py: expected MODULE:NAME or FILE.py:NAME"),
+    (["--brain", "mind.py:Nobody"], "--brain: mind.py has no Nobody"),
+    (["--brain", "mind.py:Mute"], "--brain: mind.py:Mute has no method turn(prompt, turn)"),
+    (["--brain", "mind.py:number"], "--brain: mind.py:number is no class, but int"),
+    (["--brain", "no_such_module_here:Mind"], "--brain: no_such_module_here: ModuleNotFoundError"),
+    (["--histroy", "x"], "No such option"),
+    (["extra"], "unexpected extra argument"),
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_what_is_wrong_with_the_options_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], said: str
+) -> None:
+    from click.testing import CliRunner
+
+    from callsheet.cli.app import app
+
+    (tmp_path / "mind.py").write_text(BRAIN)
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "twice.py").write_text(
+        "from callsheet import tool\n@tool\ndef a(): ...\nb, c = a, tool(name='a')(lambda: 1)\n"
+    )
+    (tmp_path / "bad.json").write_text('[{"say": 5}]')
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["agent", *options])
+    assert result.exit_code == 2
+    assert said in result.output
+    assert quick.agent(["agent", *options]) is None
+
+
+def test_a_mistake_ends_the_process_with_2_and_leaves_stdout_alone(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*CALLSHEET, "agent", "--script", str(tmp_path / "none")],
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"No such file" in done.stderr
+
+
+def test_the_help_tells_of_every_option() -> None:
+    done = subprocess.run(
+        [*CALLSHEET, "agent", "--help"], capture_output=True, text=True, check=True
+    )
+    told = set(re.findall(r"--(\w+)", done.stdout))
+    assert told == {
+        "protocol",
+        "permission",
+        "history",
+        "locale",
+        "tools",
+        "script",
+        "brain",
+        "help",
+    }
+
+
+def test_somebody_at_a_terminal_is_told_what_this_is() -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        [*CALLSHEET, "agent"], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    os.close(slave)
+    assert process.stderr is not None
+    assert b"speaks ACP" in process.stderr.readline()
+    os.write(master, b"\x04")
+    stdout, _ = process.communicate(timeout=10)
+    os.close(master)
+    assert (process.returncode, stdout) == (0, b"")
+
+
+# The start
+
+
+def imported_until_initialized(*options: str) -> set[str]:
+    """Return the modules that are imported before `initialize` is answered."""
+    program = (
+        "import os, sys; sys.argv = ['callsheet', 'agent', *sys.argv[1:]];"
+        "import callsheet.agent.agent as agent;"
+        "agent._warm_up = lambda: (print(*sys.modules, file=sys.stderr, flush=True), os._exit(0));"
+        "from callsheet.cli import main; main()"
+    )
+    asked = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(asked)
+    process.stdin.flush()
+    assert b'"protocolVersion":1' in process.stdout.readline()
+    _, names = process.communicate(timeout=10)
+    return set(names.decode().split())
+
+
+def test_initialize_is_answered_before_anything_heavy_is_imported() -> None:
+    names = imported_until_initialized("--permission", "allow")
+    heavy = {"click", "rich", "jsonschema_rs", "httpx", "mcp", "re2", "zstandard", "urllib.request"}
+    own = {
+        "callsheet.describe",
+        "callsheet.redaction",
+        "callsheet.tools.session",
+        "callsheet.runtime.session",
+    }
+    assert not names & (heavy | own)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["agent"], {}),
+        (["agent", "--protocol", "2"], {"protocol": 2}),
+        (["agent", "--protocol=1", "--permission", "deny"], {"protocol": 1, "permission": "deny"}),
+        (["agent", "--protocol"], None),
+        (["agent", "--protocol", "3"], None),
+        (["agent", "protocol", "2"], None),
+        (["agent", "--help"], None),
+        (["agent", "--locale", "de"], None),
+        (["call", "read"], None),
+        ([], None),
+    ],
+)
+def test_plain_options_need_no_click(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], options: dict[str, Any] | None
+) -> None:
+    started: list[Any] = []
+    start: Callable[[Any], int] = lambda given: started.append(given) or 7  # noqa: E731
+    monkeypatch.setattr("callsheet.agent.start.start", start)
+    code = quick.agent(arguments)
+    if options is None:
+        assert (code, started) == (None, [])
+        return
+    from callsheet.agent.start import Options
+
+    assert (code, started) == (7, [Options(**options)])

@@ -1,0 +1,611 @@
+"""`callsheet history`: listed, filtered, followed, counted, exported; and what is said when it can't be."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from callsheet import Session, ToolCallReport
+from callsheet.cli.cards.looks import PLAIN, PRETTY
+from callsheet.cli.histories import pages
+from callsheet.cli.histories.table import Table, shorts
+from callsheet.cli.histories.words import ago, took_text
+from callsheet.history import Head, History, Query
+from callsheet.history.sqlite.schema import VERSION
+from callsheet.history.sqlite.store import SqliteStore
+from callsheet.report.record import CallRecord
+from tests.support.histories import ONE, TWO, Cli, cli_in_process, fill
+from tests.support.shells import CALLSHEET, Terminal, without_escapes
+
+FIELDS = {"id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes"}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A history that nobody changes."""
+    directory = tmp_path_factory.mktemp("kept")
+    url = f"sqlite:///{directory}/h.sqlite"
+    asyncio.run(fill(url, directory))
+    return url
+
+
+@pytest.fixture
+def copy(kept: str, tmp_path: Path) -> str:
+    """A history of this test's own, with the same calls."""
+    file = tmp_path / "h.sqlite"
+    shutil.copy(kept.removeprefix("sqlite:///"), file)
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture
+def cli(kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    return cli_in_process(capsys, monkeypatch, kept)
+
+
+@pytest.fixture
+def own(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line with a history that is this test's own, in `h.sqlite`."""
+    return cli_in_process(capsys, monkeypatch, f"sqlite:///{tmp_path}/h.sqlite")
+
+
+def listed(cli: Cli, *args: str) -> list[dict[str, object]]:
+    done = cli("history", "--format", "json", *args)
+    assert (done.code, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+# Listing
+
+
+def test_json_has_the_fields_that_are_documented_the_newest_call_first(cli: Cli) -> None:
+    calls = listed(cli)
+    assert [call["tool"] for call in calls] == ["think", "write", "read", "bash", "bash", "read"]
+    assert all(set(call) == FIELDS for call in calls)
+    failed = calls[4]
+    assert (failed["status"], failed["reason"], failed["session"]) == ("failed", "exit_code", ONE)
+    assert str(failed["at"]).endswith("Z")
+    assert isinstance(failed["durationMs"], float)
+    assert int(str(failed["bytes"])) > 100
+
+
+def test_into_a_pipe_go_lines_with_tabs_that_are_not_cut(cli: Cli) -> None:
+    done = cli("history", "--session", ONE)
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    assert [len(row) for row in rows] == [8] * 5
+    assert [row[3:5] for row in rows[2:]] == [
+        ["failed", "timeout"],
+        ["failed", "exit_code"],
+        ["completed", ""],
+    ]
+    assert rows[3][7] == "Running `echo needle in the hay; exit 3`"
+    assert [row[0] for row in rows] == [call["id"] for call in listed(cli, "--session", ONE)]
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("options", "tools"),
+    [
+        (["--tool", "read"], ["read", "read"]),
+        (["--status", "failed"], ["read", "bash", "bash"]),
+        (["--status", "timeout"], ["bash"]),
+        (["--status", "timed out"], ["bash"]),
+        (["--status", "exit-code"], ["bash"]),
+        (["--status", "tool error"], ["read"]),
+        (["--status", "running"], []),
+        (["--status", "open"], []),
+        (["--status", "completed", "--tool", "write"], ["write"]),
+        (["--since", "1h", "--limit", "2"], ["think", "write"]),
+        (["--until", "1h"], []),
+        (["--since", "2200-01-01"], []),
+        (["--until", "2200-01-01T00:00:00Z", "--tool", "think"], ["think"]),
+        (["--search", "needle hay", "--tool", "bash"], ["bash"]),
+        (["--search", '"in hay"'], []),
+        (["--session", "BBBBBB"], ["think"]),
+        (["--session", "bbbbbb"], ["think"]),
+        (["--session", "last"], ["think"]),
+        (["--limit", "0"], ["think", "write", "read", "bash", "bash", "read"]),
+    ],
+)
+def test_filters_choose_calls(cli: Cli, options: list[str], tools: list[str]) -> None:
+    assert [call["tool"] for call in listed(cli, *options)] == tools
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--status", "done"], "expected one of open, pending, in_progress, paused, completed"),
+        (["--status", "exit 3"], "expected exit_code"),
+        (["--since", "soon"], "expected an age (30min, 2h, 3d), a day"),
+        (["--since", "1h", "--until", "2h"], "--since is not before --until"),
+        (["--search", "!?"], "there is no word in it"),
+        (["--limit", "-1"], "--limit"),
+        (["--format", "xml"], "'table', 'json'"),
+        (["--history", "mysql://x/y"], "expected sqlite:///PATH"),
+        (["--history", "sqlite:///"], "it names no file"),
+        (["--history", "postgresql://host"], "it names no database"),
+        (["--follow", "--until", "2200-01-01"], "--until means nothing"),
+        (["--tool", "bash", "sessions"], "--tool means nothing to sessions"),
+        (["lost"], "No such command 'lost'"),
+        (["prune", "--older-than", "30"], "expected a number and a unit"),
+        (["prune", "--max-size", "much"], "500MB, 2GB"),
+        (["prune", "--keep-calls", "1"], "say --yes"),
+        (["prune", "--max-size", "100kB"], "an empty history takes 1"),
+        (["forget", "BBBB"], "say --yes"),
+        (["forget", TWO], "say --yes"),
+        (["forget"], "SESSION"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_what_is_right(
+    cli: Cli, options: list[str], said: str
+) -> None:
+    done = cli("history", *options)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_what_nobody_has_done_is_said_on_stderr(cli: Cli) -> None:
+    done = cli("history", "--tool", "fetch")
+    assert (done.code, done.out) == (0, "")
+    assert "no call is like that" in done.err
+
+
+def keep_many(url: str, calls: int, sessions: int = 1) -> None:
+    """Keep calls that were never made, in so many sessions."""
+
+    async def many() -> None:
+        history = History(url)
+        logs = [history.session(f"s{number}") for number in range(sessions)]
+        for number in range(calls):
+            report = ToolCallReport(f"c{number}", "t", title="x", status="completed")
+            logs[number % sessions].send(deque([CallRecord(report)]))
+        await history.close()
+
+    asyncio.run(many())
+
+
+@pytest.mark.parametrize("style", ["table", "json"])
+def test_what_is_left_out_is_said_where_nobody_has_asked_for_less(
+    own: Cli, tmp_path: Path, style: str
+) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 54, sessions=51)
+    done = own("history", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert done.err == "callsheet: These are the newest 50 of 54; --limit 0 gives all.\n"
+    for limit, count in ((54, 54), (7, 7), (0, 54)):
+        done = own("history", "--format", style, "--limit", str(limit))
+        assert (len(done.out.splitlines()), done.err) == (count, "")
+    done = own("history", "sessions", "--format", style)
+    assert len(done.out.splitlines()) == 50
+    assert "these 50 were used last; there are more: --limit 0 gives all" in done.err
+    done = own("history", "sessions", "--format", style, "--limit", "0")
+    assert (len(done.out.splitlines()), done.err) == (51, "")
+    assert own("history", "--tool", "t", "--session", "s3").err == ""
+
+
+def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_many(f"sqlite:///{tmp_path}/h.sqlite", 30)
+    heads = SqliteStore.heads
+
+    async def interrupted(store: SqliteStore, query: Query) -> list[Head]:
+        if query.limit == 10:
+            signal.raise_signal(signal.SIGINT)
+        return await heads(store, query)
+
+    monkeypatch.setattr(SqliteStore, "heads", interrupted)
+    monkeypatch.setattr(pages, "PAGE", 10)
+    done = own("history")
+    assert (done.code, len(done.out.splitlines())) == (130, 10)
+
+
+# Where there is no history, or none that can be read
+
+
+@pytest.mark.parametrize("command", [[], ["sessions"], ["stats"], ["export"]])
+def test_no_history_yet_is_said_kindly_and_is_no_failure(own: Cli, command: list[str]) -> None:
+    done = own("history", *command)
+    assert (done.code, done.out) == (0, "")
+    assert "There is no history at" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_no_history_is_an_empty_array_for_machines(own: Cli) -> None:
+    assert own("history", "--format", "json").out == "[]\n"
+    assert own("history", "sessions", "--format", "json").out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["show", "last"], ["replay", "last"], ["history", "forget", "x"], ["history", "vacuum"]],
+)
+def test_what_is_looked_for_is_not_found_where_there_is_no_history(
+    own: Cli, tmp_path: Path, command: list[str]
+) -> None:
+    assert own(*command).code == 1
+    assert not (tmp_path / "h.sqlite").exists()
+    off = own(*command, "--history", "off")
+    assert (off.code, off.out) == (1, "")
+    assert "no history is kept: it is off" in off.err
+
+
+def test_an_empty_history_says_how_calls_get_there(own: Cli, copy: str) -> None:
+    assert own("history", "prune", "--keep-calls", "0", "--yes").code == 0
+    done = own("history")
+    assert (done.code, done.out) == (0, "")
+    assert "Calls get there by `callsheet call`" in done.err
+    assert "Calls get there by `callsheet call`" in own("history", "stats").err
+    done = own("show", "last")
+    assert (done.code, done.out) == (1, "")
+    assert "there is no call in sqlite:///" in done.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["history"], ["show", "last"], ["replay", "last"], ["history", "prune", "--yes"],
+     ["history", "vacuum"], ["history", "stats"]],
+)  # fmt: skip
+def test_a_store_that_can_t_be_read_is_said_in_one_line_and_left_alone(
+    kept: str, own: Cli, tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "h.sqlite"
+    file.write_text("something else entirely " * 9)
+    done = own(*command)
+    assert (done.code, done.out) == (1, "")
+    assert "is damaged or no history" in done.err
+    assert done.err.count("\n") == 1
+    assert file.read_text().startswith("something else")
+    shutil.copy(kept.removeprefix("sqlite:///"), file)
+    with sqlite3.connect(file) as db:
+        db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    db.close()
+    done = own(*command)
+    assert (done.code, done.out) == (1, "")
+    assert "use the newer callsheet" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_server_without_its_package_says_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    monkeypatch.setitem(sys.modules, "callsheet.history.postgres.store", None)
+    done = cli("history", "--history", "postgresql://me:secret@localhost/x")
+    assert (done.code, done.out) == (1, "")
+    assert "callsheet[postgres]" in done.err
+    assert "secret" not in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_directory_is_said_to_be_one(own: Cli, tmp_path: Path) -> None:
+    for command in (["history"], ["history", "vacuum"], ["show", "last"]):
+        done = own(*command, "--history", str(tmp_path))
+        assert (done.code, done.out) == (1, "")
+        said = f"{tmp_path} is a directory; name a file in it: {tmp_path}/history.sqlite."
+        assert done.err == f"callsheet: {said}\n"
+    done = own("call", "think", "thought=x", "--history", str(tmp_path))
+    assert done.code == 0
+    assert done.err == f"callsheet: history: {said} Nothing is kept.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+# Pipes, terminals, following
+
+
+def test_a_reader_that_has_enough_ends_it_quietly(kept: str) -> None:
+    line = f"{shlex.join(CALLSHEET)} history --limit 0 | head -1"
+    done = subprocess.run(
+        ["sh", "-c", line],
+        env={**os.environ, "CALLSHEET_HISTORY": kept},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 180])
+def test_on_a_terminal_every_call_is_one_row_of_its_width(
+    kept: str, tmp_path: Path, columns: int
+) -> None:
+    terminal = Terminal(["history"], tmp_path, columns=columns, CALLSHEET_HISTORY=kept)
+    assert terminal.end() == 0
+    assert "\x1b[1;32m✓" in terminal.text
+    assert "\x1b[1;31m✗" in terminal.text
+    rows = without_escapes(terminal.text).strip().splitlines()
+    assert all(cell_len(row) < columns for row in rows)
+    assert len(rows) == 1 + 6 + (2 if rows[1].startswith("BBBB") else 0)
+    assert sum("  exit 3  " in row for row in rows) == 1
+    assert sum("  timed out  " in row for row in rows) == 1
+    assert sum("just now" in row or "s ago" in row for row in rows) == 6
+    heading = rows[0]
+    if columns >= 120:  # it is not as wide as may be, if titles are short
+        assert heading.index("TOOK") - heading.index("CALL") < 70
+
+
+@pytest.mark.parametrize("columns", [24, 30, 40, 50])
+def test_on_a_narrow_terminal_every_call_has_its_title_and_its_id(columns: int) -> None:
+    calls = [head(index, title="Reading some/long/path.py", name="search") for index in range(3)]
+    table = Table(PRETTY, calls)
+    rows = [row.plain for row in table.rows(calls, columns, 2000.0, {})]
+    assert [row.endswith(f"T4{index:06}") for index, row in enumerate(rows)] == [True] * 3
+    assert all("Reading" in row for row in rows)
+    assert all(len(row) <= columns for row in rows)
+    names = table.heading(columns).plain.split()
+    assert {"CALL", "ID"} <= set(names) <= {"WHEN", "TOOL", "CALL", "TOOK", "ID"}
+    assert "TOOK" not in names
+
+
+def test_a_long_title_has_the_room_that_there_is_but_no_more_than_reads_well() -> None:
+    calls = [head(0, title="x" * 300), head(1)]
+    table = Table(PRETTY, calls)
+    for width, shown in ((80, 40), (110, 70), (180, 79), (300, 79)):
+        first = next(iter(table.rows(calls, width, 2000.0, {}))).plain
+        assert first.count("x") == shown
+
+
+def test_a_table_that_stays_has_times_that_stay_true() -> None:
+    now = datetime(2026, 11, 16, 12, 0, 0).timestamp()
+    today, before = head(1, at=now - 90), head(2, at=now - 86400)
+    table = Table(PRETTY, [today, before], live=True)
+    rows = [row.plain for row in table.rows([today, before], 80, now, {})]
+    assert rows[0].startswith("✓ 11:58:30    read")
+    assert rows[1].startswith("✓ 2026-11-15  read")
+
+
+def test_no_color_takes_the_colours_away(kept: str, tmp_path: Path) -> None:
+    terminal = Terminal(["history"], tmp_path, CALLSHEET_HISTORY=kept, NO_COLOR="1")
+    assert terminal.end() == 0
+    assert "\x1b[1m✓" in terminal.text
+    assert "\x1b[1;3" not in terminal.text
+
+
+def head(index: int, session: str = ONE, title: str = "Reading a.py", **other: object) -> Head:
+    fields: dict[str, object] = {
+        "session_id": session,
+        "call_id": f"call_01M7HAN69442ZCWESZFT4{index:06}",
+        "position": index,
+        "name": "read",
+        "title": title,
+        "kind": "read",
+        "status": "completed",
+        "reason": None,
+        "at": 1000.0 + index,
+        "updated_at": 1000.0,
+        "duration_ms": 3.0,
+        "size": 9,
+    }
+    return Head(**(fields | other))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("looks", [PRETTY, PLAIN])
+def test_no_row_is_wider_than_the_terminal_whatever_a_title_is(looks: object) -> None:
+    titles = ["", "x" * 300, "日本語" * 60, "a\nb\tc\x1b[31m", "e\u0301" * 80]
+    calls = [
+        head(index, f"s{index % 2}", title, name=name, status=status, reason=reason)
+        for index, title in enumerate(titles)
+        for name in ("read", "mcp__server__" + "tool" * 20)
+        for status, reason in (
+            ("completed", None), ("failed", "tool_error"), ("in_progress", None),
+            ("cancelled", "cancelled"), ("pending", None), ("paused", None),
+        )
+    ]  # fmt: skip
+    table = Table(looks, calls, {})  # type: ignore[arg-type]
+    for width in range(40, 200, 7):
+        for row in [table.heading(width), *table.rows(calls, width, 2000.0, {})]:
+            assert row.cell_len <= width, row.plain
+            assert "\n" not in row.plain
+            assert "\x1b" not in row.plain
+
+
+def test_ids_are_shortened_only_as_far_as_they_differ() -> None:
+    same = "0" * 12
+    keys = [f"call_A{same}", f"call_B{same}", "toolu_1"]
+    short = shorts(keys)
+    assert short["toolu_1"] == "toolu_1"
+    assert len(set(short.values())) == 3
+    assert all(key.endswith(end) for key, end in short.items())
+
+
+def test_times_are_told_as_people_tell_them() -> None:
+    day = 86400
+    ages = [0, 12, 125, 3 * 3600, 5 * day, 29 * day]
+    told = ["just now", "12 s ago", "2 min ago", "3 h ago", "5 d ago", "29 d ago"]
+    assert [ago(1e9 - age, 1e9) for age in ages] == told
+    assert ago(1e9 - 90 * day, 1e9).startswith("2001-06")
+    assert [took_text(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
+        "0 ms", "1.0 s", "59.9 s", "3.1 min", "2.5 h",
+    ]  # fmt: skip
+
+
+def start(url: str, *args: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*CALLSHEET, "history", *args],
+        env={**os.environ, "CALLSHEET_HISTORY": url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def call(url: str, cwd: Path, *args: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*CALLSHEET, "call", *args],
+        env={**os.environ, "CALLSHEET_HISTORY": url},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        cwd=cwd,
+    )
+
+
+def test_following_tells_of_new_calls_and_of_their_ends_until_ctrl_c(
+    copy: str, tmp_path: Path
+) -> None:
+    with start(copy, "--follow", "--format", "json", "--limit", "1") as follower:
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert json.loads(follower.stdout.readline())["tool"] == "think"
+        stop = tmp_path / "stop"
+        command = f"until [ -e {stop} ]; do sleep 0.05; done; exit 4"
+        with call(copy, tmp_path, "bash", f"command={command}"):
+            seen = [json.loads(follower.stdout.readline())]
+            while seen[-1]["status"] != "in_progress":
+                seen.append(json.loads(follower.stdout.readline()))
+            stop.touch()
+            seen.append(json.loads(follower.stdout.readline()))
+        assert {one["id"] for one in seen} == {seen[0]["id"]}
+        assert (seen[-1]["status"], seen[-1]["reason"]) == ("failed", "exit_code")
+        follower.send_signal(signal.SIGINT)
+        assert follower.stdout.read() == ""
+        assert follower.stderr.read().strip() == ""
+        assert follower.wait(timeout=20) == 130
+
+
+def test_following_by_search_and_status_tells_only_of_what_is_meant(
+    copy: str, tmp_path: Path
+) -> None:
+    options = ["--follow", "--search", "hay", "--status", "failed"]
+    with start(copy, *options) as follower:
+        assert follower.stdout is not None
+        assert "echo needle in the hay" in follower.stdout.readline()
+        for command in ("echo hay", "echo more hay; exit 1"):
+            call(copy, tmp_path, "bash", f"command={command}").wait(timeout=20)
+        assert "echo more hay; exit 1" in follower.stdout.readline()
+        follower.stdout.close()
+        follower.wait(timeout=20)  # nobody reads any more, and nothing comes: it ends all the same
+
+
+def test_following_on_a_terminal_draws_what_runs(copy: str, tmp_path: Path) -> None:
+    terminal = Terminal(["history", "-f"], tmp_path, CALLSHEET_HISTORY=copy)
+    terminal.until("Thinking")
+    stop = tmp_path / "stop"
+    with call(copy, tmp_path, "bash", f"command=until [ -e {stop} ]; do sleep 0.05; done"):
+        terminal.until("Running `until")
+        stop.touch()
+        ended = re.compile(r"\x1b\[1;32m✓\x1b\[0m \x1b\[2m\d\d:\d\d:\d\d  \x1b\[0m  \x1b\[36mbash")
+        terminal.until(ended)
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    assert "\x1b[?25h" in terminal.text
+
+
+# Sessions, figures, export
+
+
+def test_sessions_are_listed_the_last_used_first(cli: Cli) -> None:
+    found = json.loads(cli("history", "sessions", "--format", "json").out)
+    assert [(one["id"], one["calls"]) for one in found] == [(TWO, 1), (ONE, 5)]
+    assert found[1]["title"] == "Fix the parser"
+    lines = cli("history", "sessions", "--limit", "1").out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [TWO]
+
+
+def test_stats_count_calls_failures_and_bytes(cli: Cli) -> None:
+    found = json.loads(cli("history", "stats", "--format", "json").out)
+    assert (found["calls"], found["failed"], found["open"], found["sessions"]) == (6, 3, 0, 2)
+    assert 0 < found["storedBytes"] < found["bytes"]
+    assert found["savedBytes"] == found["bytes"] - found["storedBytes"]
+    assert found["fileBytes"] > 0
+    assert found["dictionaries"][0]["source"] == "shipped"
+    bash = next(tool for tool in found["tools"] if tool["tool"] == "bash")
+    assert (bash["calls"], bash["failed"]) == (2, 2)
+    assert bash["p95Ms"] >= bash["p50Ms"] > 0
+    text = cli("history", "stats", "--tool", "bash").out
+    assert "2, 2 (100%) failed" in text
+    assert "think" not in text
+
+
+def test_stats_are_of_the_calls_that_are_asked_for(cli: Cli) -> None:
+    def counted(*filters: str) -> tuple[int, int, int]:
+        found = json.loads(cli("history", "stats", "--format", "json", *filters).out)
+        return found["calls"], found["sessions"], found["messages"]
+
+    assert counted() == (6, 2, 2)
+    assert counted("--status", "completed", "--tool", "think") == (1, 1, 0)
+    assert counted("--status", "completed") == (3, 2, 2)
+    assert counted("--session", ONE) == (5, 1, 2)
+    assert counted("--tool", "fetch") == (0, 0, 0)
+    done = cli("history", "stats", "--tool", "fetch")
+    assert (done.code, done.out) == (0, "")
+    assert done.err == "callsheet: no call is like that; `callsheet history` lists all\n"
+
+
+def test_export_gives_every_call_whole_as_a_line(cli: Cli, tmp_path: Path) -> None:
+    calls = [json.loads(line) for line in cli("history", "export").out.splitlines()]
+    assert [one["toolCallId"] for one in calls] == [one["id"] for one in listed(cli)]
+    assert calls[4]["rawInput"] == {"command": "echo needle in the hay; exit 3"}
+    assert calls[4]["terminals"][0]["tail"] == "needle in the hay\n"
+    assert calls[4]["sessionId"] == ONE
+    file = tmp_path / "out.jsonl"
+    file.write_text("older")
+    done = cli("history", "--tool", "bash", "export", "-o", str(file))
+    assert (done.code, done.out) == (0, "")
+    assert "2 calls in" in done.err
+    assert [json.loads(line)["name"] for line in file.read_text().splitlines()] == ["bash"] * 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [one.name for one in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+def test_csv_is_quoted_and_no_cell_is_a_formula(tmp_path: Path, own: Cli) -> None:
+    title = '=HYPERLINK("x"),\n"quoted"'
+
+    async def odd() -> None:
+        history = History(f"sqlite:///{tmp_path}/h.sqlite")
+        log = history.session(ONE)
+        async with Session(ONE, sinks=[log]) as session:
+            for text in (title, "+1", "-1", "@x", "plain, with a comma"):
+                async with session.call("t", {}, title=text) as one:
+                    one.start()
+                    one.succeed("")
+        await history.close()
+
+    asyncio.run(odd())
+    done = own("history", "export", "--format", "csv")
+    rows = list(csv.DictReader(done.out.splitlines(keepends=True)))
+    assert set(rows[0]) == FIELDS
+    told = [row["title"] for row in rows]
+    assert told[:4] == ["plain, with a comma", "'@x", "'-1", "'+1"]
+    assert told[4].startswith("'=HYPERLINK(")
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
+
+
+def test_a_file_that_can_t_be_written_is_said(cli: Cli, tmp_path: Path) -> None:
+    done = cli("history", "export", "-o", str(tmp_path / "no" / "such"))
+    assert done.code == 1
+    assert "can't be written: No such file or directory" in done.err
+
+
+# What runs no more
+
+
+def test_what_a_crash_has_left_open_is_told_as_abandoned(tmp_path: Path, own: Cli) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    with call(url, tmp_path, "bash", "command=sleep 60") as child:
+        stop = time.monotonic() + 20
+        while not [one for one in _quiet(own) if one["status"] == "in_progress"]:
+            assert time.monotonic() < stop
+            time.sleep(0.05)
+        child.kill()
+    (found,) = listed(own)
+    assert (found["status"], found["reason"]) == ("failed", "abandoned")
+
+
+def _quiet(cli: Cli) -> list[dict[str, object]]:
+    return json.loads(cli("history", "--format", "json").out)

@@ -1,0 +1,329 @@
+"""What a store can't take is on the disk of this machine before a turn is answered, and in the store later: once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from callsheet.history import History, Query, spool, store_at
+from callsheet.history.rows import Batch, MessageRow, SessionRow
+from callsheet.history.sqlite import file as opening
+from tests.support.histories import cli_in_process
+from tests.support.stores import batch, call, check_whole, count, message, run, store_in
+
+HELLO = [{"type": "text", "text": "hello"}]
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def locks_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "BUSY", 0.1)
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    lock = sqlite3.connect(file, isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def files() -> list[Path]:
+    place = spool.directory()
+    return sorted(place.iterdir()) if place.exists() else []
+
+
+def left(url: str, *batches: Batch) -> Path:
+    """Leave a spool, as a process does that was killed."""
+    made = spool.Spool(store_at(url).url)
+    for one in batches:
+        made.append(one)
+    made.drop()
+    assert made.file is not None
+    return made.file
+
+
+async def said_in(history: History) -> list[str]:
+    entries = await history.ask(lambda store: store.timeline("sess_1"))
+    return [entry.message_id for entry in entries]  # type: ignore[union-attr]
+
+
+@pytest.mark.usefixtures("locks_are_not_waited_for")
+async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Path) -> None:
+    file, said = tmp_path / "h.sqlite", list[str]()
+    url = f"sqlite:///{file}"
+    async with History(url, tell=said.append) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        assert await history.flush()
+        with locked(file):
+            history.session("sess_1", position=1).say("user", "msg_1", HELLO)
+            assert await history.flush()
+            assert len(files()) == 1
+            await history.close()
+    assert "waits in" in said[-1]
+    async with History(url, tell=said.append) as history:
+        assert await said_in(history) == ["msg_0", "msg_1"]
+    assert files() == []
+
+
+@pytest.mark.usefixtures("locks_are_not_waited_for")
+async def test_a_process_writes_what_it_has_spooled_itself_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "h.sqlite"
+    async with History(f"sqlite:///{file}", tell=lambda _: None) as history:
+        log = history.session("sess_1")
+        log.say("user", "msg_0", HELLO)
+        assert await history.flush()
+        with locked(file):
+            for number in range(1, 6):
+                log.say("user", f"msg_{number}", HELLO)
+                log.plan("plan", [{"content": f"step {number}"}])
+                assert await history.flush()
+            assert history.health.spooled == 6
+        async with asyncio.timeout(60):
+            while history.health.spooled:
+                await asyncio.sleep(0.02)
+        log.say("user", "msg_6", HELLO)
+        entries = await history.ask(lambda store: store.timeline("sess_1"))
+        assert [one.message_id for one in entries if one.kind != "plan"] == [  # type: ignore[union-attr]
+            f"msg_{n}" for n in range(7)
+        ]
+        (plan,) = [one for one in entries if one.kind == "plan"]  # type: ignore[union-attr]
+        assert plan.blocks == [{"content": "step 5"}]  # type: ignore[union-attr]
+    assert files() == []
+
+
+@pytest.mark.usefixtures("locks_are_not_waited_for")
+async def test_each_store_gets_its_own(tmp_path: Path) -> None:
+    one, other = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("one", "other"))
+    left(one, batch(store_at(one).packer, message("msg_1", "hello")))
+    async with History(other) as history:
+        assert await history.ask(lambda store: store.timeline("s")) == []
+    assert len(files()) == 1
+    async with History(one) as history:
+        assert len(await history.ask(lambda store: store.timeline("s"))) == 1
+    assert files() == []
+
+
+async def test_a_store_that_takes_longer_than_there_is_time_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    file, said = tmp_path / "h.sqlite", list[str]()
+    url = f"sqlite:///{file}"
+    history = History(url, tell=said.append)
+    history.session("sess_1").say("user", "msg_0", HELLO)
+    assert await history.flush()
+    with locked(file):
+        log = history.session("sess_1", position=1)
+        log.say("user", "msg_1", HELLO)
+        began = time.monotonic()
+        assert await history.flush()  # the thread waits for the lock now
+        assert time.monotonic() - began < opening.BUSY
+        log.say("user", "msg_2", HELLO)
+        await history.close(0.1)
+    assert said[0].startswith("2 entries for sqlite:"), said
+    async with asyncio.timeout(
+        60
+    ):  # until the first one's thread is gone: here, its process goes on
+        while not spool.is_waiting(url):
+            await asyncio.sleep(0.05)
+    async with History(url, tell=said.append) as history:
+        assert await said_in(history) == ["msg_0", "msg_1", "msg_2"]
+        (session,) = await history.ask(lambda store: store.sessions())
+        assert session.session_id == "sess_1"
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_batch_that_was_cut_is_left_out_and_those_before_it_are_kept(
+    tmp_path: Path, seed: int
+) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    packer, dice = store_at(url).packer, random.Random(seed)
+    file = left(url, *(batch(packer, message(f"msg_{n}", "hello", position=n)) for n in range(5)))
+    whole = file.read_bytes()
+    cut = dice.randrange(len(whole))
+    file.write_bytes(whole[:cut] + (dice.randbytes(5) if seed % 2 else b""))
+    async with History(url, tell=lambda _: None) as history:
+        found = await history.ask(lambda store: store.timeline("s"))
+        assert [one.message_id for one in found] == [  # type: ignore[union-attr]
+            f"msg_{n}" for n in range(len(found))
+        ]
+        assert len(found) == cut * 5 // len(whole)
+    assert files() == []
+
+
+async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None:
+    url, said = f"sqlite:///{tmp_path}/h.sqlite", list[str]()
+    bad = MessageRow(
+        session_id="s", message_id="m", part=0, position=2**63, kind="user", at=0.0, size=0, payload=b""
+    )  # fmt: skip
+    good = batch(store_at(url).packer, message("msg_1", "hello"), message("msg_2", "hello"))
+    left(
+        url,
+        Batch(
+            messages=[good.messages[0], bad, good.messages[1]],
+            sessions=[SessionRow(session_id="s")],
+        ),
+    )
+    async with History(url, tell=said.append) as history:
+        assert len(await history.ask(lambda store: store.timeline("s"))) == 2
+    assert any("can't be kept" in text for text in said)
+    assert files() == []
+
+
+@pytest.mark.usefixtures("locks_are_not_waited_for")
+async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Path) -> None:
+    file, said = tmp_path / "h.sqlite", list[str]()
+    async with History(f"sqlite:///{file}", tell=said.append) as history:
+        history.session("sess_1").say("user", "msg_0", HELLO)
+        assert await history.flush()
+        with locked(file):
+            history.session("bad \ud800").say("user", "msg_1", HELLO)
+            history.session("sess_1", position=1).say("user", "msg_2", HELLO)
+            assert await history.flush()
+        async with asyncio.timeout(60):
+            while await said_in(history) != ["msg_0", "msg_2"]:
+                await asyncio.sleep(0.05)
+        assert history.health.lost == 1
+    assert len([text for text in said if "can't be kept" in text]) == 1
+
+
+async def test_what_a_living_process_has_spooled_is_left_to_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    mine = spool.Spool(store_at(url).url)
+    mine.append(batch(store_at(url).packer, message("msg_1", "hello")))
+    async with History(url) as history:
+        assert await history.ask(lambda store: store.timeline("s")) == []
+    assert not spool.is_waiting(store_at(url).url)
+    mine.drop()
+    assert spool.is_waiting(store_at(url).url)
+
+
+async def test_calls_that_were_open_are_closed_as_abandoned(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    packer = store_at(url).packer
+    states = [call("c1", status="in_progress"), call("c2", status="in_progress", position=1)]
+    left(url, batch(packer, *states), batch(packer, call("c1")))
+    async with History(url, tell=lambda _: None) as history:
+        found = await history.ask(lambda store: store.heads(Query()))
+    assert {(head.call_id, head.status, head.reason) for head in found} == {
+        ("c1", "completed", None),
+        ("c2", "failed", "abandoned"),
+    }
+
+
+TAKE_OVER = """
+import asyncio, sys
+from callsheet.history import History
+async def main():
+    async with History(sys.argv[1], tell=lambda _: None) as history:
+        print("begun", flush=True)
+        await history.ask(lambda store: store.last_position("s"))
+asyncio.run(main())
+"""
+
+
+async def test_whoever_is_killed_in_the_midst_of_it_leaves_it_to_the_next(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    packer, dice = store_at(url).packer, random.Random(1)
+    many = [batch(packer, *(call(f"c{n}-{m}", position=n) for m in range(20))) for n in range(40)]
+    left(url, *many)
+    for _ in range(8):
+        process = subprocess.Popen(
+            [sys.executable, "-c", TAKE_OVER, url], stdout=subprocess.PIPE, env=dict(os.environ)
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(dice.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+    others = [
+        subprocess.Popen([sys.executable, "-c", TAKE_OVER, url], stdout=subprocess.DEVNULL)
+        for _ in range(3)
+    ]
+    assert [one.wait(60) for one in others] == [0, 0, 0]
+    with store_in(tmp_path) as store:
+        assert count(store, "calls") == 800
+        check_whole(store)
+    assert files() == []
+
+
+def test_who_reads_finds_what_a_process_has_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    cli = cli_in_process(capsys, monkeypatch, url)
+    left(url, batch(store_at(url).packer, call("c1", title="Work")))
+    done = cli("history")
+    assert "Work" in done.out
+    assert "1 entry that could not be written earlier is kept now." in done.err
+    assert files() == []
+
+
+async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/h.sqlite"
+    made = batch(store_at(url).packer, call("c1"), message("msg_1", "hello", position=1))
+    old = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
+    for row in (*old["calls"], *old["messages"]):
+        del row["key"]
+    for ending in (".left", ".taken"):
+        left(url, Batch()).with_suffix(ending).write_bytes(msgspec.msgpack.encode(old))
+    async with History(url, tell=lambda _: None) as history:
+        assert len(await history.ask(lambda store: store.timeline("s"))) == 2
+    assert files() == []
+
+
+async def test_it_is_for_its_owner_alone() -> None:
+    file = left("sqlite:///x", Batch())
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_disk_that_takes_only_a_part_of_a_batch_takes_none_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = store_at(f"sqlite:///{tmp_path}/history.sqlite").url
+    packer = store_at(url).packer
+    made, real = spool.Spool(url), os.pwrite
+    made.append(batch(packer, call("c1")))
+
+    def full(fd: int, data: bytes, at: int) -> int:
+        real(fd, data[:10], at)
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space"):
+            made.append(batch(packer, call("c2", position=1)))
+    made.append(batch(packer, call("c3", position=2)))
+    made.drop()
+    found = [row.call_id for one in spool.claimed(url) for row in one.first().all(()).calls]
+    assert found == ["c1"]
+    with store_in(tmp_path) as store:
+        run(store.recover())
+
+
+def test_every_entry_of_a_spool_is_known_by_its_key() -> None:
+    made = spool.Spool("sqlite:///y")
+    for _ in range(3):
+        made.append(batch(store_at("sqlite:///y").packer, call("c1"), message("m", "hello")))
+    assert len(made.entries) == 2
+    made.drop()

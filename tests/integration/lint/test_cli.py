@@ -1,0 +1,261 @@
+"""`callsheet lint` as a real process: text, JSON, patches, exit codes, paths that aren't there."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from callsheet.lint import RULES
+
+CALLSHEET = [sys.executable, "-m", "callsheet"]
+BAD = """\
+from callsheet import Call, ToolResult, tool
+
+
+@tool
+def t(call: Call, x: str) -> ToolResult:
+    if not x:
+        return ToolResult(call.id, "t", False, error="no x")
+    return call.success("")
+"""
+CLEAN = BAD.replace('ToolResult(call.id, "t", False, error="no x")', 'call.error("no x")').replace(
+    '""', '"Done."'
+)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.py"
+    path.write_text(BAD)
+    return path
+
+
+def lint(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CALLSHEET, "lint", *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )  # type: ignore[call-overload]
+
+
+def test_findings_are_told_with_place_rule_reason_and_fix(bad: Path) -> None:
+    done = lint("bad.py", cwd=bad.parent)
+    assert (done.returncode, done.stderr) == (1, "")
+    first, why, fix, second, *_ = done.stdout.splitlines()
+    assert first == "bad.py:7:16: result/by-hand a result is built by hand: ToolResult(…)"
+    assert why.startswith("    why: The helpers see to it")
+    assert fix == '    fix: write call.error("no x") [--fix]'
+    assert second.startswith("bad.py:8:12: result/success-without-output ")
+    assert done.stdout.endswith("\n\n1 file: 2 findings in 1 file; --fix can mend 1 of them.\n")
+    assert "\x1b" not in done.stdout
+
+
+def test_clean_code_exits_with_0(tmp_path: Path) -> None:
+    (tmp_path / "clean.py").write_text(CLEAN)
+    done = lint(tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1 file: nothing found.\n", "")
+
+
+def test_why_is_said_once_for_each_rule(bad: Path) -> None:
+    bad.write_text(BAD + BAD)
+    done = lint(bad)
+    assert done.stdout.count("result/by-hand") == 2
+    assert done.stdout.count("why: The helpers") == 1
+
+
+def test_json_has_everything(bad: Path) -> None:
+    done = lint(bad, "--format", "json")
+    assert (done.returncode, done.stderr) == (1, "")
+    told = json.loads(done.stdout)
+    assert told["files"] == 1
+    assert told["rules"] == [rule.id for rule in RULES]
+    assert (told["fixed"], told["problems"]) == ([], [])
+    first, second = told["findings"]
+    assert first == {
+        "rule": "result/by-hand",
+        "path": str(bad),
+        "line": 7,
+        "column": 16,
+        "message": "a result is built by hand: ToolResult(…)",
+        "why": RULES[0].why,
+        "fix": 'write call.error("no x")',
+        "fixable": True,
+    }
+    assert (second["rule"], second["fixable"]) == ("result/success-without-output", False)
+
+
+def test_fix_writes_and_says_what_it_changed(bad: Path) -> None:
+    done = lint(bad, "--fix")
+    assert done.returncode == 1  # the success without output is left
+    assert f'{bad}:7:16: fixed result/by-hand: call.error("no x")\n' in done.stdout
+    assert done.stdout.endswith("1 file: 1 finding mended, 1 finding left in 1 file.\n")
+    assert bad.read_text() == BAD.replace(
+        'ToolResult(call.id, "t", False, error="no x")', 'call.error("no x")'
+    )
+    again = lint(bad, "--fix", "--ignore", "result/success-without-output")
+    assert (again.returncode, again.stdout) == (0, "1 file: nothing found.\n")
+
+
+def test_fix_as_json_tells_what_was_mended_and_what_is_left(bad: Path) -> None:
+    told = json.loads(lint(bad, "--fix", "--format", "json").stdout)
+    assert [finding["rule"] for finding in told["fixed"]] == ["result/by-hand"]
+    assert [finding["rule"] for finding in told["findings"]] == ["result/success-without-output"]
+
+
+def test_diff_shows_a_patch_that_applies_and_writes_nothing(bad: Path) -> None:
+    done = lint("--diff", "bad.py", cwd=bad.parent)
+    assert done.returncode == 1
+    assert bad.read_text() == BAD
+    assert "2 findings" in done.stderr
+    patched = subprocess.run(
+        ["git", "apply", "-"], input=done.stdout, cwd=bad.parent, text=True, timeout=60, check=False
+    )
+    assert patched.returncode == 0
+    mended = bad.read_text()
+    bad.write_text(BAD)
+    lint(bad, "--fix")
+    assert bad.read_text() == mended
+
+
+def test_rules_are_chosen_and_left_out_by_id_and_category(bad: Path) -> None:
+    def rules(*args: str) -> list[str]:
+        told = json.loads(lint(bad, "--format", "json", *args).stdout)
+        return [finding["rule"] for finding in told["findings"]]
+
+    assert rules("--select", "result/by-hand") == ["result/by-hand"]
+    assert rules("--select", "result") == rules()
+    assert rules("--select", "async,result/by-hand") == ["result/by-hand"]
+    assert rules("--ignore", "result/by-hand", "--ignore", "async") == [
+        "result/success-without-output"
+    ]
+    assert rules("--ignore", "result/") == []
+
+
+def test_the_json_names_only_the_rules_that_were_held(bad: Path) -> None:
+    told = json.loads(lint(bad, "--format", "json", "--select", "async").stdout)
+    assert told["rules"] == ["async/blocking-call"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_is_explained(rule) -> None:
+    done = lint("--explain", rule.id)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{rule.id}: {rule.title}\n")
+    assert rule.why in done.stdout
+    assert rule.bad.splitlines()[-1] in done.stdout
+    assert rule.good.splitlines()[-1] in done.stdout
+
+
+def test_a_wrong_rule_is_named_with_the_nearest(bad: Path) -> None:
+    for option in ("--select", "--ignore", "--explain"):
+        done = lint(bad, option, "result/by-hands")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "no rule 'result/by-hands'; did you mean result/by-hand?" in done.stderr
+
+
+def test_bad_usage_exits_with_2() -> None:
+    for arguments in (
+        [],
+        ["--format", "xml", "."],
+        ["--diff", "--format", "json", "."],
+        ["--fast", "."],
+    ):
+        done = lint(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("Usage: ")
+
+
+def test_a_missing_path_is_named_and_the_rest_is_linted(bad: Path) -> None:
+    done = lint("nowhere.py", "bad.py", cwd=bad.parent)
+    assert done.returncode == 2
+    assert done.stderr == "callsheet: No such file or directory: nowhere.py\n"
+    assert "bad.py:7:16" in done.stdout
+
+
+def test_a_syntax_error_is_named_with_its_place_and_the_rest_is_linted(bad: Path) -> None:
+    (bad.parent / "broken.py").write_text("x = 1\ndef f(:\n")
+    done = lint(".", cwd=bad.parent)
+    assert done.returncode == 2
+    assert done.stderr.startswith("callsheet: broken.py:2:7: invalid syntax (as Python 3.")
+    assert "bad.py:7:16" in done.stdout
+    told = json.loads(lint(".", "--format", "json", cwd=bad.parent).stdout)
+    assert (told["problems"][0]["path"], told["problems"][0]["line"]) == ("broken.py", 2)
+
+
+def test_what_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"x = '\xff'\n")
+    (tmp_path / "b.py").write_bytes(b"# coding: klingon\n")
+    (tmp_path / "c.py").write_bytes(b"x = '\0'\n")
+    os.mkfifo(tmp_path / "d.py")
+    done = lint(*sorted(tmp_path.iterdir()))
+    assert done.returncode == 2
+    for name in ("a.py", "b.py", "c.py", "d.py"):
+        assert f"{name}" in done.stderr
+    assert "not a regular file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_directories_are_searched_but_not_what_is_not_the_projects_own(tmp_path: Path) -> None:
+    for name in ("a", "a/b", ".git", ".venv/lib", "env/lib", "node_modules/x", "__pycache__"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "x.py").write_text(BAD)
+    (tmp_path / "env" / "pyvenv.cfg").touch()
+    (tmp_path / "a" / "notes.txt").write_text("no code")
+    (tmp_path / "a" / "loop").symlink_to(tmp_path)
+    told = json.loads(lint(".", "a", "--format", "json", cwd=tmp_path).stdout)
+    assert told["files"] == 2
+    assert {finding["path"] for finding in told["findings"]} == {"a/x.py", "a/b/x.py"}
+    inside = json.loads(lint(".venv", "--format", "json", cwd=tmp_path).stdout)
+    assert inside["files"] == 1  # what is named is linted, whatever it's called
+
+
+def test_linted_code_is_never_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{BAD}")
+    assert lint("--diff", path, cwd=tmp_path).returncode == 1
+    assert lint("--fix", path, cwd=tmp_path).returncode == 1
+    assert not (tmp_path / "ran").exists()
+
+
+def test_findings_are_coloured_on_a_terminal_only(bad: Path) -> None:
+    for variables, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        shown = on_a_terminal("lint", str(bad), **variables)
+        assert ("\x1b[31mresult/by-hand" in shown) is is_coloured
+        assert "7:16: " in shown
+
+
+def test_a_terminal_obeys_nothing_that_stands_in_the_code(tmp_path: Path) -> None:
+    path = tmp_path / "a\x1b[2J.py"
+    path.write_text(BAD.replace("no x", "no \x1b[2J\x9b"))
+    for option in ("--format=text", "--diff", "--fix"):
+        shown = on_a_terminal("lint", option, str(path))
+        assert "\x1b[2J" not in shown
+        assert "\x9b" not in shown
+        assert "\\x1b[2J" in shown
+
+
+def on_a_terminal(*args: str, **variables: str) -> str:
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", **variables}
+    with subprocess.Popen(
+        [*CALLSHEET, *args], stdout=terminal, stderr=terminal, env=environment
+    ) as child:
+        os.close(terminal)
+        shown = b""
+        try:
+            while chunk := os.read(controller, 65536):
+                shown += chunk
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        os.close(controller)
+        assert child.wait(timeout=60) == 1
+    return shown.decode()

@@ -1,0 +1,120 @@
+"""What `tap` shows is what `repair` writes: the tap's own driver, by the clock of a recording, told the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet.observe.lines import read
+from callsheet.tap.account import Account
+from callsheet.tap.between import Between
+from callsheet.tap.context import Context
+from callsheet.tap.live import Driver, FromAgent, FromClient, pipeline_for
+from callsheet.tap.offline import PRECISE, Repairs
+from callsheet.tap.settings import TapSettings
+from tests.support.recorded import OURS, SHARED, name_of
+from tests.support.sizes import sized
+from tests.support.tapped import unnumbered
+
+RECORDINGS = [*OURS, *SHARED][:: sized(1, 5)]
+SETTINGS = TapSettings(locale="en")
+
+
+class Played:
+    """A live tap, but for its pipes and its clock. `heard` is what both sides heard, in order."""
+
+    def __init__(self) -> None:
+        self.heard: dict[str, list[bytes]] = {"client": [], "agent": []}
+        self.clock: float = 0.0
+        self.said: list[str] = []
+        context = Context(SETTINGS, Account(), spill=False)
+        self.driver: Driver = Driver(pipeline_for(context, self.said.append), None, Between())
+        self.driver.now = lambda: self.clock
+        self.sides: dict[str, FromAgent | FromClient] = {
+            "agent": FromAgent(self.driver),
+            "client": FromClient(self.driver),
+        }
+        for sender, side in self.sides.items():
+            side.begin(self._sender(sender))
+
+    def _sender(self, sender: str) -> Any:
+        return self.heard["client" if sender == "agent" else "agent"].append
+
+    def wait(self, until: float | None) -> None:
+        """Let time go by; without an end, until nothing is due any more."""
+        pipeline = self.driver.pipeline
+        while (due := pipeline.due) is not None and (until is None or due < until - PRECISE):
+            self.clock = max(self.clock, due)
+            self.driver._tick()  # pyright: ignore[reportPrivateUsage] - as its thread would
+        self.clock = max(self.clock, until or 0)
+
+    def says(self, sender: str, data: bytes) -> None:
+        self.sides[sender].take(data, self._sender(sender))
+
+    def end(self) -> None:
+        self.wait(None)
+        for sender in ("agent", "client"):
+            self.sides[sender].end(self._sender(sender))
+        self.driver.close()
+
+
+def pieces(path: Path, size: int | None) -> Iterator[tuple[float, str, bytes]]:
+    """Return what each side said at a time, as pipes may cut it."""
+    together: list[tuple[float, str, bytes]] = []
+    with path.open("rb") as stream:
+        for line in read(stream):
+            assert line.sender is not None
+            assert line.time is not None
+            data = json.dumps(line.message).encode() + b"\n"
+            if size is None and together and together[-1][:2] == (line.time, line.sender):
+                together[-1] = (*together[-1][:2], together[-1][2] + data)
+            else:
+                together.append((line.time, line.sender, data))
+    for when, sender, data in together:
+        step = size or len(data)
+        for begin in range(0, len(data), step):
+            yield when, sender, data[begin : begin + step]
+
+
+def shown_live(path: Path, size: int | None) -> dict[str, list[Any]]:
+    """Return what both sides hear of a live tap."""
+    live = Played()
+    for when, sender, data in pieces(path, size):
+        live.wait(when)
+        live.says(sender, data)
+    live.end()
+    assert live.said == []
+    keep = live.driver.pipeline.for_recording
+    return {
+        side: [_message(keep(line)) for line in b"".join(heard).splitlines(keepends=True)]
+        for side, heard in live.heard.items()
+    }
+
+
+def shown_by_repair(path: Path) -> dict[str, list[Any]]:
+    """Return what both sides hear by the repaired recording."""
+    repairs = Repairs(SETTINGS, spill=False)
+    told: dict[str, list[Any]] = {"client": [], "agent": []}
+    for line in repairs.repaired(io.BytesIO(path.read_bytes())):
+        one = json.loads(unnumbered(line.decode()))
+        told["client" if one["dir"] == "agent->client" else "agent"].append(one["msg"])
+    return told
+
+
+def _message(line: bytes) -> Any:
+    return json.loads(unnumbered(line.decode()))
+
+
+@pytest.mark.parametrize("size", [None, 4096, 7], ids=["lines", "pieces", "crumbs"])
+@pytest.mark.parametrize("path", RECORDINGS, ids=name_of)
+def test_what_a_live_tap_shows_is_what_repair_writes(path: Path, size: int | None) -> None:
+    live, written = shown_live(path, size), shown_by_repair(path)
+    for side in ("client", "agent"):
+        for one, other in zip(live[side], written[side], strict=False):
+            assert one == other
+        assert len(live[side]) == len(written[side])

@@ -1,0 +1,53 @@
+"""An agent that does what it is told: waits for methods, says lines, sleeps, exits. For tests of the tap.
+
+    python -m tests.support.puppet '[["await", "initialize"], ["say", {…}], ["sleep", 1], ["exit", 3]]'
+
+`$id` in what it says is the id of the request that it awaited last.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def puppet(*steps: list[Any]) -> list[str]:
+    """Return the command of such an agent."""
+    return [sys.executable, str(Path(__file__)), json.dumps(steps)]
+
+
+def main() -> None:
+    """Play the steps."""
+    key: Any = None
+    for verb, *given in json.loads(sys.argv[1]):
+        if verb == "await":
+            key = _await(given[0])
+        elif verb == "say":
+            line = json.dumps(given[0]).replace('"$id"', json.dumps(key))
+            print(line, flush=True)
+        elif verb == "mumble":
+            print(given[0], end="", flush=True)
+        elif verb == "sleep":
+            time.sleep(given[0])
+        elif verb == "run":
+            subprocess.Popen(given[0])
+        elif verb == "grumble":
+            print(given[0], file=sys.stderr, flush=True)
+        elif verb == "exit":
+            sys.exit(given[0])
+
+
+def _await(method: str) -> Any:
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("method", "answer") == method:
+            return message.get("id")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

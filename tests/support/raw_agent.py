@@ -1,0 +1,214 @@
+"""A real agent process that is sent bytes: whatever a client may send, stop doing, or do wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import new_token, rss_mb, wait_until_gone
+
+PATIENCE = 30.0
+COMMAND = (sys.executable, "-m", "callsheet", "agent")
+
+Message = dict[str, Any]
+
+
+class RawAgent:
+    """The process, its pipes, and every line that it has written."""
+
+    def __init__(self, command: Sequence[str], cwd: Path, *, reading: bool = True) -> None:
+        self.token: str = new_token()
+        self.cwd: Path = cwd
+        self.lines: list[bytes] = []
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env={**os.environ, "CALLSHEET_TEST_MARK": self.token},
+        )
+        self.stderr: bytearray = bytearray()
+        self._id: int = 0
+        self._seen: threading.Condition = threading.Condition()
+        self._answers: dict[Any, list[Message]] = {}
+        self._ended: bool = False
+        self._threads: list[threading.Thread] = []
+        self._begin(self._read_errors)
+        if reading:
+            self.read()
+
+    # Reading
+
+    def read(self) -> None:
+        """Begin to read what it writes."""
+        self._begin(self._read_lines)
+
+    def _begin(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _read_lines(self) -> None:
+        assert self.process.stdout is not None
+        with suppress(ValueError, OSError):  # the test has closed it
+            for line in self.process.stdout:
+                message = json.loads(line)
+                with self._seen:
+                    self.heard(line, message)
+                    self._seen.notify_all()
+        with self._seen:
+            self._ended = True
+            self._seen.notify_all()
+
+    def heard(self, line: bytes, message: Message) -> None:
+        """Keep a message."""
+        self.lines.append(line)
+        if "method" not in message:
+            self._answers.setdefault(_key(message["id"]), []).append(message)
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        with suppress(ValueError, OSError):
+            while piece := os.read(self.process.stderr.fileno(), 1 << 16):
+                self.stderr += piece
+
+    @property
+    def messages(self) -> list[Message]:
+        """Everything that it has written."""
+        with self._seen:
+            return [json.loads(line) for line in self.lines]
+
+    def updates(self, kind: str | None = None) -> list[Message]:
+        """Return the updates, of all kinds or of one."""
+        told = [m["params"]["update"] for m in self.messages if m.get("method") == "session/update"]
+        return [update for update in told if kind in (None, update["sessionUpdate"])]
+
+    def until(self, holds: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+        """Wait until something holds of what it has written, and give it."""
+        end = time.monotonic() + seconds
+        with self._seen:
+            while not (found := holds()):
+                left = end - time.monotonic()
+                if left <= 0 or self._ended:
+                    why = "the agent has ended" if self._ended else "it took too long"
+                    told = self.stderr[-2000:].decode(errors="replace")
+                    raise AssertionError(f"{why}; the last lines: {self.lines[-5:]}\n{told}")
+                self._seen.wait(min(left, 0.5))
+        return found
+
+    def answers(self, key: Any) -> list[Message]:
+        """Return the answers with an id."""
+        with self._seen:
+            return list(self._answers.get(_key(key), ()))
+
+    # Writing
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send anything at all."""
+        assert self.process.stdin is not None
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.process.stdin.fileno(), view) :]
+
+    def send(self, *messages: Message) -> None:
+        """Send messages, in one piece."""
+        self.send_bytes(b"".join(line_of(message) for message in messages))
+
+    def request(self, method: str, params: Any = None) -> int:
+        """Send a request, and give its id."""
+        self._id += 1
+        self.send({"id": self._id, "method": method, "params": {} if params is None else params})
+        return self._id
+
+    def answer(self, key: Any, seconds: float = PATIENCE) -> Message:
+        """Wait for the answer with an id."""
+        return self.until(lambda: self._answers.get(_key(key)), seconds)[0]
+
+    def ask(self, method: str, params: Any = None) -> Message:
+        """Send a request, and give its answer."""
+        return self.answer(self.request(method, params))
+
+    def initialize(self, version: int = 1) -> Message:
+        """Say hello."""
+        params: Message = {"protocolVersion": version}
+        if version == 2:
+            params["info"] = {"name": "test", "version": "1"}
+        return self.ask("initialize", params)
+
+    def new_session(self) -> str:
+        """Make a session, and give its id."""
+        answer = self.ask("session/new", {"cwd": str(self.cwd), "mcpServers": []})
+        return answer["result"]["sessionId"]
+
+    def prompt(self, session: str, text: str) -> int:
+        """Begin a turn, and give the request's id."""
+        block = {"type": "text", "text": text}
+        return self.request("session/prompt", {"sessionId": session, "prompt": [block]})
+
+    def is_alive(self) -> bool:
+        """Whether it still answers."""
+        return "result" in self.ask("session/list")
+
+    # Its end
+
+    def close_stdin(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def close_stdout(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def wait(self, seconds: float = 8.0) -> int:
+        """Wait for its end, and give the exit code."""
+        return self.process.wait(seconds)
+
+    def end(self) -> None:
+        """Kill it if it lives, and close its pipes."""
+        self.process.kill()
+        self.process.wait(10)
+        for thread in self._threads:
+            thread.join(5)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+    def leaves_nothing(self) -> bool:
+        """Whether no process that it has started is left."""
+        left = wait_until_gone(self.token)
+        assert not left, left
+        return True
+
+    def rss_mb(self) -> float:
+        """Return how much memory it has now."""
+        return rss_mb(self.process.pid)
+
+
+@contextmanager
+def raw_agent(
+    cwd: Path, *options: str, command: Sequence[str] = COMMAND, reading: bool = True
+) -> Iterator[RawAgent]:
+    """Start an agent, and end it in the end."""
+    agent = RawAgent([*command, *options], cwd, reading=reading)
+    try:
+        yield agent
+    finally:
+        agent.end()
+
+
+def line_of(message: Message) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def _key(key: Any) -> str:
+    return json.dumps(key)

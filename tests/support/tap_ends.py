@@ -1,0 +1,66 @@
+"""Calls of other agents, told message by message, as the tap puts them right.
+
+draft = draft_of(turn().call("a", "completed", rawOutput={"exit_code": 2}))
+assert draft.reason == "exit_code"
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from callsheet.describe import Describer
+from callsheet.observe.moments import Asked, Call, Folded
+from callsheet.observe.watch import Watch
+from callsheet.tap.profiles import profile_of
+from callsheet.tap.repair import Draft, Known, repaired
+from tests.support.talk import Talk
+
+
+def turn(version: int = 1, agent: str = "") -> Talk:
+    """Return a talk in which a turn has begun, with an agent of this name."""
+    talk = Talk(version)
+    key = talk.hello(agentInfo={"name": agent}).ask("client", "session/new", {"cwd": "/code"})
+    return talk.answer("agent", key, {"sessionId": talk.session}).prompt()
+
+
+def words(said: str) -> list[dict[str, Any]]:
+    """Return a text as a call's content."""
+    return [{"type": "content", "content": {"type": "text", "text": said}}]
+
+
+def shown(draft: Draft) -> list[str]:
+    """Return the texts that a draft shows; of other items, their type."""
+    return [item.get("content", {}).get("text", item["type"]) for item in draft.content]
+
+
+def ending(draft: Draft) -> tuple[str | None, str | None]:
+    """Return a draft's status and reason."""
+    return draft.status, draft.reason
+
+
+def known_of(talk: Talk, key: str = "a") -> Known:
+    """Return what is known of a call at the end of a talk."""
+    watch = Watch()
+    asked: dict[str, Any] = {}
+    call: Call | None = None
+    for line in talk.lines():
+        for moment in watch.feed(line):
+            if isinstance(moment, Asked) and moment.question.call_id == key:
+                asked |= moment.question.tool_call
+                call = moment.question.call
+            elif isinstance(moment, Folded) and moment.call.id == key:
+                call = moment.call
+    assert call is not None
+    return Known(
+        call=call,
+        connection=watch.connection,
+        profile=profile_of(watch.connection.agent),
+        describer=Describer("/code"),
+        asked=asked,
+        cwd="/code",
+    )
+
+
+def draft_of(talk: Talk, key: str = "a") -> Draft:
+    """Return what a client is to be told of a call at the end of a talk."""
+    return repaired(known_of(talk, key))

@@ -1,0 +1,179 @@
+"""Any legal life of a call survives the wire: in v1, in v2, and over the bridge both ways.
+
+That every message is valid ACP is checked by the fixture in conftest, for each message that is made
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet import ToolCallReport
+from callsheet.acp import v1, v2
+from callsheet.acp.bridge import Bridge
+from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.jsonrpc import LineReader, Notification
+from callsheet.acp.messages import as_dict
+from callsheet.acp.peer import Peer
+from callsheet.acp.toolcall import same
+from callsheet.acp.view import View, view_for
+from callsheet.report.events import CallOpened, Event
+from callsheet.report.ledger import Ledger
+from callsheet.report.terminals import TerminalState
+from callsheet.runtime.ids import new_call_id
+from tests.support import strategies as some
+from tests.support.sizes import fewer
+
+WIRES = {1: v1, 2: v2}
+
+
+def view_of(version: int, ledger: Ledger) -> View:
+    return view_for(Peer(version=version, terminals="meta", progress="meta"), ledger.terminal)
+
+
+def send(events: list[Event], version: int) -> tuple[Ledger, list[bytes]]:
+    """Fold events on the agent's side, and give the lines that the editor is sent."""
+    ledger, frames = Ledger("s", new_call_id), UpdateFrames("s")
+    view = view_of(version, ledger)
+    lines: list[bytes] = []
+    for event in events:
+        state = ledger.apply(event)
+        updates = view.call(state) if isinstance(state, ToolCallReport) else view.terminal(state)
+        lines += [frames.line(update) for update in updates]
+    lines += [frames.line(update) for update in view.insist(whatever_it_costs=True)]
+    return ledger, lines
+
+
+def updates_in(lines: list[bytes]) -> list[dict[str, Any]]:
+    reader = LineReader()
+    messages = [message for line in lines for message in reader.feed(line)]
+    assert all(isinstance(message, Notification) for message in messages)
+    return [message.params for message in messages]  # type: ignore[union-attr]
+
+
+def receive(lines: list[bytes], version: int) -> Ledger:
+    """Fold lines on the editor's side."""
+    ledger = Ledger("s", new_call_id)
+    for params in updates_in(lines):
+        for event in WIRES[version].decode(params["update"]):
+            ledger.apply(event)
+    return ledger
+
+
+def over_the_bridge(lines: list[bytes], source: Any, target: Any) -> list[bytes]:
+    bridge = Bridge(source, target, new_call_id, terminals="meta")
+    out: list[bytes] = []
+    for params in updates_in(lines):
+        for translated in bridge.update(params):
+            message = {"jsonrpc": "2.0", "method": "session/update", "params": translated}
+            out.append(msgspec.json.encode(message) + b"\n")
+    frames = UpdateFrames("s")
+    for _, view in bridge._sessions.values():  # what waits until it is paid for
+        out += [frames.line(update) for update in view.insist(whatever_it_costs=True)]
+    return out
+
+
+def same_calls(one: Ledger, other: Ledger) -> None:
+    assert [r.tool_call_id for r in one] == [r.tool_call_id for r in other]
+    for mine, theirs in zip(one, other, strict=True):
+        for field in mine.__struct_fields__:
+            assert same(getattr(mine, field), getattr(theirs, field)), field
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@fewer()
+@given(events=some.lives())
+def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event]) -> None:
+    ledger, lines = send(events, version)
+    same_calls(ledger, receive(lines, version))
+
+
+@pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
+@fewer()
+@given(events=some.lives())
+def test_any_life_crosses_the_bridge_and_comes_back(
+    source: int, target: int, events: list[Event]
+) -> None:
+    ledger, lines = send(events, source)
+    there = over_the_bridge(lines, source, target)
+    same_calls(ledger, receive(there, target))
+    back = over_the_bridge(there, target, source)
+    same_calls(ledger, receive(back, source))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@fewer(small=5)
+@given(data=st.data())
+def test_many_calls_at_once_stay_apart(version: int, data: st.DataObject) -> None:
+    lives = [data.draw(some.lives(f"call_{number}")) for number in range(3)]
+    mixed: list[Event] = []
+    while any(lives):
+        life = data.draw(st.sampled_from([life for life in lives if life]))
+        mixed.append(life.pop(0))
+    ledger, lines = send(mixed, version)
+    same_calls(ledger, receive(lines, version))
+
+
+def terminal_facts(ledger: Ledger) -> dict[str, object]:
+    state = ledger.terminal("term_1")
+    assert isinstance(state, TerminalState)
+    return state.facts()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@fewer()
+@given(terminal=some.terminal_lives())
+def test_a_terminal_arrives_whole_however_its_output_is_cut(
+    version: int, terminal: list[Event]
+) -> None:
+    opened = CallOpened(ToolCallReport("call_1", title="x", content=(some.terminal_item,)))
+    ledger, lines = send([terminal[0], opened, *terminal[1:]], version)
+    same_calls(ledger, receive(lines, version))
+    assert terminal_facts(ledger) == terminal_facts(receive(lines, version))
+
+
+@pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
+@fewer()
+@given(terminal=some.terminal_lives(), late=st.booleans())
+def test_a_terminal_crosses_the_bridge(
+    source: int, target: int, terminal: list[Event], late: bool
+) -> None:
+    opened = CallOpened(ToolCallReport("call_1", title="x", content=(some.terminal_item,)))
+    events = [opened, *terminal] if late and source == 2 else [terminal[0], opened, *terminal[1:]]
+    ledger, lines = send(events, source)
+    there = receive(over_the_bridge(lines, source, target), target)
+    same_calls(ledger, there)
+    assert terminal_facts(ledger) == terminal_facts(there)
+
+
+@fewer()
+@given(terminal=some.terminal_lives(), events=some.lives())
+def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
+    terminal: list[Event], events: list[Event]
+) -> None:
+    ledger = Ledger("s", new_call_id)
+    view = view_for(Peer(), ledger.terminal)
+    opened = CallOpened(ToolCallReport("call_t", title="x", content=(some.terminal_item,)))
+    for event in [terminal[0], opened, *terminal[1:], *events]:
+        state = ledger.apply(event)
+        updates = view.call(state) if isinstance(state, ToolCallReport) else view.terminal(state)
+        for update in updates:
+            items = as_dict(update).get("content") or []
+            assert all(item["type"] != "terminal" for item in items)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@fewer()
+@given(events=some.lives())
+def test_what_a_peer_has_seen_is_never_sent_again(version: int, events: list[Event]) -> None:
+    ledger = Ledger("s", new_call_id)
+    for event in events:
+        report = ledger.apply(event)
+        assert isinstance(report, ToolCallReport)
+        again = ToolCallReport(**{f: getattr(report, f) for f in report.__struct_fields__})
+        assert WIRES[version].encode(again, report) == []

@@ -1,0 +1,664 @@
+"""Cards: what is shown of a call, on a terminal and into a pipe, live and when it has ended."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions
+from rich.text import Text
+
+from callsheet import FileChange, Session, ToolCallContent, ToolCallReport, ToolCallStatus
+from callsheet.acp import v1, v2
+from callsheet.cli.cards.board import Board, board_for
+from callsheet.cli.cards.card import MOST_ROWS, Setting, chopped, ended_card, live_card
+from callsheet.cli.cards.content import blocks_of, text_block
+from callsheet.cli.cards.diffs import diff_blocks
+from callsheet.cli.cards.lines import Line, block_of, shared
+from callsheet.cli.cards.looks import PLAIN, PRETTY, looks_for
+from callsheet.cli.cards.output import last_lines, output_block
+from callsheet.cli.cards.plain import PlainBoard
+from callsheet.cli.cards.region import Region
+from callsheet.cli.cards.terminal import TerminalBoard
+from callsheet.cli.cards.words import bytes_text, duration_text, path_text, visible
+from callsheet.report.terminals import TerminalState
+
+CWD = "/code"
+
+
+def setting(width: int = 60, **changes: Any) -> Setting:
+    made = Setting(width, PRETTY, CWD, "/home/me", False)
+    return made._replace(**changes)
+
+
+def no_terminal(_: str) -> TerminalState | None:
+    return None
+
+
+def call(status: str = "completed", **fields: Any) -> ToolCallReport:
+    notes = {"durationMs": 1234, **fields.pop("notes", {})}
+    known = {"name": "bash", "title": "Running `make`", "kind": "execute", **fields}
+    return ToolCallReport("c1", status=status, meta={"callsheet": notes}, **known)
+
+
+def plain(rows: Iterable[Text]) -> list[str]:
+    return [row.plain for row in rows]
+
+
+def shown(report: ToolCallReport, **options: Any) -> str:
+    return "\n".join(plain(ended_card(report, no_terminal, setting(**options))))
+
+
+def terminal(data: bytes, *, keep: int = 1 << 18) -> TerminalState:
+    state = TerminalState("t1", keep=keep)
+    for begin in range(0, len(data), 1000):
+        state.write(data[begin : begin + 1000])
+    return state
+
+
+# What is said
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"), (999, "999 ms"), (1000, "1.0 s"), (59_949, "59.9 s"), (59_951, "1 min 00 s"),
+        (185_000, "3 min 05 s"), (3_600_000, "1 h 00 min"), (7_380_000, "2 h 03 min"),
+    ],
+)  # fmt: skip
+def test_durations_are_said_as_people_do(milliseconds: float, text: str) -> None:
+    assert duration_text(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (12_345, "12 kB"), (999_600, "1.0 MB"), (5e12, "5000 GB")],
+)  # fmt: skip
+def test_sizes_are_said_as_people_do(count: float, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def test_paths_are_said_from_where_one_is() -> None:
+    assert path_text("/code/a/b.py", "/code", "/home/me") == "a/b.py"
+    assert path_text("/home/me/x", "/code", "/home/me") == "~/x"
+    assert path_text("/codebook/x", "/code", "/home/me") == "/codebook/x"
+    assert path_text("/code", "/code") == "."
+    assert path_text("/etc/x", "/") == "etc/x"
+
+
+def test_text_can_do_nothing_to_a_terminal_or_its_reader() -> None:
+    assert visible("a\x1b[2Jb\nc\u202ed\x9b") == "a�[2Jb⏎c�d�"
+
+
+def test_a_card_says_how_the_call_ended_and_where() -> None:
+    card = shown(call(locations=["/code/src/a.py"]))
+    assert card.splitlines() == ["✓ ❯ Running `make`", "╰ completed · 1.2 s · src/a.py"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"notes": {"reason": "denied"}}, "denied"),
+        ({"notes": {"reason": "timeout"}}, "timed out"),
+        ({"notes": {"reason": "tool_error"}}, "failed"),
+        ({"notes": {"reason": "exit_code"}, "raw_output": {"exit_code": 3}}, "failed: exit code 3"),
+        (
+            {"notes": {"reason": "exit_code"}, "raw_output": {"signal": "SIGKILL"}},
+            "failed: SIGKILL",
+        ),
+        ({}, "failed"),
+    ],
+)
+def test_a_failed_card_says_why(fields: dict[str, Any], said: str) -> None:
+    assert shown(call("failed", **fields)).splitlines()[-1] == f"╰ {said} · 1.2 s"
+
+
+def test_what_is_said_of_the_end_is_said_once() -> None:
+    ended = {"notes": {"reason": "exit_code"}, "raw_output": {"exit_code": 3}}
+    assert len(shown(call("failed", content=["Exit code 3"], **ended)).splitlines()) == 2
+    assert len(shown(call("failed", content=["Exit code 4"], **ended)).splitlines()) == 3
+    assert len(shown(call("cancelled", content=["Cancelled"])).splitlines()) == 2
+
+
+def test_secrets_that_were_hidden_are_counted() -> None:
+    assert "2 redactions" in shown(call(notes={"redactions": 2}))
+
+
+def test_many_places_are_counted() -> None:
+    places = [f"/code/{letter}.py" for letter in "abcde"]
+    assert "a.py · b.py · c.py · and 2 more" in shown(call(locations=places))
+
+
+# What is shown
+
+
+def test_code_blocks_are_shown_without_their_fence() -> None:
+    assert [line.text for line in text_block("```python\nx = 1\n\ty\n```").head] == [
+        "x = 1",
+        "        y",
+    ]
+    assert [line.text for line in text_block("a\n```\nb\n```").head] == ["a", "```", "b", "```"]
+    assert [line.text for line in text_block("```\n```").head] == []
+
+
+def test_images_sounds_links_and_resources_are_described() -> None:
+    items = [
+        ToolCallContent.image(b"x" * 3000, "image/png"),
+        ToolCallContent.audio(b"x" * 300, "audio/wav"),
+        ToolCallContent.link("https://a.example/x", "x", size=2_000_000),
+        ToolCallContent.resource("file:///a.bin", b"12345", "application/zip"),
+        ToolCallContent.resource("file:///a.txt", "one\ntwo"),
+    ]
+    blocks = blocks_of(call(content=items), no_terminal, CWD)
+    assert [line.text for block in blocks for line in block.lines()] == [
+        "[image · image/png · 3.0 kB]",
+        "[audio · audio/wav · 300 B]",
+        "[x · https://a.example/x · 2.0 MB]",
+        "[file:///a.bin · application/zip · 5 B]",
+        "file:///a.txt",
+        "one",
+        "two",
+    ]  # fmt: skip
+
+
+def test_content_of_a_future_kind_is_not_hidden() -> None:
+    (event,) = v2.decode(
+        {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "content": [{"type": "hologram"}]}
+    )
+    (block,) = blocks_of(call(content=event.fields["content"]), no_terminal, CWD)
+    assert "not known" in block.head[0].text
+
+
+# Diffs
+
+
+def diff_of(old: str | None, new: str | None) -> list[str]:
+    (block,) = diff_blocks(ToolCallContent.diff("/code/a.py", old, new), CWD)
+    return [f"{line.lead}{line.text}".rstrip() for line in block.lines()]
+
+
+def test_a_diff_has_line_numbers_and_three_lines_around_each_change() -> None:
+    old = "".join(f"line {n}\n" for n in range(1, 31))
+    new = old.replace("line 8\n", "line eight\nand a half\n").replace("line 25\n", "")
+    assert diff_of(old, new) == [
+        "a.py  +2 −2",
+        " 5   line 5", " 6   line 6", " 7   line 7",
+        " 8 − line 8", " 8 + line eight", " 9 + and a half",
+        "10   line 9", "11   line 10", "12   line 11",
+        " ⋮",
+        "23   line 22", "24   line 23", "25   line 24",
+        "25 − line 25",
+        "26   line 26", "27   line 27", "28   line 28",
+    ]  # fmt: skip
+
+
+def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
+    old = "".join(f"line {n}\n" for n in range(1, 3001))
+    report = call(
+        content=[ToolCallContent.diff("/code/a.py", old, old.replace("line 2000\n", "x\n"))]
+    )
+    board = Collecting()
+    board.take(update(v2.encode(report)[0]))
+    (block,) = blocks_of(board.done[0], no_terminal, CWD)
+    lines = [f"{line.lead}{line.text}" for line in block.lines()]
+    assert lines[0] == "a.py  +1 −1"
+    assert "2000 − line 2000" in lines
+    assert "2000 + x" in lines
+
+
+def test_new_and_deleted_files_are_said_to_be_so() -> None:
+    assert diff_of(None, "a\nb\n") == ["a.py  new file  +2 −0", "1 + a", "2 + b"]
+    assert diff_of("a\n", None) == ["a.py  deleted  +0 −1", "1 − a"]
+    assert diff_of(None, "") == ["a.py  new file"]
+
+
+def test_each_file_of_a_diff_has_its_own_block() -> None:
+    changes = [
+        FileChange.of_texts("/code/a.py", "1\n", "2\n"),
+        FileChange(path="/code/b.png", operation="modify"),
+        FileChange(path="/code/d", operation="move", old_path="/code/c"),
+    ]
+    blocks = diff_blocks(ToolCallContent.diffs(*changes), CWD)
+    heads = [block.head[0].text for block in blocks]
+    assert heads == ["a.py  +1 −1", "b.png", "d  moved from c"]
+
+
+def test_lines_that_look_like_headers_are_still_lines_of_the_diff() -> None:
+    assert diff_of("-- a\n", "++ b\n") == ["a.py  +1 −1", "1 − -- a", "1 + ++ b"]
+
+
+# Fitting
+
+
+def one(_: Line) -> int:
+    return 1
+
+
+def test_a_long_block_shows_its_ends_and_counts_the_rest() -> None:
+    lines = [line.text for line in block_of([str(n) for n in range(100)]).fitted(10, one)]
+    assert lines == ["0", "1", "2", "… 91 lines left out …", "94", "95", "96", "97", "98", "99"]
+
+
+def test_a_block_that_fits_is_shown_whole() -> None:
+    lines = block_of([str(n) for n in range(10)]).fitted(10, one)
+    assert [line.text for line in lines] == [str(n) for n in range(10)]
+
+
+def test_rows_are_shared_so_that_small_items_are_whole() -> None:
+    assert shared(40, [100, 2, 100]) == [17, 6, 17]
+    assert shared(40, [300]) == [40]
+    assert shared(40, []) == []
+
+
+def test_no_card_is_longer_than_a_screen_and_none_is_wider_than_it_may_be() -> None:
+    text = "\n".join(f"{n} " + "日本語" * (n % 40) for n in range(500))
+    for width in (20, 39, 59, 120):
+        rows = ended_card(call(title="t" * 300, content=[text]), no_terminal, setting(width))
+        assert max(row.cell_len for row in rows) <= width
+        assert len(rows) < MOST_ROWS + 2 + 300 // (width - 4) + 2
+        assert "lines left out" in " ".join(row[2:] for row in plain(rows))
+
+
+def test_long_lines_are_broken_between_words_and_nothing_is_lost() -> None:
+    assert chopped("one two three four", 9) == ["one two", "three", "four"]
+    assert chopped("a" * 20, 8) == ["a" * 8, "a" * 8, "a" * 4]
+    assert chopped("日本語" * 2, 5) == ["日本", "語日", "本語"]
+    assert chopped("one two", 3) == ["one", "two"]
+    assert chopped("", 5) == [""]
+    for width in range(2, 30):
+        text = " ".join("x" * (n % 11) + "語" for n in range(60))
+        rows = chopped(text, width)
+        assert "".join("".join(rows).split()) == "".join(text.split())
+        assert max(map(cell_len, rows)) <= width
+
+
+def test_a_line_of_a_megabyte_is_cut_and_counted() -> None:
+    rows = ended_card(call(content=["x" * 1_000_000]), no_terminal, setting(80))
+    assert len(rows) < MOST_ROWS
+    assert "998,000 characters left out" in " ".join(row.plain[2:] for row in rows)
+
+
+# Output
+
+
+def test_the_last_lines_of_live_output_leave_out_what_was_overwritten() -> None:
+    state = terminal(b"one\n10%\r20%\r30%\n\x1b[31mred\x1b[0m\tx\n")
+    assert last_lines(state, 2) == ["30%", "red     x"]
+    assert last_lines(terminal(b"\n\n"), 5) == []
+    assert last_lines(terminal(b"half a character: \xe6\x97"), 5) == ["half a character: "]
+
+
+def test_live_output_is_cut_to_the_width_and_the_rows() -> None:
+    data = b"".join(b"%d %s\n" % (n, "日本語".encode() * 50) for n in range(100))
+    report = call("in_progress", content=[ToolCallContent.terminal("t1")])
+    rows = live_card(report, lambda _: terminal(data), setting(39), rows=6, frame=3, elapsed=75.2)
+    assert len(rows) == 6
+    assert max(row.cell_len for row in rows) <= 39
+    assert rows[0].plain == "⠸ ❯ Running `make`  1 min 15 s"
+    assert rows[-1].plain.startswith("│ 99 日本")
+
+
+def test_a_long_title_leaves_room_for_the_time() -> None:
+    rows = live_card(
+        call("in_progress", title="日本語" * 40),
+        no_terminal,
+        setting(30),
+        rows=4,
+        frame=0,
+        elapsed=2,
+    )
+    assert rows[0].cell_len <= 30
+    assert rows[0].plain.endswith("…  2.0 s")
+
+
+def test_progress_is_a_bar_where_the_total_is_known() -> None:
+    def row(progress: dict[str, Any]) -> str:
+        report = call("in_progress", notes={"progress": progress})
+        return live_card(report, no_terminal, setting(60), rows=4, frame=0, elapsed=0)[1].plain
+
+    assert (
+        row({"done": 5, "total": 10, "message": "x.py"})
+        == "│ " + "━" * 10 + "─" * 10 + " 5/10 · x.py"
+    )
+    assert row({"done": 50, "total": 10}) == "│ " + "━" * 20 + " 50/10"
+    assert row({"message": "on it"}) == "│ on it"
+
+
+def test_what_is_left_out_of_a_flood_is_counted_to_the_line() -> None:
+    data = b"".join(b"line %d\n" % n for n in range(200_000))
+    lines = [line.text for line in output_block(terminal(data, keep=1 << 16)).fitted(20, one)]
+    assert lines[:2] == ["line 0", "line 1"]
+    assert lines[-1] == "line 199999"
+    assert f"… {200_000 - len(lines) + 1:,} lines left out …" in lines
+
+
+def test_a_flood_without_lines_is_counted_in_bytes() -> None:
+    block = output_block(terminal(b"x" * 1_000_000, keep=1 << 14))
+    assert any("left out" in line.text and "kB" in line.text for line in block.fitted(20, one))
+
+
+# Boards
+
+
+class Collecting(Board):
+    """Keeps the reports that have ended."""
+
+    def __init__(self, version: int = 2) -> None:
+        super().__init__(version=version)
+        self.done: list[ToolCallReport] = []
+
+    def ended(self, report: ToolCallReport) -> None:
+        self.done.append(report)
+
+    def refresh(self) -> None: ...
+    def tick(self) -> None: ...
+    def say(self, text: str, style: str = "") -> None: ...
+    def give_up(self) -> None: ...
+
+
+def update(raw: Any) -> bytes:
+    from callsheet.acp.frames import UpdateFrames
+
+    return UpdateFrames("s").line(raw)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Tty(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def screen(text: str) -> list[str]:
+    """Return what a terminal shows after these bytes, as far as boards use it."""
+    rows: list[str] = [""]
+    at = 0
+    text = re.sub(r"\x1b\[[0-9;]*m|\x1b\]8;[^\x1b]*\x1b\\", "", text)
+    for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\r|\n)", text):
+        if part == "\n":
+            at += 1
+            rows += [""] * (at + 1 - len(rows))
+        elif match := re.fullmatch(r"\x1b\[(\d*)A", part):
+            at -= int(match[1] or 1)
+            assert at >= 0
+        elif part == "\x1b[K":
+            rows[at] = ""
+        elif part == "\x1b[J":
+            del rows[at + 1 :]
+            rows[at] = ""
+        elif part and part != "\r" and not part.startswith("\x1b"):
+            assert rows[at] == "", "a row is written over without being erased"
+            rows[at] += part
+    return rows
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[TerminalBoard, Tty, Clock]]:
+    def make(width: int = 60, height: int = 20) -> tuple[TerminalBoard, Tty, Clock]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setenv("LINES", str(height))
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        stream, clock = Tty(), Clock()
+        return TerminalBoard(stream, CWD, clock=clock), stream, clock
+
+    return make
+
+
+async def test_a_session_is_shown_live_and_its_cards_stay(on_terminal: Any, tmp_path: Path) -> None:
+    board, stream, clock = on_terminal()
+    async with Session(sinks=[board], cwd=tmp_path) as session:
+        async with session.call("bash", {"command": "make"}) as running:
+            running.start()
+            running.write("compiling\n")
+            await session.flush()
+            clock.now += 1
+            board.tick()
+            rows = screen(stream.getvalue())
+            assert rows[0].endswith("❯ Running `make`  1.0 s")
+            assert rows[1] == "│ compiling"
+            running.succeed()
+        await session.flush()
+    rows = [row for row in screen(stream.getvalue()) if row]
+    assert rows[:2] == ["✓ ❯ Running `make`", "│ compiling"]
+    assert rows[2].startswith("╰ completed · ")
+    assert len(rows) == 3
+    assert stream.getvalue().count("\x1b[?25l") == stream.getvalue().count("\x1b[?25h") == 1
+
+
+async def test_what_is_redacted_on_the_wire_is_redacted_on_a_card(tmp_path: Path) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    stream = io.StringIO()
+    async with Session(sinks=[PlainBoard(stream, str(tmp_path))], cwd=tmp_path) as session:
+        async with session.call("bash", {"command": f"echo {secret}"}) as running:
+            running.start()
+            running.write(f"token {secret}\n")
+            running.succeed()
+    assert secret not in stream.getvalue()
+    assert "redactions" in stream.getvalue()
+
+
+def test_several_calls_share_the_screen(on_terminal: Any) -> None:
+    board, stream, _ = on_terminal(height=6)
+    for number in range(9):
+        board.take(update(v2.encode(replace(call("in_progress"), tool_call_id=f"c{number}"))[0]))
+    board.refresh()
+    rows = screen(stream.getvalue())
+    assert len(rows) <= 6
+    assert rows[-2] == "  and 5 more"
+
+
+def changed_to(status: str) -> dict[str, Any]:
+    return {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "status": status}
+
+
+def test_a_call_that_waits_for_permission_shows_what_it_would_do(on_terminal: Any) -> None:
+    board, stream, clock = on_terminal(height=9)
+    old = "".join(f"line {n}\n" for n in range(9))
+    changed = ToolCallContent.diff("/code/a.txt", old, old.replace("line 4", "other"))
+    waits = call("pending", title="Editing a.txt", kind="edit", content=[changed])
+    board.take(update(v2.encode(waits)[0]))
+    board.refresh()
+    rows = screen(stream.getvalue())
+    assert rows[:2] == ["○ ✎ Editing a.txt", "│ a.txt  +1 −1"]
+    assert rows[-2] == "│ … and 3 lines more"
+    clock.now += 1
+    board.take(update(changed_to("in_progress")))
+    board.refresh()
+    assert [row for row in screen(stream.getvalue()) if row] == ["⠋ ✎ Editing a.txt"]
+
+
+def test_the_time_of_a_call_begins_when_it_is_started(on_terminal: Any) -> None:
+    board, stream, clock = on_terminal()
+    board.take(update(v2.encode(call("pending"))[0]))
+    clock.now += 60
+    board.take(update(changed_to("in_progress")))
+    clock.now += 2
+    board.take(update({**changed_to("in_progress"), "title": "Running on"}))
+    board.refresh()
+    assert "Running on  2.0 s" in stream.getvalue().replace("\x1b[0m", "").replace("\x1b[2m", "")
+
+
+def test_what_a_board_says_is_styled_on_a_terminal(on_terminal: Any) -> None:
+    board, stream, _ = on_terminal()
+    board.say("hello", "bold")
+    assert "\x1b[1mhello" in stream.getvalue()
+    piped = PlainBoard(io.StringIO(), CWD)
+    piped.say("hello", "bold")
+    assert piped._stream.getvalue() == "hello\n"
+
+
+def test_a_terminal_made_narrower_is_drawn_without_remains() -> None:
+    stream = Tty()
+    console = Console(file=stream, force_terminal=True, width=60, height=20)
+    region = Region(console, stream)
+    region.draw([Text("x" * 50), Text("y")])
+    console.size = ConsoleDimensions(20, 20)
+    region.draw([Text("z")])
+    assert "\x1b[4A" in stream.getvalue()  # 50 cells take three rows of 20, and the other is one
+
+
+def test_nothing_is_drawn_while_somebody_else_writes(on_terminal: Any) -> None:
+    board, stream, clock = on_terminal()
+    board.take(update(v2.encode(call("in_progress"))[0]))
+    board.refresh()
+    with board.hidden():
+        clock.now += 5
+        board.tick()
+        board.refresh()
+        assert screen(stream.getvalue()) == [""]
+    board.tick()
+    assert len(screen(stream.getvalue())) == 2
+
+
+def test_without_colours_a_terminal_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Tty()
+    board = board_for(stream, CWD)
+    assert isinstance(board, TerminalBoard)
+    board.take(update(v2.encode(call())[0]))
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", stream.getvalue())
+    assert "✓" in stream.getvalue()
+
+
+@pytest.mark.parametrize("term", ["dumb", "", "unknown"])
+def test_a_terminal_that_can_do_nothing_gets_plain_lines(
+    monkeypatch: pytest.MonkeyPatch, term: str
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    assert isinstance(board_for(Tty(), CWD), PlainBoard)
+
+
+def test_places_are_links_where_the_terminal_has_colours(on_terminal: Any) -> None:
+    board, stream, _ = on_terminal()
+    board.take(update(v2.encode(call(locations=["/code/a b.py"]))[0]))
+    assert re.search(
+        r"\x1b\]8;[^;]*;file:///code/a%20b\.py\x1b\\(\x1b\[[0-9;]*m)?a b\.py", stream.getvalue()
+    )
+
+
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    assert looks_for("ascii") is looks_for("no-such-encoding") is PLAIN
+    assert looks_for("utf-8") is PRETTY
+    rows = ended_card(call(), no_terminal, setting(looks=PLAIN))
+    assert "\n".join(plain(rows)).isascii()
+    assert all(len(value) == 1 for value in [*PRETTY.icons.values(), *PRETTY.marks.values()])
+
+
+def test_lines_of_another_agent_that_are_wrong_are_passed_over() -> None:
+    board = Collecting()
+    board.take(b'{"jsonrpc":"2.0","method":"session/update","params":{}}\n')
+    board.take(
+        b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update"}}}\n'
+    )
+    board.take(b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n')
+    board.take(b"not json\n")
+    board.take(update(v2.encode(call())[0]))
+    assert [report.status for report in board.done] == [ToolCallStatus.COMPLETED]
+
+
+def test_a_board_reads_v1_as_well() -> None:
+    board = Collecting(version=1)
+    board.take(update(v1.announce(call("failed", notes={"reason": "denied"}))))
+    assert board.done[0].reason == "denied"
+
+
+# Into a pipe
+
+
+def lines_of(board: Board, stream: io.StringIO) -> list[str]:
+    board.refresh()
+    return stream.getvalue().splitlines()
+
+
+async def test_into_a_pipe_output_comes_live_and_only_once(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    board = PlainBoard(stream, str(tmp_path))
+    async with Session(sinks=[board], cwd=tmp_path) as session:
+        async with session.call("bash", {"command": "make"}) as running:
+            running.start()
+            running.write("one\ntw")
+            await session.flush()
+            assert lines_of(board, stream) == ["Running `make`", "one"]
+            running.write("o\n\x1b[31mred\x1b[0m")
+            running.exit(2)
+            running.fail(reason="exit_code", raw={"exit_code": 2})
+    lines = lines_of(board, stream)
+    assert lines[:-1] == ["Running `make`", "one", "two", "red"]
+    assert re.fullmatch(r"failed: exit code 2 · \d+ ms.*", lines[-1])
+
+
+async def test_into_a_pipe_nothing_of_a_quick_flood_is_lost(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    async with Session(sinks=[PlainBoard(stream, str(tmp_path))], cwd=tmp_path) as session:
+        async with session.call("bash", {"command": "seq 50000"}) as running:
+            running.start()
+            running.write("".join(f"{n}\n" for n in range(50_000)))
+            running.succeed()
+    assert stream.getvalue().splitlines()[1:-1] == [str(n) for n in range(50_000)]
+
+
+async def test_into_a_pipe_calls_are_never_mixed(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    async with Session(sinks=[PlainBoard(stream, str(tmp_path))], cwd=tmp_path) as session:
+        async with session.call("bash", {"command": "first"}) as first:
+            first.start()
+            first.write("a\n")
+            async with session.call("bash", {"command": "second"}) as second:
+                second.start()
+                second.write("b\n")
+                second.succeed()
+            await session.flush()
+            first.write("c\n")
+            first.succeed()
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if not line.startswith("completed")] == [
+        "Running `first`", "a", "c", "Running `second`", "b",
+    ]  # fmt: skip
+
+
+def test_into_a_pipe_goes_no_escape(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    board = PlainBoard(stream, CWD)
+    report = call(
+        title="a\x1b[2Jb",
+        content=["\x1b]0;x\x07", ToolCallContent.diff("/code/\x1b[1m", "a\n", "b\x1b[2J\n")],
+        locations=["/code/\x1b[1mx"],
+    )
+    board.take(update(v2.encode(report)[0]))
+    assert "\x1b" not in stream.getvalue()
+    assert "\x07" not in stream.getvalue()
+
+
+def test_a_terminal_that_was_replaced_is_written_anew() -> None:
+    stream = io.StringIO()
+    board = PlainBoard(stream, CWD)
+    open_one = {"sessionUpdate": "terminal_update", "terminalId": "t1"}
+    report = call("in_progress", content=[ToolCallContent.terminal("t1")])
+    encoded = base64.b64encode(b"anew\n").decode()
+    board.take(update({**open_one, "output": {"data": base64.b64encode(b"old\n").decode()}}))
+    board.take(update(v2.encode(report)[0]))
+    assert lines_of(board, stream)[-1] == "old"
+    board.take(update({**open_one, "output": {"data": encoded}}))
+    assert lines_of(board, stream)[-1] == "anew"
+
+
+def test_the_home_directory_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    assert isinstance(TerminalBoard(Tty(), CWD), TerminalBoard)

@@ -1,0 +1,308 @@
+"""Every call gets its row, whatever ids agents use; what is written again is the same row."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet import Peer, ToolCallReport
+from callsheet.history import History, Query, Replay, Store, StoredCall, StoredMessage, store_at
+from callsheet.history.postgres import schema
+from callsheet.report.content import TerminalContent
+from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.tap.account import Account
+from callsheet.tap.context import Context
+from callsheet.tap.keeping import Keeping
+from callsheet.tap.pipeline import Pipeline
+from callsheet.tap.settings import TapSettings
+from callsheet.testing import fold
+from tests.support import TESTS, engines
+from tests.support.engines import database, engine, postgres, store, url
+from tests.support.histories import cli_in_process
+from tests.support.made_recordings import SESSION, announced, completed, opening
+from tests.support.postgres import Server
+from tests.support.sizes import sized
+from tests.support.stores import NOW, call, check_whole, keep, run, store_in
+from tests.support.tapped import line_of
+
+__all__ = ["database", "engine", "postgres", "store", "url"]
+
+OLD = TESTS / "data" / "history-0.1.0.sqlite.gz"
+IDS = ("call_0", "call_1", "0", "call_0~2", "a b", "ü")
+
+
+def record(key: str, title: str, status: str = "completed") -> CallRecord:
+    return CallRecord(ToolCallReport(key, "bash", title, "execute", status))
+
+
+def told(history: History, position: int, dice: random.Random, name: str) -> list[str]:
+    """Say and do some things in a run of their own, with ids that other runs have, too. Return what it was."""
+    log = history.session("s", position=position)
+    done: list[str] = []
+    for number in range(dice.randrange(1, 6)):
+        title = f"{name} {number}"
+        if dice.random() < 0.4:
+            text = [{"type": "text", "text": title}]
+            log.say("user", f"message-{number % 2}", text)
+        else:
+            key = dice.choice(IDS)
+            if dice.random() < 0.6:
+                log.send(deque([record(key, title, "in_progress")]))
+            log.send(deque([record(key, title)]))
+        done.append(title)
+    return done
+
+
+def title_of(entry: StoredCall | StoredMessage) -> str:
+    if isinstance(entry, StoredCall):
+        return entry.head.title
+    return entry.blocks[0]["text"]
+
+
+@pytest.mark.parametrize("seed", range(sized(60, 6)))
+async def test_every_call_of_every_run_is_kept_once_and_in_order(url: str, seed: int) -> None:
+    dice = random.Random(seed)
+    expected: list[str] = []
+    for number in range(dice.randrange(2, 6)):
+        async with History(url) as history:
+            end = await history.ask(lambda store: store.last_position("s"))
+            expected += told(history, end + 1, dice, f"run {number}")
+            if dice.random() < 0.5:
+                await history.flush()
+    reader = store_at(url)
+    await reader.open(write=False)
+    entries = await reader.timeline("s", limit=1000)
+    assert [title_of(entry) for entry in entries] == expected
+    calls = [entry for entry in entries if isinstance(entry, StoredCall)]
+    ids = [entry.head.call_id for entry in calls]
+    assert len(set(ids)) == len(ids)
+    assert [entry.record.report.tool_call_id for entry in calls] == ids
+    replay = Replay("s", Peer(version=1))
+    lines = [line for entry in calls for line in replay.lines(entry)]
+    assert [report.title for report in fold(lines)] == [entry.head.title for entry in calls]
+    await reader.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_messages_of_two_runs_are_two_when_they_are_told_again(
+    url: str, version: int
+) -> None:
+    for text in ("first", "second"):
+        async with History(url) as history:
+            end = await history.ask(lambda store: store.last_position("s"))
+            history.session("s", position=end + 1).say(
+                "user", "message-1", [{"type": "text", "text": text}]
+            )
+    reader = store_at(url)
+    await reader.open(write=False)
+    replay = Replay("s", Peer(version=version))  # type: ignore[arg-type]
+    said = b"".join(line for one in await reader.timeline("s") for line in replay.lines(one))
+    await reader.close()
+    assert said.count(b'"message-1"') == said.count(b'"message-1~2"') == 1
+    assert said.index(b"first") < said.index(b"second")
+
+
+async def test_a_call_is_one_row_however_often_it_is_written(store: Store) -> None:
+    runs = [engines.call(0), engines.call(0), engines.call(0)]
+    items = [type(item)(*_values(item)[:-1], f"run{n}") for n, item in enumerate(runs)]
+    made = engines.batch(items, store.packer)
+    for _ in range(3):
+        await store.write(engines.batch(items, store.packer))
+    await store.write(made)  # with the ids that the agents told
+    found = await engines.ids(store)
+    assert sorted(found) == ["call_s1_0", "call_s1_0~2", "call_s1_0~3"]
+
+
+def _values(item: Any) -> list[Any]:
+    return [getattr(item, name) for name in item.__struct_fields__]
+
+
+async def test_two_processes_at_once_share_no_row(url: str) -> None:
+    one, other = History(url), History(url)
+    logs = [one.session("s"), other.session("s")]
+    for number in range(20):
+        for name, log in zip("ab", logs, strict=True):
+            log.send(deque([record("call_0", f"{name} {number}", "in_progress")]))
+            log.send(deque([record("call_0", f"{name} {number}")]))
+        if number % 5 == 0:
+            assert await one.flush()
+            assert await other.flush()
+    await one.close()
+    await other.close()
+    reader = store_at(url)
+    await reader.open(write=False)
+    heads = await reader.heads(Query(limit=100))
+    assert len({head.title for head in heads}) == len({head.call_id for head in heads}) == 40
+    await reader.close()
+
+
+async def test_what_has_ended_and_is_told_again_is_no_other_call(tmp_path: Path) -> None:
+    async with History(f"sqlite:///{tmp_path}/h.sqlite") as history:
+        log = history.session("s")
+        meta = {"callsheet": {"startedAt": "2026-01-01T00:00:00.000Z"}}
+        for title in ("one", "one, late"):
+            report = ToolCallReport("c", "bash", title, "execute", "completed", meta=meta)
+            log.send(deque([CallRecord(report)]))
+        heads = await history.ask(lambda store: store.heads(Query()))
+        assert [head.title for head in heads] == ["one"]
+
+
+async def test_terminals_of_two_runs_are_two_when_they_are_told_again(url: str) -> None:
+    for number in range(2):
+        async with History(url) as history:
+            terminal = TerminalRecord(
+                "term_0", "ls", "/", None, 3, 0, b"", f"run {number}".encode()
+            )
+            content = (TerminalContent("term_0"),)
+            report = ToolCallReport("c", "bash", "ls", "execute", "completed", content)
+            log = history.session("s", position=number)
+            log.send(deque([CallRecord(report, (terminal,))]))
+    reader = store_at(url)
+    await reader.open(write=False)
+    calls = [one for one in await reader.timeline("s") if isinstance(one, StoredCall)]
+    await reader.close()
+    assert [one.record.terminals[0].terminal_id for one in calls] == ["term_0", "term_0~2"]
+    shown = [one.record.report.content[0] for one in calls]
+    assert shown == [TerminalContent("term_0"), TerminalContent("term_0~2")]
+
+
+async def test_an_agent_that_uses_its_ids_again_in_its_next_process_loses_nothing(url: str) -> None:
+    """Also the id of its session, and without saying that it goes on with one."""
+    for number in range(3):
+        keeping = Keeping(lambda: History(url), "agent", print)
+        tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
+        pipeline = Pipeline(tap, print, keeping)
+        chunk = {
+            "jsonrpc": "2.0", "method": "session/update",
+            "params": {"sessionId": SESSION, "update": {
+                "sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": f"turn {number}"},
+            }},
+        }  # fmt: skip
+        for one in (
+            *opening(),
+            chunk,
+            announced("call_0", title=f"Work {number}"),
+            completed("call_0"),
+        ):
+            is_clients = "method" in one and "id" in one
+            (pipeline.from_client if is_clients else pipeline.from_agent)(
+                line_of(one), float(number)
+            )
+        keeping.close()
+    reader = store_at(url)
+    await reader.open(write=False)
+    entries = await reader.timeline(SESSION, limit=100)
+    await reader.close()
+    calls = [one for one in entries if isinstance(one, StoredCall)]
+    assert [one.head.title for one in calls] == [f"Work {n}" for n in range(3)]
+    said = [one.blocks[0]["text"] for one in entries if getattr(one, "kind", "") == "agent"]
+    assert said == ["turn 0", "turn 1", "turn 2"]
+    assert len({one.head.call_id for one in calls}) == 3
+
+
+def test_a_call_is_shown_by_the_id_that_it_has_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store_in(tmp_path) as made:
+        for number in range(2):
+            item = call("call_0", title=f"Work {number}", position=number, at=NOW + number)
+            keep(made, type(item)(*_values(item)[:-1], f"run{number}"))
+    cli = cli_in_process(capsys, monkeypatch, f"sqlite:///{tmp_path}/history.sqlite")
+    assert "Work 0" in cli("show", "call_0").out
+    assert "Work 1" in cli("show", "call_0~2").out
+    assert [line.split("\t")[0] for line in cli("history").out.splitlines()] == [
+        "call_0~2",
+        "call_0",
+    ]
+
+
+def test_a_call_that_the_index_has_passed_by_and_a_crash_has_closed_gets_its_true_end(
+    tmp_path: Path,
+) -> None:
+    with store_in(tmp_path) as made:
+        keep(made, call("a", status="in_progress"))
+        run(made.index())
+        made.db.execute("UPDATE calls SET writer = 'gone'")
+        assert run(made.recover()) == 1
+        keep(made, call("a", text="the true end"))
+        assert [head.status for head in run(made.heads(Query()))] == ["completed"]
+        assert len(run(made.heads(Query(search="true end")))) == 1
+        check_whole(made)
+
+
+# What version 0.1.0 has written
+
+
+def test_a_history_of_0_1_0_is_brought_up_to_date_without_loss(tmp_path: Path) -> None:
+    (tmp_path / "history.sqlite").write_bytes(gzip.decompress(OLD.read_bytes()))
+    with store_in(tmp_path) as made:
+        check_whole(made)
+        check_old(run(made.timeline("s")), run(made.timeline("other")))
+        assert len(run(made.heads(Query(search="not indexed")))) == 1
+        keep(made, call("call_0", title="a state of what has ended"))
+        assert run(made.heads(Query(session_id="s", call_id="call_0")))[0].title == "bash call_0"
+        run(made.forget("s"))
+        check_whole(made)
+        assert run(made.timeline("s")) == []
+        assert len(run(made.timeline("other"))) == 1
+
+
+def check_old(entries: list[Any], others: list[Any]) -> None:
+    """Hold that all is there that the fixture was made with: see `test_a_server_of_0_1_0…` for what that is."""
+    assert [getattr(one, "message_id", None) or one.head.call_id for one in entries] == [
+        "msg_1", "call_0", "call_1", "open", "msg_2", "msg_2", "late",
+    ]  # fmt: skip
+    statuses = [one.head.status for one in entries if isinstance(one, StoredCall)]
+    assert statuses == ["completed", "failed", "failed", "completed"]
+    assert [one.head.reason for one in entries if isinstance(one, StoredCall)][1:3] == [
+        "exit_code",
+        "abandoned",
+    ]
+    assert entries[1].record.report.content[0].text == "line\n" * 3000
+    assert [one.blocks[0]["text"] for one in entries if isinstance(one, StoredMessage)] == [
+        "What does the note say?", "long " * 4000, "more",
+    ]  # fmt: skip
+    assert [one.record.report.content[0].text for one in others] == ["line\n" * 3000]
+
+
+async def test_a_server_of_0_1_0_is_brought_up_to_date_without_loss(
+    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables are made as they were, and filled with what a file of 0.1.0 has."""
+    (tmp_path / "history.sqlite").write_bytes(gzip.decompress(OLD.read_bytes()))
+    made, name = schema.STEPS, postgres.url(database)
+    monkeypatch.setattr(schema, "STEPS", made[:1])
+    monkeypatch.setattr(schema, "VERSION", 1)
+    import asyncpg
+
+    db = await asyncpg.connect(name)
+    async with db.transaction():
+        await schema.prepare(db)
+    await copy_old(tmp_path / "history.sqlite", db)
+    await db.close()
+    monkeypatch.setattr(schema, "STEPS", made)
+    monkeypatch.setattr(schema, "VERSION", len(made))
+    there = store_at(name)
+    await there.open()
+    check_old(list(await there.timeline("s")), list(await there.timeline("other")))
+    await there.forget("s")
+    assert len(await there.timeline("other")) == 1
+    assert postgres.do("SELECT count(*) FROM callsheet.blobs", database)[0][0] == 1
+    await there.close()
+
+
+async def copy_old(file: Path, db: Any) -> None:
+    import sqlite3
+
+    old = sqlite3.connect(file)
+    for table in ("sessions", "messages", "blobs", "blob_uses", "dictionaries", "calls"):
+        rows = [tuple(row) for row in old.execute(f"SELECT * FROM {table}").fetchall()]
+        rows = [row[1:] for row in rows] if table == "calls" else rows  # without seq
+        places = ", ".join(f"${n + 1}" for n in range(len(rows[0])))
+        await db.executemany(f"INSERT INTO callsheet.{table} VALUES ({places})", rows)
+    old.close()

@@ -1,0 +1,229 @@
+"""Payloads: whatever a call holds comes back from the history as it was."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from callsheet import ToolCallContent, ToolCallReport
+from callsheet.acp.toolcall import same
+from callsheet.history.errors import StoreDamaged
+from callsheet.history.packing import LARGE, Packed, Packer, as_json_bytes, train
+from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
+from callsheet.report.events import ExitStatus
+from callsheet.report.ledger import Ledger
+from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.runtime.ids import new_call_id
+from tests.support import strategies as some
+from tests.support.stores import examples
+
+PACKER = Packer()
+
+
+def read(packed: Packed, packer: Packer = PACKER) -> CallRecord:
+    blobs = {blob.hash: blob.data for blob in packed.blobs}
+    return packer.unpack(packed.payload, blobs.get)
+
+
+def assert_survives(record: CallRecord) -> None:
+    found = read(PACKER.pack(record))
+    assert found == record
+    assert same(found.report.snapshot(), record.report.snapshot())  # 1 is not True, nor 1.0
+
+
+tricky_texts = st.one_of(
+    st.sampled_from(["\0", "\0blob:", "\0text:", "\0blob:" + "00" * 16, "\\u0000", "\0" * LARGE]),
+    st.builds(lambda text, count: text * count, some.unicode_text, st.integers(1, 3000)),
+)
+tricky_values = st.recursive(
+    some.scalars | tricky_texts | st.integers(-(2**1000), 2**1000),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(tricky_texts, inner, max_size=3),
+    max_leaves=8,
+)
+wire_keys = st.sampled_from(
+    ["terminal_info", "terminal_output", "terminal_exit", "callsheet_terminal", "tool_name", "x"]
+)
+terminals = st.builds(
+    TerminalRecord,
+    st.just("term_1"),
+    st.none() | st.just("") | some.words,
+    st.none() | some.paths,
+    st.none()
+    | st.builds(
+        ExitStatus,
+        exit_code=st.none() | st.integers(-(2**63), 2**63 - 1),
+        signal=st.none() | some.words,
+        extra=some.maybe_object,
+    ),
+    st.integers(0, 2**70),
+    st.integers(0, 2**40),
+    st.binary(max_size=40) | st.just(b"\xff" * 4096),
+    st.binary(max_size=40) | st.just("é漢🙂\n".encode() * 2000) | st.just(b"\xff\0" * 5000),
+    some.objects,
+    some.objects,
+)
+
+
+@examples(60)
+@given(some.lives())
+def test_any_state_of_any_call_survives(life: list[Any]) -> None:
+    ledger = Ledger("s", new_call_id)
+    for event in life:
+        state = ledger.apply(event)
+        assert isinstance(state, ToolCallReport)
+        assert_survives(CallRecord(state))
+
+
+@given(tricky_values, tricky_values, tricky_texts, st.lists(terminals, max_size=2))
+def test_any_text_number_and_terminal_survives(
+    given_: Any, got: Any, text: str, shown: list[TerminalRecord]
+) -> None:
+    report = ToolCallReport(
+        "call_1",
+        text,
+        text,
+        content=(TextContent(text), *(TerminalContent("term_1") for _ in shown)),
+        raw_input=given_,
+        raw_output=got,
+    )
+    assert_survives(CallRecord(report, tuple(shown)))
+
+
+@given(st.dictionaries(wire_keys, some.some_json, max_size=4), some.words)
+def test_what_the_wire_would_take_for_its_own_survives(meta: dict[str, Any], name: str) -> None:
+    assert_survives(CallRecord(ToolCallReport("call_1", name, meta=meta)))
+    assert_survives(CallRecord(ToolCallReport("call_1", meta=meta)))
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        ToolCallReport("c", extra={"status": "_queued", "rawInput": 3, "content": []}),
+        ToolCallReport("c", content=(DiffContent((FileChange(path="/a"),), patch="@@ theirs @@"),)),
+        ToolCallReport(
+            "c", content=(TextContent("a", annotations={"audience": ["tool", "user"]}),)
+        ),
+        ToolCallReport(
+            "c", content=(TextContent("a", meta={"callsheet": {"item": {"type": "x"}}}),)
+        ),
+        ToolCallReport(
+            "c", content=(TextContent("a", outer={"_meta": {"callsheet": {"file": [0, 2]}}}),)
+        ),
+        ToolCallReport(
+            "c",
+            content=(
+                TextContent("before"),
+                DiffContent(
+                    tuple(FileChange.of_texts(f"/{n}", "a", "b") for n in range(3)), "theirs"
+                ),
+                TextContent("after"),
+            ),
+        ),
+        ToolCallReport("c", status="paused", kind="_custom", title=""),  # type: ignore[arg-type]
+        ToolCallReport("c", status="cancelled", meta={"tool_name": "other"}),  # type: ignore[arg-type]
+        ToolCallReport("c", content=(ToolCallContent.image(b"\x89PNG" * 9000, "image/png"),)),
+    ],
+)
+def test_what_v1_has_no_words_for_survives(report: ToolCallReport) -> None:
+    assert_survives(CallRecord(report))
+
+
+def test_a_value_as_deep_as_a_report_may_hold_survives() -> None:
+    value: Any = "x" * LARGE
+    for level in range(99):
+        value = [value] if level % 2 else {"k": value}
+    assert_survives(CallRecord(ToolCallReport("call_1", raw_input=value)))
+
+
+def test_a_large_text_is_kept_once_however_often_it_is_shown() -> None:
+    text = "".join(chr(0x61 + n * 7919 % 26) for n in range(50_000))
+    item = ToolCallContent.text(text)
+    one = PACKER.pack(CallRecord(ToolCallReport("call_1", content=(item, item), raw_output=text)))
+    other = PACKER.pack(CallRecord(ToolCallReport("call_2", raw_input={"deep": [text]})))
+    assert [blob.hash for blob in one.blobs] == [blob.hash for blob in other.blobs]
+    assert len(one.blobs) == 1
+    assert len(one.payload) + len(other.payload) < 600
+    assert one.size > 150_000
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_payload_are_told_as_damage(data: bytes) -> None:
+    with pytest.raises(StoreDamaged):
+        PACKER.unpack(data, lambda _: None)
+
+
+@given(st.data())
+def test_a_payload_that_was_damaged_anywhere_is_told_as_damage_if_it_can_be_seen(data: Any) -> None:
+    text = data.draw(st.sampled_from(["short", "long " * 2000]))
+    packed = PACKER.pack(CallRecord(ToolCallReport("call_1", "read", raw_output=text)))
+    blobs = {blob.hash: blob.data for blob in packed.blobs}
+    broken = bytearray(packed.payload)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(broken) - 1))
+        broken[place] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(broken)))
+    with suppress(StoreDamaged):  # any other error fails this test
+        PACKER.unpack(bytes(broken[:cut] if data.draw(st.booleans()) else broken), blobs.get)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b"{}", b"[" * 100_000, b'{"call":3}', b'{"call":{"sessionUpdate":"plan"}}', b"\xff", b'"\\u0000blob:zz"',
+     b'{"call":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"},"terminals":[{}]}',
+     b'{"call":{"sessionUpdate":"tool_call","toolCallId":"c","title":"t"},"odd":{"content":{"7":[]}}}'],
+)  # fmt: skip
+def test_json_that_is_no_call_is_told_as_damage(body: bytes) -> None:
+    with pytest.raises(StoreDamaged):
+        PACKER.unpack(zstandard.compress(body), lambda _: None)
+
+
+def test_a_frame_that_claims_to_be_huge_sets_nothing_aside() -> None:
+    head = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little")
+    with pytest.raises(StoreDamaged, match="too large"):
+        PACKER.unpack(head + b"\x01\x00\x00", lambda _: None)
+
+
+def test_a_text_that_is_missing_or_broken_is_told_as_damage() -> None:
+    packed = PACKER.pack(CallRecord(ToolCallReport("call_1", raw_output="x" * LARGE)))
+    for found in (None, b"", b"nonsense", PACKER.squeeze({"a": 1}).payload[:-3]):
+        with pytest.raises(StoreDamaged):
+            PACKER.unpack(packed.payload, lambda _, found=found: found)
+
+
+def test_a_dictionary_is_learned_used_and_needed() -> None:
+    records = [
+        CallRecord(ToolCallReport(f"call_{n}", "deploy", f"Deploying shop-{n}", raw_input={"n": n}))
+        for n in range(3000)
+    ]
+    learned = train([as_json_bytes(record) for record in records])
+    assert learned is not None
+    writer, reader = Packer(), Packer()
+    shipped = sum(len(writer.pack(record).payload) for record in records)
+    writer.use(learned)
+    packed = [writer.pack(record) for record in records]
+    assert sum(len(one.payload) for one in packed) < 0.8 * shipped
+    assert not reader.knows(packed[0].payload)
+    with pytest.raises(StoreDamaged, match="dictionary"):
+        read(packed[0], reader)
+    reader.know(learned)
+    assert [read(one, reader) for one in packed[:50]] == records[:50]
+    assert reader.pack(records[0]).payload != packed[0].payload  # known is not used
+    assert writer.known[-1] == learned
+
+
+def test_nothing_is_learned_from_too_little() -> None:
+    assert train([]) is None
+    assert train([b"{}"] * 3) is None
+    assert PACKER.learn([b"{}"] * 5, 0.9) is None
+
+
+def test_an_owned_report_and_its_copy_pack_alike() -> None:
+    report = ToolCallReport("call_1", "read", extra={"x": 1})
+    assert PACKER.pack(CallRecord(report.owned())) == PACKER.pack(CallRecord(report))
+    assert read(PACKER.pack(CallRecord(replace(report, name="write")))).report.name == "write"

@@ -1,0 +1,529 @@
+"""The thread that writes: what is durable when, in which order, with several writers, and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet import Session, ToolCallContent
+from callsheet.history import History, Query, StoreUnavailable
+from callsheet.history import history as writing
+from callsheet.history.log import LONG
+from callsheet.report.record import CallRecord
+from callsheet.runtime.keeper import Keeper
+from tests.support import ROOT
+from tests.support.stores import FULL, check_whole, count, report, run, store_in
+
+SRC = str(ROOT / "src")
+
+
+class Told(list[str]):
+    """What people were told."""
+
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def history(tmp_path: Path, told: Told) -> AsyncIterator[History]:
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    yield history
+    await history.close()
+    assert told == []
+
+
+def records(*reports: Any) -> deque[Any]:
+    return deque(CallRecord(one) for one in reports)
+
+
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    for process in _started:
+        process.kill()
+        process.communicate()
+    _started.clear()
+
+
+def start(script: str, *args: str, **more: Any) -> subprocess.Popen[str]:
+    env = {**os.environ, "PYTHONPATH": SRC}
+    code = textwrap.dedent(script)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *args],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, **more,
+    )  # fmt: skip
+    _started.append(process)
+    return process
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 60) -> str:
+    out, errors = process.communicate(timeout=seconds)
+    _started.remove(process)
+    assert process.returncode == 0, errors
+    return out
+
+
+# What is durable
+
+
+async def test_flushed_means_that_any_other_process_can_read_it(
+    tmp_path: Path, history: History
+) -> None:
+    log = history.session("s")
+    log.send(records(report("c1"), report("c2", status="pending")))
+    assert await history.flush()
+    script = """
+        import sqlite3, sys
+        db = sqlite3.connect(sys.argv[1])
+        print(db.execute("SELECT call_id, status FROM calls ORDER BY call_id").fetchall())
+    """
+    out = finish(start(script, f"{tmp_path}/history.sqlite"))
+    assert out.strip() == "[('c1', 'completed'), ('c2', 'pending')]"
+
+
+async def test_a_quick_call_is_written_once_in_its_last_state(
+    tmp_path: Path, history: History
+) -> None:
+    log = history.session("s")
+    for status in ("pending", "in_progress", "completed"):
+        log.send(records(report("c1", status=status)))
+    assert await history.flush()
+    assert history.health.written == 1
+    (head,) = await history.ask(lambda store: store.heads(Query()))
+    assert (head.status, head.position) == ("completed", 0)
+
+
+async def test_the_order_of_a_session_is_kept(history: History) -> None:
+    log = history.session("s")
+    log.say("user", "m1", [{"type": "text", "text": "do"}])
+    log.send(records(report("c1", status="pending"), report("c2", status="pending")))
+    log.say("agent", "m2", [{"type": "text", "text": "one "}])
+    log.send(records(report("c2")))
+    log.say("agent", "m2", [{"type": "text", "text": "goes on"}])
+    log.plan("p", [{"content": "a"}])
+    log.send(records(report("c3"), report("c1")))
+    log.plan("p", [{"content": "b"}])
+    log.say("agent", "m2", [{"type": "text", "text": "end"}])
+    found = await history.ask(lambda store: store.timeline("s"))
+    said = [one.head.call_id if hasattr(one, "head") else one.blocks for one in found]
+    text = [{"type": "text", "text": "one goes on"}]
+    assert said == [
+        [{"type": "text", "text": "do"}], "c1", "c2", text, [{"content": "b"}], "c3",
+        [{"type": "text", "text": "end"}],
+    ]  # fmt: skip
+
+
+async def test_a_long_message_is_kept_whole_in_parts(tmp_path: Path, history: History) -> None:
+    log = history.session("s")
+    pieces = [f"{n:04} " * 40 for n in range(4 * LONG // 200)]
+    for n, piece in enumerate(pieces):
+        log.say("agent", "m", [{"type": "text", "text": piece}])
+        if n % 20 == 0:
+            await history.flush()
+    found = await history.ask(lambda store: store.timeline("s"))
+    assert "".join(block["text"] for one in found for block in one.blocks) == "".join(pieces)
+    assert 3 <= len(found) <= 6
+    await history.close()
+    with store_in(tmp_path) as store:
+        check_whole(store)  # no text is left of what it was while it grew
+        assert count(store, "blobs") == len(found)
+
+
+async def test_a_session_is_named_once_and_found_by_its_directory(history: History) -> None:
+    odd = os.fsdecode(b"/caf\xe9")  # a directory whose name is no text
+    for number, cwd in enumerate(("/code", odd, "/nul\0")):
+        log = history.session(f"s{number}", cwd=cwd, info={"locale": "de"})
+        log.name("  the \n title " + "x" * 200)
+        log.name("another")
+        log.send(records(report("c1")))
+    assert await history.flush()
+    sessions = await history.ask(lambda store: store.sessions())
+    assert {one.session_id for one in sessions} == {"s0", "s1", "s2"}
+    assert all(one.title.startswith("the title xx") for one in sessions)
+    assert all(len(one.title) == 80 for one in sessions)
+    for number, cwd in enumerate(("/code", odd)):
+        (one,) = await history.ask(lambda store, cwd=cwd: store.sessions(cwd=cwd))
+        assert one.session_id == f"s{number}"
+    assert all(one.info == {"locale": "de"} for one in sessions)
+
+
+async def test_questions_are_answered_while_much_is_written(history: History) -> None:
+    log = history.session("s")
+    seen: list[int] = []
+    for turn in range(20):
+        for number in range(50):
+            log.send(records(report(f"c{turn}-{number}", text="x" * 300)))
+        seen.append(len(await history.ask(lambda store: store.heads(Query(limit=10_000)))))
+    assert seen == [50 * (turn + 1) for turn in range(20)]
+
+
+async def test_several_sessions_and_threads_write_at_once(history: History) -> None:
+    def work(name: str) -> None:
+        log = history.session(name)
+        for number in range(100):
+            log.send(records(report(f"c{number}", status="pending")))
+            log.send(records(report(f"c{number}")))
+
+    threads = [threading.Thread(target=work, args=(f"s{n}",)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert await history.flush()
+    for number in range(6):
+        found = await history.ask(lambda store, n=number: store.timeline(f"s{n}", limit=1000))
+        assert [(one.head.call_id, one.head.status) for one in found] == [
+            (f"c{n}", "completed") for n in range(100)
+        ]
+
+
+# The end
+
+
+async def test_closing_writes_what_waits_and_ends_the_thread(tmp_path: Path, told: Told) -> None:
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    log = history.session("s")
+    log.send(records(report("c1")))
+    await history.close()
+    await history.close()
+    assert "callsheet-history" not in [thread.name for thread in threading.enumerate()]
+    with store_in(tmp_path) as store:
+        assert count(store, "calls") == 1
+        assert count(store, "writers") == 1  # this one's
+    log.send(records(report("c2")))
+    assert not await history.flush()
+    assert history.health.lost == 1
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await history.ask(lambda store: store.heads(Query()))
+
+
+def test_without_a_loop_it_closes_too(tmp_path: Path, told: Told) -> None:
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history.close_now()  # nothing was begun
+    history.session("s").send(records(report("c1")))
+    history.close_now()
+    with store_in(tmp_path) as store:
+        assert count(store, "calls") == 1
+    assert told == []
+
+
+async def test_a_history_that_nothing_was_put_into_makes_no_file(
+    tmp_path: Path, told: Told
+) -> None:
+    history = History(f"sqlite:///{tmp_path}/a/history.sqlite", tell=told)
+    history.session("s")
+    assert await history.flush()
+    await history.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+EXITS = """
+    import asyncio, sys
+    from callsheet import Session
+    from callsheet.history import History
+    async def main():
+        history = History(sys.argv[1])
+        session = Session("s", sinks=[history.session("s")]).open()
+        call = session.call("bash", {"command": "sleep 100"})
+        await call.__aenter__()
+        done = session.call("read", {"path": "/a"})
+        async with done:
+            done.succeed()
+        print(call.id, done.id, flush=True)
+        if sys.argv[2] == "flushed":
+            await session.flush()
+            await history.flush()
+        sys.exit(0)
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["flushed", "at once"])
+def test_a_program_that_just_exits_leaves_ended_calls(tmp_path: Path, how: str) -> None:
+    out = finish(start(EXITS, f"sqlite:///{tmp_path}/history.sqlite", how))
+    with store_in(tmp_path, write=False) as store:
+        heads = {head.call_id: head for head in run(store.heads(Query()))}
+        running, done = out.split()
+        assert heads[done].status == "completed"
+        assert (heads[running].status, heads[running].reason) == ("failed", "abandoned")
+
+
+FORGETS = """
+    import asyncio, sys
+    from callsheet import Session
+    from callsheet.history import History
+    async def main():
+        async with Session("s", sinks=[History(sys.argv[1]).session("s")]) as session:
+            async with session.call("read", {"path": "/a"}) as call:
+                call.succeed()
+    asyncio.run(main())
+"""
+
+
+def test_a_program_that_never_closes_its_history_loses_nothing(tmp_path: Path) -> None:
+    finish(start(FORGETS, f"sqlite:///{tmp_path}/history.sqlite"))
+    with store_in(tmp_path, write=False) as store:
+        assert [head.status for head in run(store.heads(Query()))] == ["completed"]
+
+
+async def test_where_no_thread_can_be_started_that_is_said_and_caught_up_with(
+    tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for key in ("c1", "c2"):
+            history.session("s").send(records(report(key)))
+        assert await history.flush()
+        assert history.health.spooled == 2
+        with pytest.raises(StoreUnavailable, match="No thread can be started"):
+            await history.ask(lambda store: store.heads(Query()))
+    history.session("s").send(records(report("c3")))
+    while history.health.problem:  # what fails is not waited for; it is tried again soon
+        await history.flush()
+        await asyncio.sleep(0.05)
+    found = await history.ask(lambda store: store.heads(Query()))
+    assert sorted(head.call_id for head in found) == ["c1", "c2", "c3"]
+    assert [text[:24] for text in told] == ["No thread can be started", told[1][:24]]
+    assert "is written again" in told[1]
+    await history.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> None:
+    script = """
+        import os, sys, time
+        from collections import deque
+        from callsheet import ToolCallReport
+        from callsheet.history import History
+        from callsheet.report.record import CallRecord
+        def put(log, key, status="completed"):
+            log.send(deque([CallRecord(ToolCallReport(key, "read", key, status=status))]))
+        history = History(sys.argv[1])
+        log = history.session("parent")
+        put(log, "open", "in_progress")
+        put(log, "before")
+        history.wait(time.monotonic() + 60)
+        put(log, "waits")
+        child = os.fork()
+        if child == 0:
+            put(history.session("child"), "of child")
+            history.close_now()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        put(log, "after")
+        assert history.wait(time.monotonic() + 60)
+        history.close_now()
+    """
+    finish(start(script, f"sqlite:///{tmp_path}/history.sqlite"))
+    with store_in(tmp_path, write=False) as store:
+        found = [(h.session_id, h.call_id, h.status) for h in run(store.heads(Query()))]
+        assert sorted(found) == [
+            ("child", "of child", "completed"),
+            ("parent", "after", "completed"),
+            ("parent", "before", "completed"),
+            ("parent", "open", "in_progress"),
+            ("parent", "waits", "completed"),
+        ]
+
+
+# Several processes
+
+WRITER = """
+    import asyncio, sys
+    from callsheet import Session
+    from callsheet.history import History
+    url, name, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    told = []
+    async def main():
+        history = History(url, tell=told.append)
+        async with Session(name, sinks=[history.session(name)]) as session:
+            for number in range(many):
+                async with session.call("bash", {"command": f"echo {number}", "text": "shared " * 2000}) as call:
+                    call.show(f"{name} {number}")
+                    call.succeed()
+                if number % 10 == 0:
+                    await session.flush()
+                    assert await history.flush(30)
+        await history.close(30)
+    asyncio.run(main())
+    print(len(told), told)
+"""
+READER = """
+    import asyncio, sys
+    from pathlib import Path
+    from callsheet.history import Query, store_at
+    async def main():
+        while not Path(sys.argv[1].removeprefix("sqlite:///")).exists():
+            await asyncio.sleep(0.01)
+        store = store_at(sys.argv[1])
+        for _ in range(500):
+            try:
+                await store.open(write=False)
+                break
+            except Exception:
+                await asyncio.sleep(0.01)
+        seen = 0
+        while not Path(sys.argv[2]).exists():
+            calls = await store.calls(Query(limit=30))
+            for call in calls:
+                assert call.record.report.raw_input["text"] == "shared " * 2000
+            seen += len(calls)
+            await store.heads(Query(search="echo", limit=5))
+            await store.stats(Query())
+        print(seen)
+        await store.close()
+    asyncio.run(main())
+"""
+
+
+def test_four_processes_write_and_two_read_at_once(tmp_path: Path) -> None:
+    many, url, end = 400 if FULL else 60, f"sqlite:///{tmp_path}/history.sqlite", tmp_path / "end"
+    readers = [start(READER, url, str(end)) for _ in range(2)]
+    writers = [start(WRITER, url, f"w{n}", str(many)) for n in range(4)]
+    try:
+        outs = [finish(writer, 120) for writer in writers]
+    finally:
+        end.touch()
+    assert outs == ["0 []\n"] * 4, outs
+    assert all(int(finish(reader)) > 0 for reader in readers)
+    with store_in(tmp_path) as store:
+        assert count(store, "calls") == 4 * many
+        for n in range(4):
+            found = run(store.timeline(f"w{n}", limit=10_000))
+            said = [one.record.report.content[0].text for one in found]
+            assert said == [f"w{n} {number}" for number in range(many)]
+            assert {one.head.status for one in found} == {"completed"}
+        assert count(store, "blobs") == 1
+        assert len(run(store.heads(Query(search=f"w3 {many - 1}", limit=500)))) == 1
+        check_whole(store)
+
+
+# Odd givers and listeners
+
+
+async def test_what_can_not_be_kept_is_told_of_and_holds_up_nothing(
+    tmp_path: Path, told: Told
+) -> None:
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    log = history.session("s")
+    good = [report(f"c{n}") for n in range(30)]
+    log.send(records(*good[:15]))
+    odd = history.session("bad \ud800")  # no session of ours has such an id
+    odd.send(records(report("x")))
+    log.send(records(*good[15:]))
+    assert await history.flush()
+    heads = await history.ask(lambda store: store.heads(Query(limit=100)))
+    assert {head.call_id for head in heads} == {f"c{n}" for n in range(30)}
+    assert history.health.lost == 1
+    assert len([text for text in told if "can't be kept" in text]) == 1
+    assert not any("set aside" in text for text in told)
+    await history.close()
+
+
+async def test_a_listener_that_fails_keeps_nothing_from_being_written(tmp_path: Path) -> None:
+    def tell(text: str) -> None:
+        raise RuntimeError(text)
+
+    (tmp_path / "history.sqlite").write_bytes(b"no database at all" * 100)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=tell)
+    history.session("s").send(records(report("c1")))
+    assert await history.flush()
+    await history.close()
+
+
+async def test_in_quiet_times_it_indexes_and_prunes_and_lets_spills_go(
+    tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "IDLE", 0.01)
+    gone: list[str] = []
+    spilled = {"callsheet": {"truncated": {"spill": "/tmp/spill-1"}}}
+    history = History(
+        f"sqlite:///{tmp_path}/history.sqlite",
+        keep=writing.Retention(max_calls=1),
+        tell=told,
+        forget_spills=gone.extend,
+    )
+    log = history.session("s")
+    log.send(records(report("c1", meta=spilled)))
+    await asyncio.sleep(0.002)
+    log.send(records(report("c2")))
+    assert await history.flush()
+    until = time.monotonic() + 20
+    while not gone and time.monotonic() < until:
+        await asyncio.sleep(0.01)
+    assert gone == ["/tmp/spill-1"]
+    stats = await history.ask(lambda store: store.stats(Query()))
+    assert (stats.calls, stats.indexed) == (1, 1)
+    await history.close()
+    assert told == []
+
+
+async def test_a_session_that_is_forgotten_takes_its_spill_files_along(tmp_path: Path) -> None:
+    gone: list[str] = []
+    spilled = {"callsheet": {"truncated": {"spill": "/tmp/spill-1"}}}
+    url = f"sqlite:///{tmp_path}/history.sqlite"
+    async with History(url, forget_spills=gone.extend) as history:
+        history.session("s").send(records(report("c1", meta=spilled)))
+        assert (await history.forget("s")).calls == 1
+    assert gone == ["/tmp/spill-1"]
+
+
+async def test_a_call_that_a_handler_ends_within_an_earlier_change_has_ended(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, real = history.session("s"), Keeper.put
+    async with Session("s", sinks=[log]) as session:
+        async with session.call("read", {"path": "/a"}) as call:
+            call.start()
+            with monkeypatch.context() as patched:
+
+                def interrupted(keeper: Keeper, report: Any, moved: bool) -> None:
+                    patched.setattr(Keeper, "put", real)
+                    call.succeed("done")  # as a signal's handler would, just here
+                    real(keeper, report, moved)
+
+                patched.setattr(Keeper, "put", interrupted)
+                call.progress(1, 2)
+        await session.flush()
+        (head,) = await history.ask(lambda store: store.heads(Query()))
+        assert (head.status, head.position) == ("completed", 0)
+        assert log.position == 1
+
+
+async def test_a_session_of_real_calls_is_kept_as_it_was_reported(history: History) -> None:
+    log = history.session("s")
+    async with Session("s", sinks=[log]) as session:
+        async with session.call("read", {"path": "/a"}) as call:
+            call.show(ToolCallContent.image(b"\x89PNG" * 5000, "image/png"))
+            call.succeed()
+        with pytest.raises(ZeroDivisionError):
+            async with session.call("fail", {}):
+                _ = 1 / 0
+        await session.flush()
+        kept = await history.ask(lambda store: store.calls(Query()))
+        known = {one.tool_call_id: one for one in session.reports}
+        assert {one.head.call_id: one.record.report for one in kept} == known
+        assert sorted(one.head.status for one in kept) == ["completed", "failed"]

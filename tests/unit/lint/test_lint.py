@@ -1,0 +1,622 @@
+"""What `callsheet lint` finds in the code of tools, and what it leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from callsheet.lint import RULES, lint_paths, lint_text
+from callsheet.lint.engine import Unparsable
+from callsheet.lint.rules import select
+from callsheet.tools.errors import ToolError
+from callsheet.tools.result import _FIELDS as FIELDS_OF_RESULTS
+from tests.support import ROOT
+
+HEAD = """\
+import asyncio, contextlib, json, os, pathlib, shutil, sqlite3, subprocess, time
+import functools, msgspec, requests, urllib.request
+from pathlib import Path
+from callsheet import Call, Session, ToolError, ToolResult, tool
+from callsheet.tools.errors import NotFound
+"""
+LINES = HEAD.count("\n")
+
+HAND = "result/by-hand"
+MUTE = "result/success-without-output"
+ERROR = "result/error-without-message"
+PROSE = "result/numbers-in-prose"
+CALL_ID = "result/missing-call-id"
+TIME = "result/missing-time"
+SWALLOWED = "result/swallowed"
+BLOCKING = "async/blocking-call"
+
+
+def found(code: str, *, head: str = HEAD, **options: bool) -> list[str]:
+    return [finding.rule for finding in lint_text(head + code, **options)]
+
+
+def in_tool(body: str, *, kind: str = "def", head: str = HEAD) -> list[str]:
+    """Lint lines as the body of a tool."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    return found(
+        f'@tool\n{kind} t(call: Call, path: Path, x: str):\n    """Do."""\n{lines}', head=head
+    )
+
+
+# The rules themselves
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_the_bad_example_of_a_rule_breaks_it_and_the_good_one_breaks_none(rule) -> None:
+    assert found(rule.bad, head="") == [rule.id]
+    assert found(rule.good, head="") == []
+
+
+def test_the_document_has_every_rule_with_its_examples() -> None:
+    text = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
+    sections = re.split(r"^#+ `?", text, flags=re.MULTILINE)
+    for rule in RULES:
+        (section,) = [part for part in sections if part.startswith(rule.id)]
+        assert re.findall(r"^```py\n(.*?)^```$", section, re.M | re.S) == [rule.bad, rule.good]
+        assert rule.why in section
+        assert rule.fix in section
+
+
+def test_the_examples_of_the_document_are_found_to_be_what_it_says() -> None:
+    text = (ROOT / "docs" / "lint.md").read_text(encoding="utf-8")
+    after_rules = text.partition("## Silencing a finding")[2]
+    silenced, before, after = re.findall(r"^```py\n(.*?)^```$", after_rules, re.M | re.S)
+    assert found(silenced, head="") == []
+    assert SWALLOWED in found(
+        silenced.replace("# callsheet: ignore[result/swallowed]", ""), head=""
+    )
+    assert found(before, head="") == [HAND, HAND]
+    assert found(after, head="") == []
+
+
+def test_the_linter_knows_the_names_of_the_library() -> None:
+    from callsheet.lint import vocabulary
+
+    assert vocabulary.FIELDS == FIELDS_OF_RESULTS
+    errors = {ToolError, *ToolError.__subclasses__()}
+    assert {error.__name__ for error in errors if error.__module__ == ToolError.__module__} == set(
+        vocabulary.ERRORS
+    )
+
+
+# Results built by hand
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return ToolResult(call_id=call.id, tool_name="t", success=True, output=x)',
+        'return ToolResult(call.id, "t", True, x)',
+        "return ToolResult(**x)",
+        "return ToolResult.__new__(ToolResult)",
+        "return object.__new__(ToolResult)",
+        "return msgspec.convert(x, ToolResult)",
+        "return msgspec.json.decode(x, type=ToolResult)",
+        "make = functools.partial(ToolResult, call.id)\nreturn make(x)",
+        'return {"success": True, "output": x}',
+        'return {"success": x.ok, "error": x.why, "count": 3}',
+        'return {"success": False, "message": "no"}',
+        'return {"error": "not found"}',
+        'return json.dumps({"success": False, "error": x})',
+        'result = {"success": True, "output": x}\nreturn result',
+    ],
+)
+def test_a_result_built_by_hand_is_found(line: str) -> None:
+    assert in_tool(line) == [HAND]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return {"temperature": 3, "unit": "C"}',
+        'return {"success": True}',
+        'return {"error": None, "rows": x}',
+        'return {"errors": [], "warnings": []}',
+        'data = {"success": True, "output": x}\nlog(data)\nreturn call.success(x)',
+        "return isinstance(x, ToolResult)",
+        "kinds: dict[str, type] = {'r': ToolResult}\nreturn kinds",
+    ],
+)
+def test_data_that_is_no_result_is_left_alone(line: str) -> None:
+    assert in_tool(line) == []
+
+
+def test_a_dict_that_names_call_and_tool_is_a_result_wherever_it_is_returned() -> None:
+    result = '{"call_id": i, "tool_name": "t", "success": True, "output": "x"}'
+    assert found(f"def run(i):\n    return {result}\n", head="") == [HAND]
+    assert (
+        found("def ring(i):\n    return {'call_id': i, 'success': True, 'message': 'ok'}\n") == []
+    )
+    as_it_is = "{'call_id': self.i, 'tool_name': self.n, 'success': self.s, 'output': self.o}"
+    assert found(f"class R:\n    def to_dict(self):\n        return {as_it_is}\n") == []
+
+
+def test_a_test_that_holds_that_building_by_hand_is_refused_is_left_alone() -> None:
+    code = "def test_it():\n    with pytest.raises(TypeError):\n        ToolResult('c', 't', True, 'x')\n"
+    assert found(code) == []
+    assert found("def test_it():\n    ToolResult('c', 't', True, 'x')\n", is_test=True) == [HAND]
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from callsheet import ToolResult as Made",
+        "import callsheet as cs\nMade = None\nclass X:\n    pass\nfrom callsheet import ToolResult as Made",
+        "from callsheet.tools.result import ToolResult as Made",
+        "try:\n    from callsheet import ToolResult as Made\nexcept ImportError:\n    Made = None",
+        "if TYPE_CHECKING:\n    from callsheet import ToolResult as Made",
+    ],
+)
+def test_names_are_followed_through_aliases(imports: str) -> None:
+    code = (
+        f"{imports}\ndef f(i) -> 'Made':\n    return Made(i, 'f', True, 'x', execution_time_ms=1)\n"
+    )
+    assert found(code, head="") == [HAND]
+
+
+def test_attributes_of_the_package_are_followed() -> None:
+    code = "import callsheet as cs\n@cs.tool\ndef f(call: cs.Call):\n    return cs.ToolResult()\n"
+    assert HAND in found(code, head="")
+    assert found(
+        "import callsheet\n@callsheet.tool(kind='read')\ndef f(x):\n    return ''\n", head=""
+    )
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "from langchain.tools import tool",
+        "from smolagents import tool\nfrom mcp.types import ToolResult, Call",
+        "from .base import tool, ToolResult, Call",
+        "from vendor import *",
+        "def tool(function):\n    return function",
+    ],
+)
+def test_tools_and_results_of_others_are_left_alone(imports: str) -> None:
+    code = (
+        f"import time\n{imports}\n@tool\nasync def f(call: Call) -> ToolResult:\n    time.sleep(1)\n"
+        "    try:\n        g()\n    except:\n        pass\n    return ToolResult(output='', error='')\n"
+    )
+    if "ToolResult" not in imports and "*" not in imports:
+        code = code.replace("-> ToolResult", "").replace("ToolResult(output='', error='')", "''")
+        code = code.replace(": Call", "")
+    assert found(code, head="") == []
+
+
+def test_a_result_of_another_class_that_has_our_fields_is_the_standard_made_by_hand() -> None:
+    code = "from .types import ToolResult\nr = ToolResult(call_id=i, tool_name='t', success=True, output='x')\n"
+    (finding,) = lint_text(code)
+    assert (finding.rule, finding.fixable) == (HAND, False)
+    assert "import that one first" in finding.fix
+    assert found(code.replace("tool_name='t', ", ""), head="") == []
+
+
+def test_a_parameter_that_is_called_like_an_import_means_nothing() -> None:
+    assert in_tool("time.sleep(1)\nreturn x", kind="async def") == [BLOCKING]
+    code = "@tool\nasync def f(time):\n    time.sleep(1)\n    return 'x'\n"
+    assert found(code) == []
+
+
+def test_a_module_of_the_project_that_passes_our_names_on_is_followed(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "mine"
+    (package / "tools").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "tools" / "__init__.py").touch()
+    (package / "kit.py").write_text("from callsheet import *\nfrom callsheet import tool as task\n")
+    (package / "base.py").write_text("from .kit import ToolResult\nfrom mine.kit import tool\n")
+    tool = package / "tools" / "a.py"
+    tool.write_text(
+        "from ..base import ToolResult, tool\n@tool\ndef f(x):\n    return ToolResult()\n"
+    )
+    absolute = package / "tools" / "b.py"
+    absolute.write_text("from mine.base import tool\n@tool\ndef f(x):\n    return ''\n")
+    star = package / "tools" / "c.py"
+    star.write_text("from ..base import *\n@tool\ndef f(x):\n    return ''\n")
+    findings = lint_paths(
+        [package / "tools"], rules=select(frozenset({HAND, MUTE}), frozenset())
+    ).findings
+    assert [(Path(finding.path).name, finding.rule) for finding in findings] == [
+        ("a.py", HAND),
+        ("b.py", MUTE),
+        ("c.py", MUTE),
+    ]
+
+
+def test_imports_in_a_circle_come_to_an_end(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("from b import tool\n@tool\ndef f(x):\n    return ''\n")
+    (tmp_path / "b.py").write_text("from a import tool\nfrom b import tool\n")
+    assert lint_paths([tmp_path]).findings == []
+
+
+# Which functions are tools
+
+
+@pytest.mark.parametrize(
+    ("code", "is_tool"),
+    [
+        ("@tool\ndef f(x): BODY", True),
+        ("@tool(kind='read')\ndef f(x): BODY", True),
+        ("def f(x): BODY\ng = tool(f)", True),
+        ("def f(x): BODY\ng = tool(kind='read')(f)", True),
+        ("def f(x): BODY\ns = Session(tools=[f])", True),
+        ("def f(x): BODY\ns = Session(on_update=f)", False),
+        ("def f(x) -> ToolResult: BODY", True),
+        ("def f(x) -> 'ToolResult | None': BODY", True),
+        ("class A:\n  async def f(self) -> ToolResult: BODY", True),
+        ("def f(x) -> list[ToolResult]: BODY", False),
+        ("def f(x): BODY", False),
+        ("def f(x, r: ToolResult) -> str: BODY", False),
+        ("def f(call: Call): BODY; call.success(x)", True),
+        ("def f(call: Call): BODY", False),
+    ],
+)
+def test_what_is_a_tool(code: str, is_tool: bool) -> None:
+    code = code.replace("BODY", "\n    with contextlib.suppress(Exception): g()")
+    assert (SWALLOWED in found(code + "\n")) is is_tool
+
+
+# Saying nothing
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return call.success("")',
+        'return call.success(" \\n")',
+        "return call.success(None)",
+        'return call.success(output="")',
+        'return ToolResult.success(call.id, "t", "").with_metadata("a", 1)',
+        'nothing = ""\nreturn call.success(nothing)',
+        'return ""',
+        "print(x)",
+        "log(x)\nreturn",
+    ],
+)
+def test_a_success_that_says_nothing_is_found(line: str) -> None:
+    assert in_tool(line) == [MUTE]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return call.success(x)",
+        'text = ""\nfor c in x:\n    text += c\nreturn call.success(text)',
+        'return call.success("").with_content(x)',
+        'return call.success("").as_written()',
+        'call.write(x)\nreturn call.success("done")',
+        "call.write(x)",
+        "yield x",
+        "raise NotImplementedError",
+        "...",
+        "return x",
+        "return None if x else 'x'",
+    ],
+)
+def test_a_success_that_says_something_is_left_alone(line: str) -> None:
+    assert in_tool(line) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return call.error("")',
+        "return call.error(None)",
+        'return ToolResult.error(call.id, "t", " ")',
+        "raise ToolError",
+        "raise ToolError()",
+        'raise NotFound("")',
+        'raise ToolError("", output=x)',
+        'raise NotFound(message="") from None',
+    ],
+)
+def test_an_error_that_says_nothing_is_found(line: str) -> None:
+    assert in_tool(line) == [ERROR]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return call.error(x)",
+        'return call.error("no", output="")',
+        "raise NotFound(x)",
+        "raise ToolError(*x)",
+        "raise ToolError(**x)",
+        "raise ValueError",
+        "return call.error(str(x))",
+    ],
+)
+def test_an_error_that_says_something_is_left_alone(line: str) -> None:
+    assert in_tool(line) == []
+
+
+# Numbers in prose
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return call.success(f"Found {len(x)} matches")',
+        'return call.success("Found " + str(len(x)) + " matches")',
+        'return call.success("%d matches" % len(x))',
+        'return call.success("{} matches in {}".format(len(x), path))',
+        'return call.success(f"Wrote {x.count(chr(10)) + 1} lines")',
+        'return call.success(f"{total_size} bytes written")',
+        'return call.success(f"Total: {sum(x)}").with_exit_code(0)',
+        'text = f"Found {len(x)} matches"\nreturn call.success(text)',
+        'made = call.success(f"Found {len(x)} matches")\nreturn made',
+        'made = call.success(f"Found {len(x)} matches")\nreturn made.with_exit_code(0)',
+        'return f"Found {len(x)} matches"',
+    ],
+)
+def test_a_number_that_stands_only_in_prose_is_found(line: str) -> None:
+    assert in_tool(line) == [PROSE]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'return call.success(f"Found {len(x)} matches").with_metadata("total", len(x))',
+        'return call.success(f"Found {len(x)} matches").with_all_metadata({"total": len(x)})',
+        'made = call.success(f"Found {len(x)} matches")\nreturn made.with_metadata("total", 1)',
+        'made = call.success(f"Found {len(x)} matches")\nmade = made.with_metadata("n", 1)\nreturn made',
+        'return enriched(call.success(f"Found {len(x)} matches"))',
+        'return call.error(f"Found {len(x)} matches where one was expected")',
+        'return call.success(f"Line {x} of {path}")',
+        "return str(len(x))",
+        'return call.success("Title\\n" + "=" * len(x))',
+        'return f"{len(x)}"',
+        "return len(x)",
+        "return f\"It's {'long' if len(x) > 3 else 'short'}\"",
+        'return call.success("\\n".join(f"{len(line)} {line}" for line in x))',
+    ],
+)
+def test_a_number_that_has_its_metadata_or_is_none_is_left_alone(line: str) -> None:
+    assert in_tool(line) == []
+
+
+# Ids and times
+
+
+def plain(line: str, parameters: str = "i") -> list[str]:
+    return found(f"def f({parameters}):\n    {line}\n")
+
+
+@pytest.mark.parametrize("call_id", ["None", '""', '"call_1"', "7", "'  '"])
+def test_a_call_id_that_is_missing_or_made_up_is_found(call_id: str) -> None:
+    line = f"return ToolResult.success({call_id}, 'f', 'x').with_execution_time(1)"
+    assert plain(line) == [CALL_ID]
+    assert in_tool(line) == [CALL_ID]
+    named = f"return ToolResult.success(output='x', tool_name='f', call_id={call_id})"
+    assert CALL_ID in plain(named)
+
+
+def test_a_call_id_that_comes_from_the_call_is_left_alone() -> None:
+    for call_id in ("i", "self.call_id", "request['id']", "new_id()"):
+        assert plain(f"return ToolResult.success({call_id}, 'f', 'x').with_execution_time(1)") == []
+
+
+def test_an_empty_call_id_is_found_outside_of_tools_too_but_a_constant_one_is_not() -> None:
+    assert found("r = ToolResult.success('', 'f', 'x')\n") == [CALL_ID]
+    assert found("r = ToolResult.success('c1', 'f', 'x')\n") == []
+
+
+def test_a_tool_that_nobody_measures_is_found_once() -> None:
+    code = (
+        "def f(i, x):\n    if not x:\n        return ToolResult.error(i, 'f', 'no x')\n"
+        "    return ToolResult.success(i, 'f', x + '!')\n"
+    )
+    (finding,) = lint_text(HEAD + code)
+    assert (finding.rule, finding.line) == (TIME, LINES + 3)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(i):\n    return ToolResult.success(i, 'f', 'x').with_execution_time(1)\n",
+        "def f(i):\n    r = ToolResult.success(i, 'f', 'x')\n    return r.with_execution_time(1)\n",
+        "def f(i):\n    began = time.perf_counter()\n    return ToolResult.success(i, 'f', 'x')\n",
+        "@tool\ndef f(x):\n    return ToolResult.success(x, 'f', 'x')\n",
+        "def f(i):\n    return ToolResult.success(i, 'f', 'x')\ns = Session(tools=[f])\n",
+        "def ok(i, name, text):\n    return ToolResult.success(i, name, text)\n",
+        "class C:\n  def ok(self, text):\n    return ToolResult.success(self.id, self.name, text)\n",
+        "def f(i):\n    return ToolResult.success(i, 'f', 'x')\n"
+        "def g(i):\n    return h(i).with_execution_time(1)\ndef h(i):\n    return f(i)\n",
+        "class C:\n  def f(self, i):\n    return ToolResult.success(i, 'f', 'x')\n"
+        "  def run(self, i):\n    return self.f(i).with_execution_time(1)\n",
+        "def f(i, **kw):\n    return ToolResult.success(i, 'f', **kw)\n",
+    ],
+)
+def test_a_tool_that_is_measured_is_left_alone(code: str) -> None:
+    assert TIME not in found(code)
+
+
+# Swallowed failures
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "except: pass",
+        "except Exception: pass",
+        "except BaseException: ...",
+        "except (ValueError, Exception): pass",
+        "except Exception as e: return",
+        "except Exception: return None",
+        "except Exception: 'never mind'",
+    ],
+)
+def test_a_swallowed_failure_is_found(handler: str) -> None:
+    assert in_tool(f"try:\n    g()\n{handler}\nreturn x") == [SWALLOWED]
+
+
+def test_a_failure_swallowed_in_a_loop_by_suppress_or_in_a_function_inside_is_found() -> None:
+    assert in_tool("for a in x:\n    try: g()\n    except Exception: continue\nreturn x") == [
+        SWALLOWED
+    ]
+    assert in_tool("with contextlib.suppress(Exception):\n    g()\nreturn x") == [SWALLOWED]
+    assert in_tool("def h():\n    try: g()\n    except: pass\nh()\nreturn x") == [SWALLOWED]
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "except FileNotFoundError: pass",
+        "except (OSError, ValueError): pass",
+        "except Exception: log(x)",
+        "except Exception as e: return call.error(str(e))",
+        "except Exception: raise",
+        "except Exception: x = 'none'",
+    ],
+)
+def test_a_failure_that_is_expected_or_told_is_left_alone(handler: str) -> None:
+    assert in_tool(f"try:\n    g()\n{handler}\nreturn x") == []
+
+
+# Blocking calls
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "time.sleep(1)",
+        "requests.get(x)",
+        "requests.Session().post(x)",
+        "s = requests.Session()\ns.get(x)",
+        "with requests.Session() as s:\n    s.get(x)",
+        "urllib.request.urlopen(x)",
+        "subprocess.run(x)",
+        "subprocess.check_output(x)",
+        "p = subprocess.Popen(x)\np.communicate()",
+        "os.system(x)",
+        "input(x)",
+        "open(x).read()",
+        "with open(x) as file:\n    file.read()",
+        "path.read_text()",
+        "(path / 'a').read_bytes()",
+        "Path(x).write_text(x)",
+        "with path.open() as file: pass",
+        "sqlite3.connect(x)",
+        "shutil.rmtree(x)",
+        "if True:\n    await asyncio.gather(*[open(p) for p in x])",
+        "async def inner():\n    time.sleep(1)\nawait inner()",
+    ],
+)
+def test_a_blocking_call_in_an_async_tool_is_found(line: str) -> None:
+    assert in_tool(f"{line}\nreturn x", kind="async def") == [BLOCKING]
+    assert in_tool(f"{line}\nreturn x".replace("await ", "").replace("async def", "def")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "await asyncio.sleep(1)",
+        "await asyncio.to_thread(time.sleep, 1)",
+        "await asyncio.to_thread(path.read_text)",
+        "await asyncio.to_thread(lambda: open(x).read())",
+        "def work():\n    return open(x).read()\nawait asyncio.to_thread(work)",
+        "await path.read_text()",
+        "await client.get(x)",
+        "client.get(x)",
+        "x.communicate()",
+        "path.exists()",
+        "Path(x)",
+    ],
+)
+def test_what_does_not_block_is_left_alone(line: str) -> None:
+    assert in_tool(f"{line}\nreturn x", kind="async def") == []
+
+
+def test_paths_that_are_awaited_are_left_alone() -> None:
+    head = HEAD + "import anyio\n"
+    line = "parts = await asyncio.gather(x.read_text(), x.read_text())\nreturn x"
+    assert in_tool(line, kind="async def", head=head) == []
+
+
+def test_a_blocking_call_in_an_async_function_that_is_no_tool_is_left_alone() -> None:
+    assert found("async def f():\n    time.sleep(1)\n") == []
+
+
+# Silencing
+
+
+def test_a_comment_silences_a_rule_a_category_or_all() -> None:
+    line = 'return call.success(f"Found {len(x)} matches")'
+    for comment in ("ignore", "ignore[result]", f"ignore[{PROSE}]", f"ignore[ {MUTE}, {PROSE} ]"):
+        assert in_tool(f"{line}  # callsheet: {comment}") == []
+    for comment in (f"ignore[{MUTE}]", "ignored", "ignore-fil"):
+        assert in_tool(f"{line}  # callsheet: {comment}") == [PROSE]
+    assert in_tool(f'y = "# callsheet: ignore"; {line}') == [PROSE]
+
+
+def test_a_comment_holds_for_its_statement_only() -> None:
+    body = 'if x:\n    return call.success("")  # callsheet: ignore\nreturn call.success("")'
+    assert in_tool(body) == [MUTE]
+    spread = 'return call.success(\n    # callsheet: ignore[result]\n    "",\n)'
+    assert in_tool(spread) == []
+    head = 'if x:  # callsheet: ignore\n    return call.success("")\nreturn x'
+    assert in_tool(head) == [MUTE]
+    handler = "try:\n    g()\nexcept Exception:\n    pass  # callsheet: ignore[result/swallowed]\nreturn x"
+    assert in_tool(handler) == []
+
+
+def test_a_comment_silences_a_rule_in_the_whole_file() -> None:
+    code = 'from callsheet import tool\n@tool\ndef f(x):\n    return ""\n'
+    assert found(code + "# callsheet: ignore-file[result]\n", head="") == []
+    assert found(code + "# callsheet: ignore-file[async]\n", head="") == [MUTE]
+
+
+# Places, and odd texts
+
+
+def test_columns_are_counted_in_characters() -> None:
+    (finding,) = lint_text(f'{HEAD}@tool\ndef f(x):\n    é = "äöü"; return ""\n')
+    assert (finding.line, finding.column) == (LINES + 3, 23)
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(:\n", "x = (\n", "\tx\n  y\n", "a\0b", "(" * 1000 + ")" * 1000, "return\x0c)"]
+)
+def test_what_is_no_python_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(Unparsable):
+        lint_text(text)
+
+
+def test_deep_nesting_is_told_and_not_raised() -> None:
+    for depth in (300, 900, 5_000, 50_000):
+        code = f"{HEAD}@tool\ndef f(x):\n    return {'+'.join(['x'] * depth)}\n"
+        with contextlib.suppress(Unparsable):
+            assert lint_text(code) == []
+
+
+def test_ordinary_code_is_left_alone_and_linted_in_no_time() -> None:
+    library = Path(ast.__file__).parent
+    parts = [
+        library / name for name in ("asyncio", "concurrent", "email", "http", "json", "unittest")
+    ]
+    began = time.perf_counter()
+    outcome = lint_paths(parts)
+    took = time.perf_counter() - began
+    assert outcome.files > 80
+    assert outcome.findings == []
+    assert outcome.problems == []
+    assert took < 10  # it takes about half a second
+
+
+def test_the_projects_own_tools_pass() -> None:
+    outcome = lint_paths([ROOT / "src" / "callsheet" / "tools"])
+    assert outcome.files > 10
+    assert outcome.findings == []
+    assert outcome.problems == []

@@ -1,0 +1,165 @@
+"""Every shape of secret is found, wherever it stands, however it is cut, by every engine; and little else is."""
+
+from __future__ import annotations
+
+import copy
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from callsheet.redaction.engines import ENGINES
+from callsheet.redaction.redact import Marks, Redactor, StreamRedactor, default_rules
+from callsheet.redaction.rules import fill
+from tests.support.redaction import CLEAN, PLACES, SHAPES, Shape, pieces
+from tests.support.sizes import sized
+
+ALL = Redactor()
+MARK = re.compile(r"\[redacted:[^\]]+\]")
+STEP = sized(1, 11)
+"""How far apart the second cuts are. The first is everywhere, and so is a cut into two."""
+
+
+def test_the_corpus_is_large_enough() -> None:
+    assert len({shape.id for shape in SHAPES}) == len(SHAPES) >= 80
+    assert len(default_rules()) >= 80
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_is_found_whole_and_nothing_else_changes(shape: Shape) -> None:
+    clean, count = ALL.text(shape.text)
+    start = shape.text.index(shape.secret)
+    end = start + len(shape.secret)
+    assert count == 1
+    assert clean.startswith(shape.text[:start])
+    assert clean.endswith(shape.text[end:])
+    assert MARK.fullmatch(clean[start : len(clean) - len(shape.text[end:])])
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if place != "alone"])
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_is_found_inside_other_text(shape: Shape, place: str) -> None:
+    text = PLACES[place](shape)
+    clean, count = ALL.text(text)
+    assert count == 1
+    left = MARK.sub("", clean)
+    assert not [piece for piece in pieces(shape.secret) if piece in left]
+    assert clean[:5] == text[:5]
+    assert clean[-5:] == text[-5:]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_is_found_beside_other_texts(shape: Shape) -> None:
+    value = {"path": "/code/copy.env", "content": shape.text, "after": "done"}
+    clean, count = ALL.value(value)
+    assert (clean["content"], count) == ALL.text(shape.text)
+    assert ALL.found(value) == ALL.found(shape.text)
+
+
+@pytest.mark.parametrize("length", range(2, 37))
+def test_what_is_secret_alone_is_secret_beside_other_texts(length: int) -> None:
+    """Arguments that an agent streams are cut anywhere."""
+    text = "github_token=" + "ghp_Zk3v9QwLr7TnXb2YcH5dMf8sJg4pAe6uRi1o"[:length]
+    clean, count = ALL.value({"path": "/code/copy.env", "content": text})
+    assert (clean["content"], count) == ALL.text(text)
+
+
+def whole(text: str) -> bytes:
+    return ALL.text(text)[0].encode()
+
+
+def finished(stream: StreamRedactor, rest: bytes) -> bytes:
+    return stream.feed(rest) + stream.finish()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_cut_anywhere_into_two_or_three_is_found(shape: Shape) -> None:
+    text = f"> {shape.text} <\n"
+    data, expected = text.encode(), whole(text)
+    for first in range(len(data) + 1):
+        begun = ALL.stream()
+        out = begun.feed(data[:first])
+        for second in (first, *range(first + 1 + first % STEP, len(data), STEP)):
+            stream = copy.copy(begun)
+            parts = (out, stream.feed(data[first:second]), finished(stream, data[second:]))
+            assert b"".join(parts) == expected, (first, second)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
+def test_a_secret_that_comes_byte_by_byte_is_found_in_every_place(shape: Shape) -> None:
+    for place in PLACES.values():
+        text = place(shape)
+        stream = ALL.stream()
+        out = b"".join(stream.feed(bytes([byte])) for byte in text.encode()) + stream.finish()
+        assert out == whole(text)
+        assert stream.count == 1
+
+
+@pytest.mark.parametrize("text", CLEAN)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert ALL.text(text) == (text, 0)
+    assert ALL.text(f"x\n{text}\ny")[1] == 0
+
+
+def examples() -> list[tuple[str, str, str]]:
+    return [(rule.id, "example", text) for rule in default_rules() for text in rule.examples] + [
+        (rule.id, "counter", text) for rule in default_rules() for text in rule.counters
+    ]
+
+
+@pytest.mark.parametrize(("rule", "kind", "template"), examples())
+def test_every_example_is_found_by_its_rule_and_no_counter_is(
+    rule: str, kind: str, template: str
+) -> None:
+    only = Redactor([r for r in default_rules() if r.id == rule], marks=Marks(), engine="re")
+    clean, count = only.text(f"see {fill(template)} there")
+    found = f"[redacted:{rule}]" in clean and count == 1
+    assert found == (kind == "example"), clean
+
+
+def test_every_rule_has_an_example_a_counter_and_literals() -> None:
+    for rule in default_rules():
+        assert rule.examples, rule.id
+        assert rule.counters, rule.id
+        assert rule.literals, rule.id
+
+
+def corpus_text() -> list[str]:
+    return [place(shape) for shape in SHAPES for place in PLACES.values()] + CLEAN
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_all_engines_find_the_same(engine: str) -> None:
+    marks = Marks()
+    # Known values too, since they go through the gate as well.
+    known = {"KNOWN": "Sample9Never1", "OTHER": "bef\nre é"}
+    ours, plain = (Redactor(engine=name, known=known, marks=marks) for name in (engine, "re"))
+    assert ours.engine == engine
+    texts = corpus_text()
+    everything = "\n".join(texts)
+    assert ours.text(everything) == plain.text(everything)
+    for text in texts:
+        expected = plain.text(text)
+        assert ours.text(text) == expected
+        stream = ours.stream()
+        data = text.encode()
+        out = stream.feed(data[: len(data) // 2]) + finished(stream, data[len(data) // 2 :])
+        assert out == expected[0].encode()
+
+
+def stdlib(*, tests: bool) -> list[Path]:
+    root = Path(sysconfig.get_path("stdlib"))
+    files = [path for path in root.rglob("*.py") if "-packages" not in str(path.relative_to(root))]
+    return files if tests else [path for path in files if not {"test", "tests"} & set(path.parts)]
+
+
+@pytest.mark.parametrize("tests", [False, True], ids=["library", "with its tests"])
+def test_false_alarms_in_the_standard_library_are_fewer_than_one_per_megabyte(tests: bool) -> None:
+    size = alarms = 0
+    for path in stdlib(tests=tests):
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        size += len(text)
+        alarms += ALL.text(text)[1]
+    assert size > 2_000_000
+    assert alarms / (size / 1_000_000) < 1

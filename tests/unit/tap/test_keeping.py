@@ -1,0 +1,136 @@
+"""A tap's history: whatever becomes of it, the session goes on as if there were none."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+from callsheet.history.history import History
+from callsheet.tap.account import Account
+from callsheet.tap.context import Context
+from callsheet.tap.keeping import Keeping
+from callsheet.tap.pipeline import Pipeline
+from callsheet.tap.settings import TapSettings
+from tests.support.made_recordings import SESSION, announced, completed, opening
+from tests.support.tapped import line_of
+
+
+class Log:
+    """A log that notes what it is given to keep."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def send(self, records: object) -> None:
+        del records
+        self.said.append("call")
+
+    def name(self, title: str) -> None:
+        """The session's title is of no interest here."""
+
+    def say(self, kind: str, key: str, blocks: list[Any]) -> None:
+        del key, blocks
+        self.said.append(kind)
+
+
+class Slow:
+    """A history that takes its time to say where a session ended."""
+
+    def __init__(self) -> None:
+        self.log: Log = Log()
+        self.position: int | None = None
+
+    async def ask(self, question: object) -> int:
+        del question
+        time.sleep(0.2)
+        return 41
+
+    def session(self, session: str, *, cwd: str, info: object, position: int) -> Log:
+        del session, cwd, info
+        self.position = position
+        return self.log
+
+    def close_now(self, timeout: float) -> None:
+        """Nothing waits."""
+
+
+def chunk(said: str) -> dict[str, Any]:
+    content = {"type": "text", "text": said}
+    return {"sessionUpdate": "agent_message_chunk", "content": content}
+
+
+def test_nobody_waits_for_a_history_that_looks_up_where_a_session_ended() -> None:
+    slow = Slow()
+    keeping = Keeping(lambda: cast("History", slow), "agent", print)
+    keeping.reopened("s1")
+    began = time.monotonic()
+    keeping.update("s1", "/code", chunk("one"))
+    keeping.update("s1", "/code", {**chunk("two"), "sessionUpdate": "agent_thought_chunk"})
+    assert time.monotonic() - began < 0.15
+    keeping.close()
+    assert (slow.position, slow.log.said) == (42, ["agent", "thought"])
+
+
+def test_a_history_that_fails_changes_nothing_that_the_client_is_told() -> None:
+    def broken() -> History:
+        raise RuntimeError("can't start new thread")
+
+    said: list[str] = []
+    told: list[list[bytes]] = []
+    for keeping in (None, Keeping(broken, "agent", said.append)):
+        keep = None if keeping is None else keeping.call
+        tap = Context(TapSettings(locale="en"), Account(), keep=keep, spill=False)
+        pipeline = Pipeline(tap, said.append, keeping)
+        for message in (*opening(), announced(), completed()):
+            is_clients = "method" in message and "id" in message
+            (pipeline.from_client if is_clients else pipeline.from_agent)(line_of(message), 0.0)
+        told.append(pipeline.to_client)
+        assert pipeline.account.faults == 0
+    assert told[0] == told[1]
+    assert said == ["the history fails, and something is not kept (RuntimeError)"]
+
+
+def kept(*messages: dict[str, Any]) -> list[str]:
+    """Return what a tap keeps of messages, after those that open a session without a prompt."""
+    slow = Slow()
+    keeping = Keeping(lambda: cast("History", slow), "agent", print)
+    tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
+    pipeline = Pipeline(tap, print, keeping)
+    for message in (*opening()[:-1], *messages):
+        is_clients = "method" in message and "id" in message
+        (pipeline.from_client if is_clients else pipeline.from_agent)(line_of(message), 0.0)
+    pipeline.agent_gone(1.0)
+    assert pipeline.account.faults == 0
+    return slow.log.said
+
+
+def prompt(key: int) -> dict[str, Any]:
+    params = {"sessionId": SESSION, "prompt": [{"type": "text", "text": "hello"}]}
+    return {"jsonrpc": "2.0", "id": key, "method": "session/prompt", "params": params}
+
+
+def says(text: str) -> dict[str, Any]:
+    params = {"sessionId": SESSION, "update": chunk(text)}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
+def answer(key: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": key, "result": {"stopReason": "end_turn"}}
+
+
+def refusal(key: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": key, "error": {"code": -32603, "message": "busy"}}
+
+
+def test_a_prompt_is_kept_only_if_the_agent_accepts_it() -> None:
+    assert kept(prompt(90), refusal(90)) == []
+    assert kept(prompt(90)) == []  # the agent went without a word
+    assert kept(prompt(90), answer(90)) == ["user"]
+    assert kept(prompt(90), says("hi"), answer(90)) == ["user", "agent"]
+    assert kept(prompt(90), announced(), completed(), refusal(90))[:2] == ["user", "call"]
+    assert kept(prompt(90), refusal(90), prompt(91), says("hi")) == ["user", "agent"]
+
+
+def test_a_prompt_that_is_refused_while_another_is_worked_on_is_not_kept() -> None:
+    said = kept(prompt(90), says("one"), prompt(91), says("two"), refusal(91), answer(90))
+    assert said == ["user", "agent", "agent"]

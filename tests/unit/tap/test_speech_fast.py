@@ -1,0 +1,248 @@
+"""What passes at a glance: never a secret, and nothing that would have become of it otherwise."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callsheet.redaction.marks import MARKS
+from callsheet.redaction.redact import Follower, Redactor, Rule, default_rules
+from callsheet.tap.account import Account
+from callsheet.tap.alike import Alike
+from callsheet.tap.context import Context
+from callsheet.tap.cut import cut
+from callsheet.tap.pipeline import Pipeline
+from callsheet.tap.settings import TapSettings
+from callsheet.tap.speech import Speech
+from tests.support.redaction import PLACES, SHAPES, Shape
+from tests.support.sizes import fewer, sized
+from tests.unit.redaction.test_redact import KNOWING, texts
+
+ALL, BY_RE2, BY_RE = Redactor(), Redactor(engine="re2"), Redactor(engine="re")
+LITERALS = [literal for rule in default_rules() for literal in rule.literals]
+SPLITS = sized(40, 0.2)
+"""How often each secret is split anew."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def secrets_that_nobody_else_has_seen() -> Iterator[None]:
+    """Forget the marks that were given out here: they are numbered, and other tests know theirs by number."""
+    known, counts = MARKS._known.copy(), MARKS._counts.copy()
+    yield
+    MARKS._known, MARKS._counts = known, counts
+
+
+def split(text: str, pick: random.Random) -> list[str]:
+    most, parts = pick.choice([1, 2, 4, 9, 30]), list[str]()
+    while text:
+        size = pick.randint(1, most)
+        parts.append(text[:size])
+        text = text[size:]
+    return parts
+
+
+def said(redactor: Redactor, parts: list[str]) -> str:
+    speech = Speech(redactor)
+    return "".join([*map(speech.say, parts), speech.end()])
+
+
+LINE = 16
+"""Characters of a line of data that a stream may hold, and a glance may not."""
+
+
+def telling(shape: Shape) -> list[str]:
+    """Return parts of a secret that may not be shown. What all of its kind begin with is no secret."""
+    secret = shape.secret
+    parts = [secret[n : n + 8] for n in range(4, len(secret) - 7, 4)] or [secret]
+    return [part for part in parts if not any(part in literal for literal in LITERALS)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_secret_is_shown_however_it_is_split(place: str) -> None:
+    pick = random.Random(place)
+    for shape in pick.choices(SHAPES, k=int(SPLITS * len(SHAPES))):
+        before = pick.choice(["", "Look at this:\n\n", "a" * 300 + " ", "the login is "])
+        text = before + PLACES[place](shape)
+        shown, whole = said(ALL, split(text, pick)), ALL.text(text)[0]
+        leaked = [part for part in telling(shape) if part in shown and part not in whole]
+        assert not leaked, (shape.id, leaked, shown)
+
+
+@given(texts, st.integers(0, 400))
+def test_what_is_harmless_at_a_glance_is_passed_by_a_stream_too(text: str, end: int) -> None:
+    data = text[:end].encode("utf-8", "surrogatepass")
+    if not KNOWING.follow().passes(data):
+        return
+    stream = KNOWING.stream()
+    out = stream.feed(data)
+    held = data[len(out) :]
+    assert out == data[: len(out)]  # nothing is redacted, and …
+    assert len(held) == stream.held
+    begun = held.decode(errors="replace").lower()
+    assert len(held) < LINE or any(one.lower().startswith(begun) for one in LITERALS)
+
+
+@given(texts)
+def test_the_engines_agree_on_what_is_harmless(text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    if BY_RE.follow().passes(data):
+        assert BY_RE2.follow().passes(data)
+
+
+SPACED = Redactor(known={"PHRASE": "correct horse battery", "ZQ": "zq9zq9zq9"}, engine="re2")
+WORDS = """
+the a file curl docker login account -u -p --user --api --api- key token -pass in out = : %3 D d user:pw bob
+Bearer bearer SSWS 00abc correct horse battery cor zq9 zq9zq9 mysql -proot password secret authorization cookie
+, . ://u :x@ machine ghp_ Fake7Dummy3 Sample9Never1Real2Made5Up4 pat
+"""
+said_pieces = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["", " ", "\n", "\t"]), st.sampled_from(WORDS.split())).map(
+            "".join
+        ),
+        texts.map(lambda text: text[:12]),
+        st.sampled_from(["x" * 20, "word " * 12, "a b" * 100]),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("redactor", [KNOWING, SPACED], ids=["plain", "spaced"])
+@given(pieces=said_pieces)
+def test_a_word_that_is_known_again_is_judged_as_if_it_were_new(
+    redactor: Redactor, pieces: list[str]
+) -> None:
+    """Words that were harmless once are shared by all texts: what is known of them must hold in each."""
+    words = redactor._scanner.words
+    quick, thorough = Follower(words), Follower(words._replace(far=None, known={}))
+    for piece in pieces:
+        data = piece.encode("utf-8", "surrogatepass")
+        passes = thorough.passes(data)
+        assert quick.passes(data) == passes, (piece, quick.tail)
+        if not passes:
+            quick.take(data)
+            thorough.take(data)
+    assert quick.tail == thorough.tail
+
+
+def test_rules_that_can_not_be_told_by_a_word_are_looked_for_each_time() -> None:
+    rule = Rule("odd", "[0-9]{4} [0-9]{4}")
+    follower = Redactor([*default_rules(), rule]).follow()
+    assert [follower.passes(piece) for piece in (b"It is 12", b"34", b" 56")] == [True] * 3
+    assert not follower.passes(b"78")
+
+
+def test_talk_about_code_passes_at_a_glance() -> None:
+    pick = random.Random(7)
+    talk = (
+        "The session keeps a token of each author. I have looked at the key path, `read_settings`, and at the"
+        " implementation of passing tests.\n\n- a well-known pattern\n- the account's login page\n"
+    )
+    for _ in range(20):
+        follower = ALL.follow()
+        assert all(follower.passes(part.encode()) for part in split(talk, pick))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("It is gh", "p_Fake7Dummy3Sample9", "Never1Real2Made5Up4Fake7", " indeed"),
+        (
+            "It is eyJFake7Dummy3Sample",
+            ".",
+            "eyJFake7Dummy3Sample9Ne.Fake7Dummy3Sample9Neve",
+            " indeed",
+        ),
+    ],
+    ids=["begun before", "with dots"],
+)
+def test_a_pause_in_the_midst_of_a_key_shows_no_more_of_it(parts: tuple[str, ...]) -> None:
+    for pause in range(1, len(parts)):
+        speech = Speech(ALL)
+        shown = "".join([*map(speech.say, parts[:pause]), speech.pause()])
+        shown += "".join([*map(speech.say, parts[pause:]), speech.end()])
+        assert "Dummy" not in shown
+        assert "Real" not in shown
+        assert shown.endswith(" indeed")
+
+
+# Lines that differ in their text only
+
+
+def chunk(text: str, session: str = "s1", kind: str = "agent_message_chunk") -> bytes:
+    update = {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+    return line(update, session)
+
+
+def line(update: dict[str, Any], session: str = "s1") -> bytes:
+    message = {
+        "jsonrpc": "2.0",
+        "method": "session/update",
+        "params": {"sessionId": session, "update": update},
+    }
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+CALL = line(
+    {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Look", "status": "pending"}
+)
+lines = st.one_of(
+    texts.map(lambda text: chunk(text[:40].encode(errors="replace").decode())),
+    st.sampled_from(["a", " word", "ghp_", "Fake7Dummy3Sample9Never1Real2Made5Up4", "\n", '"', "é"]).map(chunk),
+    st.sampled_from(["a", " word", ""]).map(lambda text: chunk(text, "s2")),
+    st.sampled_from(["a", " word"]).map(lambda text: chunk(text, kind="agent_thought_chunk")),
+    st.sampled_from([CALL, b"{}\n", b"no JSON\n", b'{"id":1,"result":{}}\n']),
+    st.sampled_from(["a", " word"]).map(lambda text: chunk(text)[:-3] + b"\n"),
+)  # fmt: skip
+
+
+def passed(batches: list[bytes], *, fast: bool) -> bytes:
+    pipeline = Pipeline(Context(TapSettings(locale="en"), Account()), pytest.fail)
+    out: list[bytes] = []
+    for batch in batches:
+        if fast and pipeline.passes(batch):
+            out.append(batch)
+            continue
+        for one in cut(batch):
+            if not fast:
+                pipeline._messages.alike = None  # as if no line were like another
+            pipeline.from_agent(one, 1.0)
+        out += pipeline.to_client
+        pipeline.to_client.clear()
+    pipeline.agent_gone(2.0)
+    return b"".join([*out, *pipeline.to_client])
+
+
+@fewer()
+@given(st.lists(lines, max_size=12))
+def test_lines_that_are_alike_pass_as_they_would_one_by_one(sent: list[bytes]) -> None:
+    assert passed(sent, fast=True) == passed(sent, fast=False)
+
+
+def test_many_lines_that_are_alike_pass_at_once() -> None:
+    sent = [chunk(text) for text in ("I", " look", ' at "it"', "\n\tand say: ü", " done.")]
+    pipeline = Pipeline(Context(TapSettings(), Account()), pytest.fail)
+    pipeline.from_agent(sent[0], 0.0)
+    assert pipeline.passes(b"".join(sent[1:]))
+    assert not pipeline.passes(sent[1] + CALL + sent[2])
+    assert not pipeline.passes(sent[1] + chunk(" a", "s2") + sent[2])
+
+
+def test_a_secret_in_many_lines_does_not_pass_at_once() -> None:
+    secret = [chunk(part) for part in ("gh", "p_Fake7Dummy3Sample9", "Never1Real2Made5Up4")]
+    pipeline = Pipeline(Context(TapSettings(), Account()), pytest.fail)
+    pipeline.from_agent(chunk("It is "), 0.0)
+    assert not pipeline.passes(b"".join(secret))
+    assert b"Dummy" not in passed([chunk("It is "), b"".join(secret)], fast=True)
+
+
+def test_a_text_that_stands_twice_in_a_line_is_not_taken_for_the_wrong_one() -> None:
+    assert Alike.to(chunk("text"), "text", None) is None
+    assert Alike.to(chunk("s1"), "s1", None) is None
+    assert Alike.to(chunk("a\\b"), "a\\b", None) is None
