@@ -6,7 +6,7 @@ CLIENTS := tests/clients/node_modules
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test slow live check format bench fuzz storm schemas locales diagrams clean
+.PHONY: help run test slow live check format bench fuzz storm goldens schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,9 @@ fuzz: $(VENV)/.dev ## send an agent and a tap 100,000 mutated messages; the same
 
 storm: $(VENV)/.dev ## kill -9 in storms of calls, 200 times on each engine; the same again: make storm SEED=…
 	CALLSHEET_FULL=1 CALLSHEET_SEED=$(SEED) $(BIN)/python -m pytest tests/soak/history/test_kills.py
+
+goldens: $(VENV)/.dev ## make the golden outputs anew
+	$(BIN)/python -m tests.golden
 
 schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm package
 	$(BIN)/python scripts/refresh_schemas.py
