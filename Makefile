@@ -6,7 +6,7 @@ CLIENTS := tests/clients/node_modules
 WORKERS ?= 2
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: help run test slow live check format bench fuzz storm goldens schemas locales diagrams clean
+.PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales diagrams clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -17,6 +17,9 @@ run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
 test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in two processes; in more: make test WORKERS=4
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+quick: $(VENV)/.dev ## the tests of a minute: in this process, no servers, no clients from npm
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit
+
 slow: $(VENV)/.dev ## the slow suites in full size
 	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -rlE '^from tests.support.sizes import' tests --include='test_*.py')
 
@@ -24,11 +27,12 @@ live: $(VENV)/.dev ## install real agents, and try the tap in front of them
 	-$(BIN)/python -m tests.live.install
 	CALLSHEET_LIVE=1 $(BIN)/python -m pytest tests/integration/live
 
-check: $(VENV)/.dev ## lint, types, layers
+check: $(VENV)/.dev ## lint, types, layers, the budgets of packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_layout.py
 	$(BIN)/callsheet lint src/callsheet/tools
 
 format: $(VENV)/.dev ## format the code
