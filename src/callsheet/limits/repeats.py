@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from callsheet.redaction.nested import spelled
 from callsheet.report.content import (
     AudioContent,
     DiffContent,
@@ -19,7 +18,7 @@ from callsheet.report.content import (
     TextContent,
     ToolCallContent,
 )
-from callsheet.report.values import JsonValue
+from callsheet.report.values import JsonValue, text_of_bytes
 
 IN_CONTENT = "[see content]"
 """Stands for a text that the call's content has. For machines, so in no language."""
@@ -80,7 +79,7 @@ def _without(
     kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
-    if kind is list and len(raw) >= SHORTEST and (said := spelled(raw)) is not None:
+    if kind is list and len(raw) >= SHORTEST and (said := text_of_bytes(raw)) is not None:
         return IN_CONTENT if _is_shown(said, printed, others, known) else raw
     if depth == 0 or (kind is not dict and (kind is not list or len(raw) > _LONGEST_LIST)):
         return raw

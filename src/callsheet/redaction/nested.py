@@ -6,11 +6,11 @@ something was found; it makes a copy of what changes and keeps what doesn't.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 from callsheet.redaction.keys import family_of, is_placeholder, scheme_length
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.values import JsonObject, JsonValue, is_list, is_object, text_of_bytes
 
 OnText: TypeAlias = Callable[[str], tuple[str, int]]
 OnSecret: TypeAlias = Callable[[str, str, str], str | None]
@@ -22,7 +22,6 @@ APART = "\n\0\n"
 
 _SHORTEST = 4
 _LONG_NAME = 12
-_FEW_BYTES = 8
 _NAMING = ("name", "key", "header")
 _NAMING_SET = frozenset(_NAMING)
 _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
@@ -40,7 +39,7 @@ def leaves(value: JsonValue) -> str | None:
             if _betrays(item, found, waiting):
                 return None
         elif kind is list or kind is tuple:
-            if (said := spelled(item)) is not None:
+            if (said := text_of_bytes(item)) is not None:
                 found.append(said)
                 continue
             for inner in item:
@@ -88,19 +87,9 @@ def texts(value: JsonValue) -> list[str]:
             found += [key for key in item if len(key) > _LONG_NAME]
             waiting += item.values()
         elif is_list(item):
-            said = spelled(item)
+            said = text_of_bytes(item)
             waiting += item if said is None else [said]
     return found
-
-
-def spelled(value: Sequence[JsonValue]) -> str | None:
-    """Return the text whose bytes a list tells one by one, as some agents tell output; None if it is none."""
-    if len(value) < _FEW_BYTES or type(value[0]) is not int:
-        return None
-    try:
-        return bytes(value).decode()  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
-        return None
 
 
 _RUN = frozenset({"rawInput", "command", "cmd", "script"})
@@ -147,7 +136,7 @@ class Rewriter:
         return (value, 0) if same else (found, total)
 
     def _list(self, value: list[JsonValue]) -> Redacted:
-        said = spelled(value)
+        said = text_of_bytes(value)
         if said is not None:
             text, count = self._text(said)
             return (text, count) if count else (value, 0)

@@ -7,7 +7,7 @@ doesn't try to make a value fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard, cast
 
@@ -199,3 +199,16 @@ def _explain_scalar(value: object, field: str) -> None:
 def _cut(field: str) -> str:
     """Keep the place readable when it lies a hundred levels down."""
     return field if len(field) <= 120 else f"{field[:60]}…{field[-50:]}"
+
+
+_FEWEST_BYTES = 8
+
+
+def text_of_bytes(items: Sequence[JsonValue]) -> str | None:
+    """Return the text that a list of byte values spells, as some agents send output; else None."""
+    if len(items) < _FEWEST_BYTES or type(items[0]) is not int:
+        return None
+    try:
+        return bytes(items).decode()  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return None
