@@ -22,7 +22,6 @@ from time import monotonic
 from callsheet.processes.keeper import CHASE
 from callsheet.processes.start import Ended, Started, Told, message, signal_name, start_keeper
 from callsheet.processes.tree import GRACE, end_tree
-from callsheet.tools.beneath import open_directory
 
 MARKER = "CALLSHEET_PROCESS"
 """Name of a variable in every command's environment, by which what came from it can be found."""
@@ -35,6 +34,12 @@ MOST_LATE = 1 << 20
 
 SPARE = 3.0
 """Seconds more than it should need that a keeper gets to end everything, on a busy machine."""
+
+
+def open_directory(path: Path) -> int:
+    """Open a directory to run a command in. A link in the place of its last name is refused."""
+    flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(path, flags)
 
 
 async def run_process(
@@ -50,14 +55,17 @@ async def run_process(
 
     After `timeout` seconds, or if this is cancelled, all of it gets SIGTERM, and SIGKILL after the
     grace. What still runs a moment after the program ended by itself is ended in the same way.
-    `cwd` has no links. Raises OSError with the directory's or the program's name if it can't be
-    started, `NotPermitted` where a link stands, and ValueError if a text can't be passed on.
+    Raises OSError with the directory's or the program's name if it can't be started, and ValueError
+    if a text can't be passed on.
     """
     return await Process(argv, cwd=cwd, env=env, on_output=on_output, grace=grace).run(timeout)
 
 
 class Process:
-    """One run of a program. `ended` is known also if the run was cancelled."""
+    """One run of a program. `ended` is known also if the run was cancelled.
+
+    `open_cwd` opens the directory to run in, for a caller that must not follow links on the way there.
+    """
 
     def __init__(
         self,
@@ -67,10 +75,12 @@ class Process:
         env: Mapping[str, str],
         on_output: Callable[[bytes], object],
         grace: float = GRACE,
+        open_cwd: Callable[[Path], int] = open_directory,
     ) -> None:
         self.ended: Ended | None = None
         self._names: tuple[str, str] = (argv[0], str(cwd))
         self._grace: float = grace
+        self._open_cwd: Callable[[Path], int] = open_cwd
         self._marker: str = f"{MARKER}={token_hex(8)}"
         self._cwd: Path = Path(os.path.abspath(cwd))  # noqa: PTH100 - links are not resolved here
         self._message: bytes = message(argv, env, self._marker, grace)
@@ -79,7 +89,7 @@ class Process:
     async def run(self, timeout: float | None = None) -> Ended:
         """Run it. See `run_process`."""
         try:
-            directory = open_directory(self._cwd)
+            directory = self._open_cwd(self._cwd)
         except OSError as exc:
             raise OSError(exc.errno, exc.strerror, self._names[True]) from None
         try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
-
-from callsheet.tools.errors import NotFound
 
 QUIET: Mapping[str, str] = {
     "PAGER": "cat",
@@ -27,10 +26,11 @@ QUIET: Mapping[str, str] = {
 
 
 def shell() -> str:
-    """Return the path of bash, or of sh where there is none."""
+    """Return the path of bash, or of sh where there is none. Raises FileNotFoundError without either."""
     found = shutil.which("bash") or shutil.which("sh") or shutil.which("sh", path=os.defpath)
     if found is None:
-        raise NotFound("There is neither bash nor sh on this machine's PATH")
+        why = "There is neither bash nor sh on this machine's PATH"
+        raise FileNotFoundError(errno.ENOENT, why)
     return found
 
 

@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 from callsheet.processes.keeper import DIRECTORY
 
-# Its modules are imported as a package of their own, because importing ours takes much longer.
+# Empty stand-ins for `callsheet` and `callsheet.processes`, so that the keeper's few modules are imported
+# without the rest of the package, whose import takes much longer (and which `-S` would not find).
 _KEEPER = (
-    "import sys; kept = sys.modules['kept'] = type(sys)('kept'); kept.__path__ = sys.argv[1:2]; "
-    "from kept import keeper; keeper.main()"
+    "import sys; new = type(sys); sys.modules['callsheet'] = new('callsheet'); "
+    "package = sys.modules['callsheet.processes'] = new('callsheet.processes'); "
+    "package.__path__ = sys.argv[1:2]; "
+    "from callsheet.processes import keeper; keeper.main()"
 )
 _HERE = str(Path(__file__).resolve().parent)
 

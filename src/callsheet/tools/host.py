@@ -104,5 +104,9 @@ class Machine:
         from callsheet.processes.run import Process
         from callsheet.processes.shell import environment, shell
 
+        from .beneath import open_directory
+
         argv = [shell(), "-c", "--", command]
-        return Process(argv, cwd=cwd, env=environment(env), on_output=on_output)
+        return Process(
+            argv, cwd=cwd, env=environment(env), on_output=on_output, open_cwd=open_directory
+        )

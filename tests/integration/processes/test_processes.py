@@ -595,7 +595,7 @@ async def test_what_runs_away_is_caught_where_a_look_at_all_processes_takes_long
     in_keeper: Patch, token: str, tmp_path: Path
 ) -> None:
     """As where there are thousands of them, or the machine is busy: it is another when the look is over."""
-    in_keeper("import time; from kept import table; rows = table._rows")
+    in_keeper("import time; from callsheet.processes import table; rows = table._rows")
     in_keeper("table._rows = lambda: ([*rows()], time.sleep(0.05))[0]")
     await catch_a_relay("sessions", token, tmp_path)
 
@@ -610,7 +610,7 @@ async def test_where_keepers_do_not_own_orphans_most_is_found(
     kind: str, table_of: str, in_keeper: Patch, token: str
 ) -> None:
     in_keeper("keeper._prctl = lambda *_: False")
-    in_keeper(f"from kept import table; table._rows = table.{table_of}")
+    in_keeper(f"from callsheet.processes import table; table._rows = table.{table_of}")
     ended, _ = await run(RUNAWAYS[kind], token, timeout=0.2)
     assert ended.timed_out
 
