@@ -20,9 +20,8 @@ from time import perf_counter, perf_counter_ns
 from typing import Any
 
 from callsheet.report.content import TextContent
-from callsheet.report.kinds import ToolKind
+from callsheet.report.fields import ToolCallLocation, ToolKind
 from callsheet.report.ledger import Ledger
-from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 

@@ -11,9 +11,8 @@ from callsheet.acp.messages import Update
 from callsheet.acp.peer import Peer
 from callsheet.acp.view import view_for
 from callsheet.report.content import TextContent
-from callsheet.report.kinds import ToolKind
+from callsheet.report.fields import ToolCallLocation, ToolKind
 from callsheet.report.ledger import Ledger
-from callsheet.report.locations import ToolCallLocation
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.ids import new_call_id
 

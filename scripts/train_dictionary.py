@@ -19,7 +19,7 @@ import zstandard
 
 from callsheet import Session
 from callsheet.history import packing
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import GuardSettings
 
 ROOT = Path(__file__).parent.parent

@@ -6,8 +6,7 @@ if TYPE_CHECKING:
     from callsheet.acp.permission import PermissionOption
     from callsheet.report.content import FileChange, ToolCallContent
     from callsheet.report.errors import CallsheetError
-    from callsheet.report.kinds import ToolKind
-    from callsheet.report.locations import ToolCallLocation
+    from callsheet.report.fields import ToolCallLocation, ToolKind
     from callsheet.report.report import ToolCallReport
     from callsheet.report.status import Reason, ToolCallStatus
     from callsheet.runtime.batch import Batch
@@ -68,11 +67,11 @@ _LAZY = {
     "SessionClosed": "callsheet.runtime.errors",
     "Sink": "callsheet.runtime.sinks",
     "ToolCallContent": "callsheet.report.content",
-    "ToolCallLocation": "callsheet.report.locations",
+    "ToolCallLocation": "callsheet.report.fields",
     "ToolCallReport": "callsheet.report.report",
     "ToolCallStatus": "callsheet.report.status",
     "ToolError": "callsheet.tools.errors",
-    "ToolKind": "callsheet.report.kinds",
+    "ToolKind": "callsheet.report.fields",
     "ToolResult": "callsheet.tools.result",
     "tool": "callsheet.tools.tool",
 }

@@ -16,9 +16,9 @@ from callsheet.history.log import WaitingCall, WaitingMessage
 from callsheet.history.packing import Packer
 from callsheet.history.rows import Batch, SessionRow
 from callsheet.report.content import TextContent
-from callsheet.report.record import CallRecord
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminal import CallRecord
 from tests.support.postgres import Server, database, needs_postgres, postgres
 
 __all__ = ["database", "engine", "postgres", "store", "url"]

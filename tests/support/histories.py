@@ -13,7 +13,7 @@ import callsheet.cli
 from callsheet import Session
 from callsheet.history import History
 from callsheet.limits.bound import Limits
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.sinks import Sink
 from callsheet.runtime.spill import SpillStore, default_directory

@@ -17,7 +17,7 @@ from callsheet.history.packing import Packer
 from callsheet.history.rows import Batch, SessionRow
 from callsheet.history.sqlite.store import SqliteStore
 from callsheet.report.content import TextContent
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 
 FULL = os.environ.get("CALLSHEET_FULL") == "1"
 NOW = 1_800_000_000.0

@@ -21,7 +21,7 @@ from callsheet.report.content import (
     ToolCallContent,
     UnknownContent,
 )
-from callsheet.report.values import JsonObject, JsonValue, freeze, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, freeze, is_list, is_object
 
 _COMMON = {"annotations": "annotations", "meta": "_meta"}
 

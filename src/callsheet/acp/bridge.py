@@ -23,11 +23,11 @@ from callsheet.acp.view import View, view_for
 from callsheet.report.content import TerminalContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallChanged, Event, TerminalChanged
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import MOVES, ToolCallStatus
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.terminal import TerminalState
 
 _WIRES = {1: v1, 2: v2}
 

@@ -9,7 +9,7 @@ import msgspec
 from callsheet.acp.jsonrpc import FRAME_BUDGET, FrameTooLarge
 from callsheet.acp.messages import Update, as_dict, stub
 from callsheet.report.errors import CallsheetError, InvalidValue
-from callsheet.report.values import check_text
+from callsheet.report.json import check_text
 
 LEAVE_OUT = ("rawOutput", "content", "rawInput", "locations", "_meta")
 """What a line goes without that would be too large, in this order."""

@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 
 from msgspec import UNSET, Struct, UnsetType, to_builtins
 
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
+from callsheet.report.json import EMPTY, JsonObject, JsonValue
 
 _KEYS = {
     "tool_call_id": "toolCallId",

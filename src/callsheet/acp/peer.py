@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 
 ParentKey = Literal["parentToolCallId", "claudeCode"]
 

@@ -15,9 +15,9 @@ from callsheet.acp.blocks import as_list, as_object, rest
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.errors import CallsheetError, ReportError
 from callsheet.report.events import CallChanged
+from callsheet.report.json import JsonObject, JsonValue, check_text
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import check_alive
-from callsheet.report.values import JsonObject, JsonValue, check_text
 
 
 class UnknownInput(CallsheetError):

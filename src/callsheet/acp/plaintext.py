@@ -11,7 +11,7 @@ import codecs
 import re
 
 from callsheet.acp.words import ENGLISH, Words
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 TEXT_LIMIT = 16 * 1024
 """Bytes of output that are shown at most."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from callsheet.acp.resend_budget import RATE, ResendBudget
 from callsheet.report.content import TextContent
+from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import EMPTY, JsonObject
+from callsheet.report.terminal import TerminalState
 
 KEEP_ENDED = 256
 """Calls that have ended and are still remembered."""

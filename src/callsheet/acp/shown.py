@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
 from callsheet.report.content import TextContent
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonObject, JsonValue, is_object
 
 LONGEST_PROGRESS = 80
 """Characters of progress that are added to a title at most."""

@@ -20,8 +20,8 @@ from callsheet.acp.blocks import as_object, rest
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.toolcall import patch_of
 from callsheet.report.events import Event, ExitStatus, TerminalChanged, TerminalOutput
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.terminal import TerminalState
 
 INFO, OUTPUT, EXIT, MORE = "terminal_info", "terminal_output", "terminal_exit", "callsheet_terminal"
 CLEAR_SCREEN = "\x1b[2J\x1b[3J\x1b[H"

@@ -16,11 +16,10 @@ from callsheet.acp.blocks import as_list, as_object, rest
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.content import TerminalContent, ToolCallContent
 from callsheet.report.errors import InvalidId, ReportError
-from callsheet.report.kinds import ToolKind, foreign_kind
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation, ToolKind, foreign_kind
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 TOOL_NAME = "tool_name"
 """The key of `_meta` under which older clients look for the tool's name."""

@@ -63,11 +63,10 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.events import CallChanged, CallOpened, Event
-from callsheet.report.fields import NOTES
-from callsheet.report.kinds import CustomKind, ToolKind, foreign_kind
+from callsheet.report.fields import NOTES, CustomKind, ToolKind, foreign_kind
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_list, is_object
 from callsheet.report.report import ToolCallReport, report_of
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
 
 STATUS = {
     ToolCallStatus.PENDING: "pending",

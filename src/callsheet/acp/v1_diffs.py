@@ -13,7 +13,7 @@ from callsheet.acp.blocks import as_object, rest
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.content import DiffContent, FileChange
 from callsheet.report.fields import NOTES
-from callsheet.report.values import EMPTY, JsonObject, is_list, is_object
+from callsheet.report.json import EMPTY, JsonObject, is_list, is_object
 
 
 def encode_diff(diff: DiffContent) -> list[JsonObject]:

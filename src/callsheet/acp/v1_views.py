@@ -20,10 +20,10 @@ from callsheet.acp.seen import SeenTerminal
 from callsheet.acp.view_base import CHUNK, View
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
 from callsheet.report.fields import NOTES
+from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import JsonObject
+from callsheet.report.terminal import TerminalState
 
 MOST_TEXT = 24 * 1024
 """Bytes on the wire of a terminal's text, and of what stands beside it."""

@@ -53,9 +53,9 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.events import CallChanged, ContentAppended, Event
-from callsheet.report.kinds import ToolKind
+from callsheet.report.fields import ToolKind
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
 
 # Encoding
 

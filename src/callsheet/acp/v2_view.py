@@ -6,9 +6,9 @@ from callsheet.acp import terminals, v2
 from callsheet.acp.messages import ToolCallUpdate, Update, as_dict
 from callsheet.acp.toolcall import patch_of
 from callsheet.acp.view_base import CHUNK, View
+from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import JsonObject
+from callsheet.report.terminal import TerminalState
 
 
 class V2View(View):

@@ -22,7 +22,7 @@ from callsheet.acp.shown import shown_to
 from callsheet.acp.words import ENGLISH, Words
 from callsheet.report.content import TerminalContent, ToolCallContent
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
 """Gives the state of an agent's terminal. One that it doesn't know is the client's own."""

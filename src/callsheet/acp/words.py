@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from callsheet.report.kinds import Kind
+from callsheet.report.fields import Kind
 
 
 class Words:

@@ -15,7 +15,7 @@ from callsheet import __version__
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.acp.peer import Peer, peer_of
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from .brain import Brain
 from .client import Client

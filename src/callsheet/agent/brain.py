@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 if TYPE_CHECKING:
     from callsheet.tools.tool import Tool

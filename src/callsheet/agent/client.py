@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 
 from .rpc import Connection
 

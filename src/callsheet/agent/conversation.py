@@ -12,7 +12,7 @@ from callsheet.acp.frames import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.history.errors import HistoryError
 from callsheet.report.errors import CallsheetError, InvalidValue
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.endings import short_message
 from callsheet.runtime.ids import new_call_id
 from callsheet.runtime.permission import Question

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 if TYPE_CHECKING:
     from callsheet.tools.permits import Mode

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
 _NAMES: dict[type, str] = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
 

@@ -10,7 +10,7 @@ from os.path import isabs
 from typing import TYPE_CHECKING, TypeAlias
 
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.report.values import JsonObject, is_list
+from callsheet.report.json import JsonObject, is_list
 
 if TYPE_CHECKING:
     from callsheet.history.history import History

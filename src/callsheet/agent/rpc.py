@@ -31,7 +31,7 @@ from callsheet.acp.jsonrpc import (
     error_response,
 )
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from .pipe import Reader, Writer
 

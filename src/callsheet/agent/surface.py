@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from callsheet.acp.jsonrpc import UNTOLD, ProtocolError
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 from .brain import Command
 from .modes import mode_state

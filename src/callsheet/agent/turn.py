@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from callsheet.report.errors import InvalidValue
-from callsheet.report.values import JsonObject, check_text
+from callsheet.report.json import JsonObject, check_text
 from callsheet.runtime.options import Links
 from callsheet.tools.executor import AT_ONCE, Asked
 from callsheet.tools.registry import Registry

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import is_list
+from callsheet.report.json import is_list
 
 from .settings import BadSettings, SettingsFile, own_settings, project_settings, warn
 

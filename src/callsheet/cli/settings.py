@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from .amounts import AGES, SIZES, BadAmount, age_of, size_of
 

@@ -1,10 +1,10 @@
 """What a call is, in words: kinds, titles, locations, languages. Pure: nothing here touches the disk."""
 
-from .classify import Explanation, explain
-from .describer import Describer, Description, fit_title
-from .escape import escape_title
-from .locales import LOCALES, pick_locale
-from .output import locate_output
+from callsheet.describe.classify import Explanation, explain
+from callsheet.describe.describer import Describer, Description, fit_title
+from callsheet.describe.escape import escape_title
+from callsheet.describe.locales import LOCALES, pick_locale
+from callsheet.describe.output import locate_output
 
 __all__ = [
     "LOCALES",

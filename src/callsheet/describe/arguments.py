@@ -12,9 +12,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from callsheet.report.locations import MAX_LINE
-
-from .paths import to_line
+from callsheet.describe.paths import to_line
+from callsheet.report.fields import MAX_LINE
 
 Arguments: TypeAlias = dict[str, Any]
 

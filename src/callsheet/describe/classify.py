@@ -23,17 +23,16 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from callsheet.describe import running, telling
+from callsheet.describe.arguments import Arguments, has_command, to_arguments
+from callsheet.describe.drafts import Draft, Shape
+from callsheet.describe.names import TABLE, WRAPPERS
+from callsheet.describe.naming import humanise, squash, words_of
+from callsheet.describe.paths import Workspace
+from callsheet.describe.text import cut, one_line
+from callsheet.describe.words import Guess, guess
 from callsheet.report.errors import InvalidKind
-from callsheet.report.kinds import UNASKED, Kind, ToolKind, to_kind
-
-from . import running, telling
-from .arguments import Arguments, has_command, to_arguments
-from .drafts import Draft, Shape
-from .names import TABLE, WRAPPERS
-from .naming import humanise, squash, words_of
-from .paths import Workspace
-from .text import cut, one_line
-from .words import Guess, guess
+from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
 
 Step: TypeAlias = Literal["declared", "annotations", "name", "input", "family", "words", "none"]
 Annotations: TypeAlias = Mapping[str, Any]

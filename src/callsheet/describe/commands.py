@@ -13,10 +13,15 @@ from typing import cast
 
 from msgspec import Struct
 
-from callsheet.report.kinds import ToolKind
-
-from .programs import ALWAYS_HARMLESS, RULES, is_assignment, is_harmless_assignment, sed_script
-from .shell import Deed, Simple, Unsure, Word, split
+from callsheet.describe.programs import (
+    ALWAYS_HARMLESS,
+    RULES,
+    is_assignment,
+    is_harmless_assignment,
+    sed_script,
+)
+from callsheet.describe.shell import Deed, Simple, Unsure, Word, split
+from callsheet.report.fields import ToolKind
 
 MAX_FILES = 8
 _MAX_DEPTH = 4

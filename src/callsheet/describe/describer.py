@@ -13,12 +13,9 @@ from typing import cast
 
 from msgspec import Struct
 
-from callsheet.report.kinds import Kind
-from callsheet.report.locations import ToolCallLocation
-
-from . import messages
-from .arguments import Arguments
-from .classify import (
+from callsheet.describe import messages
+from callsheet.describe.arguments import Arguments
+from callsheet.describe.classify import (
     MAX_NAME,
     Annotations,
     Plan,
@@ -28,12 +25,13 @@ from .classify import (
     look_up,
     plan_of,
 )
-from .drafts import Draft, Locations, distinct
-from .links import linked
-from .locales import DECIMAL_COMMA, catalogue, pick_locale
-from .paths import Workspace
-from .templates import fill
-from .text import Redact, cut, fit
+from callsheet.describe.drafts import Draft, Locations, distinct
+from callsheet.describe.links import linked
+from callsheet.describe.locales import DECIMAL_COMMA, catalogue, pick_locale
+from callsheet.describe.paths import Workspace
+from callsheet.describe.templates import fill
+from callsheet.describe.text import Redact, cut, fit
+from callsheet.report.fields import Kind, ToolCallLocation
 
 TITLE_WIDTH = 120
 _MAX_TEMPLATE = 1000

@@ -11,11 +11,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from callsheet.report.kinds import ToolKind
-from callsheet.report.locations import ToolCallLocation
-
-from .arguments import Arguments
-from .paths import Workspace
+from callsheet.describe.arguments import Arguments
+from callsheet.describe.paths import Workspace
+from callsheet.report.fields import ToolCallLocation, ToolKind
 
 MAX_LOCATIONS = 8
 """Editors open each one; more than a few help nobody."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from callsheet.report.kinds import ToolKind
-
-from . import messages as say
-from .arguments import (
+from callsheet.describe import messages as say
+from callsheet.describe.arguments import (
     DESTINATION,
     DIRECTORY,
     MANY_PATHS,
@@ -18,8 +16,9 @@ from .arguments import (
     text_of,
     texts_of,
 )
-from .drafts import HALF_PATH_WIDTH, Draft, Shape, distinct, some
-from .paths import Workspace
+from callsheet.describe.drafts import HALF_PATH_WIDTH, Draft, Shape, distinct, some
+from callsheet.describe.paths import Workspace
+from callsheet.report.fields import ToolKind
 
 _READ, _EDIT, _DELETE, _MOVE = ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE
 

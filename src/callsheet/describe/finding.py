@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 
-from callsheet.report.kinds import ToolKind
-
-from . import messages as say
-from .arguments import DIRECTORY, GLOB, PATH, PATTERN, QUERY, URL, Arguments, text_of
-from .drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
-from .naming import humanise
-from .paths import Workspace, to_line
+from callsheet.describe import messages as say
+from callsheet.describe.arguments import (
+    DIRECTORY,
+    GLOB,
+    PATH,
+    PATTERN,
+    QUERY,
+    URL,
+    Arguments,
+    text_of,
+)
+from callsheet.describe.drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
+from callsheet.describe.naming import humanise
+from callsheet.describe.paths import Workspace, to_line
+from callsheet.report.fields import ToolKind
 
 _NARROWED = (
     "include",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from .arguments import Arguments
-from .drafts import Locations, distinct
-from .paths import Workspace
+from callsheet.describe.arguments import Arguments
+from callsheet.describe.drafts import Locations, distinct
+from callsheet.describe.paths import Workspace
 
 
 def linked(arguments: Arguments, workspace: Workspace) -> Locations:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from callsheet.report.kinds import ToolKind
-
-from . import files, finding, patches, running, telling
-from .drafts import Shape
-from .naming import squash
+from callsheet.describe import files, finding, patches, running, telling
+from callsheet.describe.drafts import Shape
+from callsheet.describe.naming import squash
+from callsheet.report.fields import ToolKind
 
 
 class Entry(NamedTuple):

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from callsheet.report.locations import ToolCallLocation
-
-from .drafts import MAX_LOCATIONS, Locations
-from .paths import Workspace, to_line
+from callsheet.describe.drafts import MAX_LOCATIONS, Locations
+from callsheet.describe.paths import Workspace, to_line
+from callsheet.report.fields import ToolCallLocation
 
 SCANNED = 64 * 1024
 """Characters at either end of the output that are looked at."""

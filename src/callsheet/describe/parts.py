@@ -10,9 +10,17 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .commands import is_harmless
-from .paths import Workspace
-from .text import ELLIPSIS, LINE_BREAK, cut_end, isolate, one_line, width, with_pictures
+from callsheet.describe.commands import is_harmless
+from callsheet.describe.paths import Workspace
+from callsheet.describe.text import (
+    ELLIPSIS,
+    LINE_BREAK,
+    cut_end,
+    isolate,
+    one_line,
+    width,
+    with_pictures,
+)
 
 _TOKEN = re.compile(r"\\.|'[^'⏎]*'|[<>]&|&>|\$\(|[`;|&()\"⏎]")
 _SHOWN = 5

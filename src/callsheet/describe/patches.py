@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
-from callsheet.report.kinds import ToolKind
-
-from . import messages as say
-from .arguments import Arguments, first, texts_of
-from .drafts import Draft, distinct
-from .files import edit
-from .paths import Workspace, to_line
+from callsheet.describe import messages as say
+from callsheet.describe.arguments import Arguments, first, texts_of
+from callsheet.describe.drafts import Draft, distinct
+from callsheet.describe.files import edit
+from callsheet.describe.paths import Workspace, to_line
+from callsheet.report.fields import ToolKind
 
 _EDIT, _DELETE = ToolKind.EDIT, ToolKind.DELETE
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from callsheet.describe.text import Redact, fit, isolate, one_line
 from callsheet.report.errors import InvalidLocation
-from callsheet.report.locations import MAX_LINE, ToolCallLocation, check_path
-
-from .text import Redact, fit, isolate, one_line
+from callsheet.report.fields import MAX_LINE, ToolCallLocation
+from callsheet.report.json import check_path
 
 PATH_WIDTH = 80
 MAX_PATH = 4096

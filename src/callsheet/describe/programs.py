@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from .git import git_deed
-from .shell import Deed, Simple
+from callsheet.describe.git import git_deed
+from callsheet.describe.shell import Deed, Simple
 
 Rule = Callable[[Simple], Deed | None]
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import cast
 
-from callsheet.report.kinds import ToolKind
-from callsheet.report.locations import ToolCallLocation
-
-from . import messages as say
-from .arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
-from .commands import File, classify, text_of_command
-from .drafts import COMMAND_WIDTH, TEXT_WIDTH, Draft, Locations, distinct
-from .parts import say_command
-from .paths import Workspace
-from .text import LINE_BREAK
+from callsheet.describe import messages as say
+from callsheet.describe.arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
+from callsheet.describe.commands import File, classify, text_of_command
+from callsheet.describe.drafts import COMMAND_WIDTH, TEXT_WIDTH, Draft, Locations, distinct
+from callsheet.describe.parts import say_command
+from callsheet.describe.paths import Workspace
+from callsheet.describe.text import LINE_BREAK
+from callsheet.report.fields import ToolCallLocation, ToolKind
 
 _CODE = ("code", "script", "source", "command", "input", "expression", "")
 _PROCESS = (

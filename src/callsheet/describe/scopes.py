@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from .shell import Unsure, sole
+from callsheet.describe.shell import Unsure, sole
 
 Form: TypeAlias = Literal["number", "name", "path", "text"]
 

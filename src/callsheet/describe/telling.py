@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from . import messages as say
-from .arguments import PATH, Arguments, first, text_of
-from .drafts import TEXT_WIDTH, Draft, some
-from .paths import Workspace
+from callsheet.describe import messages as say
+from callsheet.describe.arguments import PATH, Arguments, first, text_of
+from callsheet.describe.drafts import TEXT_WIDTH, Draft, some
+from callsheet.describe.paths import Workspace
 
 _TASK = (
     "description",

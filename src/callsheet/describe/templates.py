@@ -10,12 +10,12 @@ import re
 from functools import lru_cache
 from typing import Any, cast
 
-from .arguments import DESTINATION, DIRECTORY, PATH, SOURCE, URL, Arguments, first
-from .drafts import TEXT_WIDTH
-from .finding import show_url
-from .parts import say_command
-from .paths import Workspace
-from .text import ELLIPSIS
+from callsheet.describe.arguments import DESTINATION, DIRECTORY, PATH, SOURCE, URL, Arguments, first
+from callsheet.describe.drafts import TEXT_WIDTH
+from callsheet.describe.finding import show_url
+from callsheet.describe.parts import say_command
+from callsheet.describe.paths import Workspace
+from callsheet.describe.text import ELLIPSIS
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 _PATHS = frozenset((*PATH, *DIRECTORY, *SOURCE, *DESTINATION)) - {

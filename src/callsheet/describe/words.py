@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from callsheet.report.kinds import ToolKind
-
-from . import files, finding, running, telling
-from .drafts import Shape
-from .naming import words_of
+from callsheet.describe import files, finding, running, telling
+from callsheet.describe.drafts import Shape
+from callsheet.describe.naming import words_of
+from callsheet.report.fields import ToolKind
 
 
 class Guess(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 from callsheet.describe import Describer
 from callsheet.history.errors import counted
 from callsheet.report.content import TextContent
-from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.report.terminal import CallRecord
 
 
 def news_of_closed(count: int) -> str:

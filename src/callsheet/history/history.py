@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import Self, TypeVar
 from weakref import WeakSet
 
-from callsheet.report.values import EMPTY, JsonObject
+from callsheet.report.json import EMPTY, JsonObject
 
 from .errors import StoreDamaged, StoreUnavailable
 from .log import SessionLog, Waiting

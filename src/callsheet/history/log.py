@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
-from callsheet.report.record import CallRecord
-from callsheet.report.values import EMPTY, JsonObject
+from callsheet.report.json import EMPTY, JsonObject
+from callsheet.report.terminal import CallRecord
 
 from .packing import Packer
 from .rows import BlobRow, CallRow, MessageRow, SessionRow

@@ -8,7 +8,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from callsheet.report.content import TerminalContent
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 
 
 def names(told: str) -> Iterator[str]:

@@ -15,8 +15,8 @@ from callsheet.acp.toolcall import KEYS, TOOL_NAME
 from callsheet.report import content
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
 from callsheet.report.fields import NOTES
+from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import EMPTY, JsonObject
 
 _META = frozenset((INFO, OUTPUT, EXIT, MORE, TOOL_NAME))
 _KINDS: dict[str, type[ToolCallContent]] = {

@@ -27,8 +27,8 @@ from callsheet.acp import v1
 from callsheet.acp.terminals import encode_exit
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import CallOpened, ExitStatus
-from callsheet.report.record import CallRecord, TerminalRecord
-from callsheet.report.values import EMPTY, JsonObject
+from callsheet.report.json import EMPTY, JsonObject
+from callsheet.report.terminal import CallRecord, TerminalRecord
 
 from . import odd
 from .errors import StoreDamaged

@@ -20,10 +20,10 @@ from callsheet.acp.view import view_for
 from callsheet.acp.words import ENGLISH, Words
 from callsheet.report.content import TerminalContent
 from callsheet.report.fields import NOTES
+from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import JsonObject
+from callsheet.report.terminal import TerminalState
 
 from .abandoned import abandoned
 from .naming import names

@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from callsheet.report.record import CallRecord
-    from callsheet.report.values import JsonObject
+    from callsheet.report.json import JsonObject
+    from callsheet.report.terminal import CallRecord
 
 
 class SessionRow(Struct, kw_only=True, gc=False):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from callsheet.report.json import is_list, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import is_list, is_object
 
 
 def spills_of(report: ToolCallReport) -> list[str]:

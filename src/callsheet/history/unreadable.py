@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from callsheet.report.content import TextContent
-from callsheet.report.kinds import foreign_kind
-from callsheet.report.record import CallRecord
+from callsheet.report.fields import foreign_kind
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus, to_status
+from callsheet.report.terminal import CallRecord
 
 from .rows import Head
 

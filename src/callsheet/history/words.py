@@ -12,8 +12,8 @@ from typing import Any
 from unicodedata import normalize
 
 from callsheet.report.content import DiffContent, TextContent
-from callsheet.report.record import CallRecord
-from callsheet.report.values import JsonValue, is_list, is_object
+from callsheet.report.json import JsonValue, is_list, is_object
+from callsheet.report.terminal import CallRecord
 
 VERSION = 1
 """Of what follows. When it changes, stores make their index anew."""

@@ -24,8 +24,8 @@ from callsheet.limits.text import WIDEST, Bounded, bound_line, bound_text, size_
 from callsheet.limits.values import bound_value, value_fits
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidValue
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.values import JsonValue
+from callsheet.report.fields import ToolCallLocation
+from callsheet.report.json import JsonValue
 
 __all__ = ["ROOMY", "SAFE", "Bounded", "Limits", "bound_report", "bound_text", "bound_value"]
 

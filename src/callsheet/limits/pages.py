@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from callsheet.limits.cuts import cut_before
 from callsheet.limits.text import WIDEST, fitting_head
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 PAGE = "page"
 """The note that says which page a field holds."""

@@ -18,7 +18,7 @@ from callsheet.report.content import (
     TextContent,
     ToolCallContent,
 )
-from callsheet.report.values import JsonValue, text_of_bytes
+from callsheet.report.json import JsonValue, text_of_bytes
 
 IN_CONTENT = "[see content]"
 """Stands for a text that the call's content has. For machines, so in no language."""

@@ -17,7 +17,7 @@ from msgspec import Struct
 from callsheet.limits.phrases import Phrases, say
 from callsheet.limits.text import size_of
 from callsheet.report.content import ResourceLink, ToolCallContent
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 TRUNCATED = "truncated"
 """The note that names what was cut."""

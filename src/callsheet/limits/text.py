@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from callsheet.limits.cuts import cut_after, cut_before
 from callsheet.limits.phrases import ELLIPSIS, Phrases, say
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 
 _encode = msgspec.json.Encoder().encode
 

@@ -22,7 +22,7 @@ from callsheet.limits.phrases import ELLIPSIS, Phrases, say
 from callsheet.limits.plain import MAX_ITEMS, name_of, step
 from callsheet.limits.text import SMALLEST, WIDEST, size_of
 from callsheet.limits.values import bound_value, free_key
-from callsheet.report.values import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
+from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes, as JSON, of a value at most, unless told otherwise. It is also the most that a spill holds."""

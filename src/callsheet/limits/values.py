@@ -14,7 +14,7 @@ from typing import Any
 from callsheet.limits.phrases import ELLIPSIS, Phrases, say
 from callsheet.limits.shares import Member, share_out
 from callsheet.limits.text import SMALLEST, Bounded, bound_text, size_of, text_fits
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 DEEPEST = 32
 """Below this, a value that has to be cut is left out as a whole."""

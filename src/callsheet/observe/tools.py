@@ -19,7 +19,7 @@ from callsheet.describe.naming import squash, words_of
 from callsheet.describe.paths import is_path
 from callsheet.observe.moments import Call, Json
 from callsheet.observe.values import many, obj, text
-from callsheet.report.kinds import ToolKind
+from callsheet.report.fields import ToolKind
 
 IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
 """How programs write a name: in one word, perhaps below a server's."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callsheet.acp.plaintext import render_plain
 from callsheet.report.events import ExitStatus
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 LIMIT = 30_000
 """Bytes that a model gets at most."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from callsheet.redaction.keys import family_of, is_placeholder, scheme_length
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object, text_of_bytes
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object, text_of_bytes
 
 OnText: TypeAlias = Callable[[str], tuple[str, int]]
 OnSecret: TypeAlias = Callable[[str, str, str], str | None]

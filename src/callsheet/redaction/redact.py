@@ -31,7 +31,7 @@ from callsheet.redaction.runnable import LONGEST, Runnable, is_inert
 from callsheet.redaction.scan import Scanner
 from callsheet.redaction.spans import Span
 from callsheet.redaction.stream import StreamRedactor
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 
 __all__ = [
     "Follower", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",

@@ -19,10 +19,17 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from .errors import InvalidContent
-from .ids import check_id
-from .locations import check_path
-from .values import JsonObject, check_text, freeze_object, is_list, is_object, own_objects
+from callsheet.report.errors import InvalidContent
+from callsheet.report.ids import check_id
+from callsheet.report.json import (
+    JsonObject,
+    check_path,
+    check_text,
+    freeze_object,
+    is_list,
+    is_object,
+    own_objects,
+)
 
 
 class ToolCallContent(Struct, frozen=True, gc=False):

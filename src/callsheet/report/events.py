@@ -11,15 +11,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import force_setattr
 
-from .content import ToolCallContent, to_content
-from .errors import InvalidValue
-from .fields import settle, settle_extra, settle_meta, settle_notes
-from .ids import check_id
-from .locations import check_path
-from .values import EMPTY, JsonObject, check_text, freeze_object, is_object, own_objects
+from callsheet.report.content import ToolCallContent, to_content
+from callsheet.report.errors import InvalidValue
+from callsheet.report.fields import settle, settle_extra, settle_meta, settle_notes
+from callsheet.report.ids import check_id
+from callsheet.report.json import (
+    EMPTY,
+    JsonObject,
+    check_path,
+    check_text,
+    freeze_object,
+    is_object,
+    own_objects,
+)
 
 if TYPE_CHECKING:
-    from .report import ToolCallReport
+    from callsheet.report.report import ToolCallReport
 
 
 class CallOpened(Struct, frozen=True):

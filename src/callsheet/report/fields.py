@@ -1,22 +1,118 @@
-"""How the fields of a report are judged and copied, wherever they come from.
+"""The fields of a report: their types, and how each is checked and copied.
 
-One function for each field, in `SETTLE`. Reports and events settle exactly the fields that they are
-given, once.
+A field arrives from a tool, from a decoder or from a stored history, and passes the same function
+for each of them: the one that `SETTLE` has under its name. It returns a private copy or raises.
+Reports and events settle exactly the fields that they receive, once; what has been settled is
+never checked again.
+
+Kinds (`ToolKind`, ACP's own, and `CustomKind`, those of ACP v2) and locations live here, too.
+Statuses have a file of their own, since they have a table; content has one because it is large.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any, TypeGuard, TypeVar, cast
+from enum import StrEnum
+from typing import Any, TypeAlias, TypeGuard, TypeVar, cast, final
 
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
-from .content import TextContent, ToolCallContent, to_content
-from .errors import InvalidLocation, InvalidReason, InvalidValue
-from .kinds import to_kind
-from .locations import ToolCallLocation
-from .status import Reason, ToolCallStatus, to_reason, to_status
-from .values import JsonObject, JsonValue, check_text, freeze, freeze_object
+from callsheet.report.content import TextContent, ToolCallContent, to_content
+from callsheet.report.errors import InvalidKind, InvalidLocation, InvalidReason, InvalidValue
+from callsheet.report.json import (
+    JsonObject,
+    JsonValue,
+    check_path,
+    check_text,
+    freeze,
+    freeze_object,
+    own_objects,
+)
+from callsheet.report.status import Reason, ToolCallStatus, to_reason, to_status
+
+
+class ToolKind(StrEnum):
+    """ACP's kinds. Editors choose an icon and a presentation by them."""
+
+    READ = "read"
+    EDIT = "edit"
+    DELETE = "delete"
+    MOVE = "move"
+    SEARCH = "search"
+    EXECUTE = "execute"
+    THINK = "think"
+    FETCH = "fetch"
+    SWITCH_MODE = "switch_mode"
+    OTHER = "other"
+
+
+@final
+class CustomKind(str):
+    """A kind outside `ToolKind`. ACP v2 sends it as it is; ACP v1 shows it as `other`.
+
+    Your own kinds start with an underscore. Kinds of a future ACP, met while decoding, don't.
+    """
+
+    __slots__ = ()
+
+
+Kind: TypeAlias = ToolKind | CustomKind
+
+UNASKED: frozenset[Kind] = frozenset(
+    (ToolKind.READ, ToolKind.SEARCH, ToolKind.FETCH, ToolKind.THINK)
+)
+"""Kinds that clients let pass without asking, if their users want that."""
+
+_KNOWN: dict[str, Kind] = {kind.value: kind for kind in ToolKind}
+_CUSTOM = re.compile(r"_[A-Za-z0-9][A-Za-z0-9_.:/-]{0,63}")
+
+
+def to_kind(value: object) -> Kind:
+    """Return the kind that `value` names, or raise `InvalidKind`."""
+    if type(value) is ToolKind:
+        return value
+    if type(value) is CustomKind:
+        check_text(value, "kind", InvalidKind)
+        return value
+    if isinstance(value, str):
+        known = _KNOWN.get(value)
+        if known is not None:
+            return known
+        if _CUSTOM.fullmatch(value):
+            return CustomKind(value)
+    raise InvalidKind(
+        f"unknown kind {value!r}: use one of {', '.join(_KNOWN)}, "
+        "or a custom kind that starts with an underscore (_deploy)"
+    )
+
+
+def foreign_kind(value: str) -> Kind:
+    """Return the kind that another program sent. One that we don't know is kept as it is."""
+    return _KNOWN.get(value) or CustomKind(value)
+
+
+MAX_LINE = 2**32 - 1
+
+
+class ToolCallLocation(Struct, frozen=True, gc=False):
+    """A file, and a line in it if one is known. Editors follow along by it."""
+
+    path: str
+    line: int | None = None
+    meta: JsonObject | None = None
+    extra: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        path, line = self.path, self.line
+        if type(path) is not str or path[:1] != "/" or not path.isascii() or "\0" in path:
+            force_setattr(self, "path", check_path(path))
+        if line is not None and (type(line) is not int or not 1 <= line <= MAX_LINE):
+            raise InvalidLocation(f"line {line!r}: lines are whole numbers from 1 to {MAX_LINE}")
+        if self.meta is not None or self.extra is not None:
+            own_objects(self, "meta", "extra")
+
 
 _T = TypeVar("_T")
 

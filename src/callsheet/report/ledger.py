@@ -9,7 +9,7 @@ rules:
 2. **Refused means unchanged.** An event that is illegal or unknown raises, and the ledger is as it
    was.
 3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then
-   leaves. What remains of it is that its id is used up (`names.py`).
+   leaves. What remains of it is that its id is used up (`ids.py`).
 
 The reports that it gives out are its own state: read them, and change them through the ledger. A
 ledger has one owner at a time; whoever shares one between threads takes a lock around it.
@@ -21,11 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from .content import ContentLike
-from .errors import CorrelationError, InvalidId, InvalidValue, LateUpdate
-from .events import (
+from callsheet.report.content import ContentLike
+from callsheet.report.errors import CorrelationError, InvalidId, InvalidValue, LateUpdate
+from callsheet.report.events import (
     CallChanged,
     CallOpened,
     ContentAppended,
@@ -33,16 +34,48 @@ from .events import (
     TerminalChanged,
     TerminalOutput,
 )
-from .fields import NOTES, settle, settle_meta, settle_notes, to_items, to_locations
-from .ids import check_id
-from .kinds import Kind, ToolKind, to_kind
-from .locations import ToolCallLocation
-from .names import LINKS, Names
-from .report import SETTLED, ToolCallReport, reasoned, report_of
-from .status import Reason, ToolCallStatus, to_reason, to_status
-from .summary import CallSummary, LedgerCounts
-from .terminals import TerminalState
-from .values import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
+from callsheet.report.fields import (
+    NOTES,
+    Kind,
+    ToolCallLocation,
+    ToolKind,
+    settle,
+    settle_meta,
+    settle_notes,
+    to_items,
+    to_kind,
+    to_locations,
+)
+from callsheet.report.ids import LINKS, CallIndex, check_id
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text, freeze, patched
+from callsheet.report.report import SETTLED, ToolCallReport, reasoned, report_of
+from callsheet.report.status import Reason, ToolCallStatus, to_reason, to_status
+from callsheet.report.terminal import TerminalState
+
+
+class CallSummary(Struct, frozen=True):
+    """What stays of an ended call for a while after its report has gone."""
+
+    tool_call_id: str
+    name: str
+    title: str
+    kind: Kind
+    status: ToolCallStatus
+    notes: JsonObject
+
+    @property
+    def is_final(self) -> bool:
+        """Only ended calls have summaries."""
+        return True
+
+
+class LedgerCounts(Struct):
+    """How many, over the whole life of the session."""
+
+    opened: int = 0
+    ended: int = 0
+    collisions: int = 0
+
 
 _SHRINK_BY = 32
 """Forgetting is done for so many calls at once, which is cheaper than one by one."""
@@ -71,7 +104,7 @@ class Ledger:
         self._summarised: deque[str] = deque()
         self._terminals: dict[str, TerminalState] = {}
         self._terminal_epoch: int = 0
-        self._names: Names = Names(self._calls)
+        self._names: CallIndex = CallIndex(self._calls)
         self._aliases: dict[str, str] = self._names.aliases
 
     # Look-up

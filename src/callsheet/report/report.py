@@ -12,25 +12,33 @@ from typing import TYPE_CHECKING, Any, final
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from .content import ToolCallContent, to_content
-from .errors import OwnedReport
-from .fields import (
+from callsheet.report.content import ToolCallContent, to_content
+from callsheet.report.errors import OwnedReport
+from callsheet.report.fields import (
     NOTES,
     SETTLE,
+    Kind,
+    ToolCallLocation,
+    ToolKind,
     check_reason,
     settle,
     settle_extra,
     settle_meta,
     to_location,
 )
-from .ids import check_id
-from .kinds import Kind, ToolKind
-from .locations import ToolCallLocation
-from .status import MOVES, Reason, ToolCallStatus, check_alive, check_move, to_reason
-from .values import EMPTY, JsonObject, JsonValue, patched
+from callsheet.report.ids import check_id
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, patched
+from callsheet.report.status import (
+    MOVES,
+    Reason,
+    ToolCallStatus,
+    check_alive,
+    check_move,
+    to_reason,
+)
 
 if TYPE_CHECKING:
-    from .events import CallChanged
+    from callsheet.report.events import CallChanged
 
 _CANCELLED = ToolCallStatus.CANCELLED
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from .errors import IllegalMove, InvalidReason, InvalidStatus, LateUpdate
+from callsheet.report.errors import IllegalMove, InvalidReason, InvalidStatus, LateUpdate
 
 
 class ToolCallStatus(StrEnum):

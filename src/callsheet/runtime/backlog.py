@@ -18,10 +18,9 @@ from callsheet.acp.messages import Update
 from callsheet.acp.peer import Peer
 from callsheet.acp.view import V1TextView, View, view_for
 from callsheet.report.report import ToolCallReport
-
-from .desk import Desk
-from .output import Output
-from .weight import slim, weight_of
+from callsheet.runtime.desk import Desk
+from callsheet.runtime.output import Output
+from callsheet.runtime.weight import slim, weight_of
 
 BATCH = 256 * 1024
 """Bytes of lines that are made at once."""

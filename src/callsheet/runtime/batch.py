@@ -6,14 +6,13 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from callsheet.report.json import JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonValue
-
-from .ids import new_call_id
+from callsheet.runtime.ids import new_call_id
 
 if TYPE_CHECKING:
-    from .call import Call
-    from .session import Session
+    from callsheet.runtime.call import Call
+    from callsheet.runtime.session import Session
 
 
 class Batch:

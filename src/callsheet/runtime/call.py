@@ -18,21 +18,20 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE
 from callsheet.report.ids import check_id
+from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
-from callsheet.report.values import JsonValue, is_object
-
-from . import permission
-from .desk import Opening
-from .endings import Ending, ending_of, exit_ending, exit_text
-from .errors import PermissionDenied
-from .live import Live, Made, is_about
-from .output import KEEP, Output, to_bytes
-from .safely import Misuse, safely
-from .stopwatch import Stopwatch
+from callsheet.runtime import permission
+from callsheet.runtime.desk import Opening
+from callsheet.runtime.endings import Ending, ending_of, exit_ending, exit_text
+from callsheet.runtime.errors import PermissionDenied
+from callsheet.runtime.live import Live, Made, is_about
+from callsheet.runtime.output import KEEP, Output, to_bytes
+from callsheet.runtime.safely import Misuse, safely
+from callsheet.runtime.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from .session import Session
+    from callsheet.runtime.session import Session
 
 _PENDING = ToolCallStatus.PENDING
 _IN_PROGRESS = ToolCallStatus.IN_PROGRESS

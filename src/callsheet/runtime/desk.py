@@ -20,33 +20,37 @@ from weakref import WeakValueDictionary
 from callsheet.acp.words import Words
 from callsheet.describe import Describer
 from callsheet.report.errors import CallsheetError, LateUpdate, ReportError
-from callsheet.report.fields import SETTLE, check_reason, settle_meta, settle_notes
+from callsheet.report.fields import (
+    SETTLE,
+    ToolCallLocation,
+    ToolKind,
+    check_reason,
+    settle_meta,
+    settle_notes,
+)
 from callsheet.report.ids import check_id
-from callsheet.report.kinds import ToolKind
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.ledger import Ledger
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.record import (
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import Reason, ToolCallStatus, to_reason
+from callsheet.report.terminal import (
     KEEP_LIVE,
     KEEP_WHOLE,
     CallRecord,
     TerminalRecord,
+    TerminalState,
     terminal_ids,
 )
-from callsheet.report.report import ToolCallReport
-from callsheet.report.status import Reason, ToolCallStatus, to_reason
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import JsonObject, JsonValue
-
-from .clock import Clock
-from .faults import Faults
-from .guard import Guard
-from .ids import new_call_id
-from .output import LAGGING, Output
+from callsheet.runtime.clock import Clock
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.guard import Guard
+from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.output import LAGGING, Output
 
 if TYPE_CHECKING:
-    from .call import Call
-    from .keeper import Keeper
-    from .outbox import Outbox
+    from callsheet.runtime.call import Call
+    from callsheet.runtime.keeper import Keeper
+    from callsheet.runtime.outbox import Outbox
 
 Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from callsheet.report.content import ContentLike
 from callsheet.report.events import ExitStatus
 from callsheet.report.status import Reason, ToolCallStatus
-
-from .errors import PermissionDenied
+from callsheet.runtime.errors import PermissionDenied
 
 LONGEST_MESSAGE = 300
 """Characters of an exception's message that are reported."""

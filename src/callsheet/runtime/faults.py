@@ -7,8 +7,7 @@ from threading import Lock
 from typing import TypeVar
 
 from callsheet.report.errors import CallsheetError, LateUpdate
-
-from .health import Health
+from callsheet.runtime.health import Health
 
 _T = TypeVar("_T")
 

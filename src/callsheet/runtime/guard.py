@@ -30,15 +30,13 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import to_items
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation, to_items
+from callsheet.report.json import EMPTY, JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import EMPTY, JsonObject, JsonValue
-
-from .endings import short_message
-from .faults import Faults
-from .spill import SpillStore, default_directory
-from .words import Spoken
+from callsheet.runtime.endings import short_message
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.spill import SpillStore, default_directory
+from callsheet.runtime.words import Spoken
 
 _WIRE_NAMES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutput"}
 _GUARDED = {

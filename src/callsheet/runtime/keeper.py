@@ -17,18 +17,17 @@ from contextlib import suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
-from callsheet.report.record import CallRecord
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-
-from .clock import Timer
-from .outbox import PACE, TRIES, TookNothing
-from .output import Output
-from .sinks import Sink
+from callsheet.report.terminal import CallRecord
+from callsheet.runtime.clock import Timer
+from callsheet.runtime.outbox import PACE, TRIES, TookNothing
+from callsheet.runtime.output import Output
+from callsheet.runtime.sinks import Sink
 
 if TYPE_CHECKING:
-    from .desk import Desk
-    from .session import Session
+    from callsheet.runtime.desk import Desk
+    from callsheet.runtime.session import Session
 
 LIVE = 1.0
 """Seconds between two records of a call that puts something out, so that a crash does not take it."""

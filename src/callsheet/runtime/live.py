@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from callsheet.describe import fit_title
 from callsheet.report.content import DiffContent, ToolCallContent
 from callsheet.report.fields import SETTLE
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.values import JsonObject, JsonValue
-
-from .desk import Desk
-from .safely import Misuse
+from callsheet.runtime.desk import Desk
+from callsheet.runtime.safely import Misuse
 
 if TYPE_CHECKING:
-    from .session import Session
+    from callsheet.runtime.session import Session
 
 Made: TypeAlias = tuple[dict[str, Any], JsonObject]
 """Fields and notes that are to be set."""

@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 from callsheet.acp.peer import Peer
 from callsheet.describe.classify import Annotations
-from callsheet.report.kinds import Kind
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.values import JsonObject
-
-from .clock import Clock
-from .guard import GuardSettings
-from .permission import OnPermission
-from .sinks import OnUpdate, Sink
+from callsheet.report.fields import Kind, ToolCallLocation
+from callsheet.report.json import JsonObject
+from callsheet.runtime.clock import Clock
+from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.permission import OnPermission
+from callsheet.runtime.sinks import OnUpdate, Sink
 
 if TYPE_CHECKING:
-    from .batch import Batch
-    from .call import Call
+    from callsheet.runtime.batch import Batch
+    from callsheet.runtime.call import Call
 
 
 class SessionOptions(TypedDict, total=False):

@@ -28,14 +28,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from callsheet.report.report import ToolCallReport
-
-from .backlog import MAX_WEIGHT, Backlog
-from .clock import Clock, Timer
-from .output import Output
-from .sinks import Sink
+from callsheet.runtime.backlog import MAX_WEIGHT, Backlog
+from callsheet.runtime.clock import Clock, Timer
+from callsheet.runtime.output import Output
+from callsheet.runtime.sinks import Sink
 
 if TYPE_CHECKING:
-    from .session import Session
+    from callsheet.runtime.session import Session
 
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes, and of live output."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.content import TerminalContent
 from callsheet.report.events import ExitStatus
+from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
-from callsheet.report.values import JsonValue, is_object
+from callsheet.report.terminal import TerminalState
 
 if TYPE_CHECKING:
-    from .desk import Desk
+    from callsheet.runtime.desk import Desk
 
 KEEP = 1 << 16
 """Bytes of output that are kept at least, for consumers that are slow."""

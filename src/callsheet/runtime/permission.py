@@ -12,15 +12,14 @@ from callsheet.acp import v1, v2
 from callsheet.acp.jsonrpc import FRAME_BUDGET
 from callsheet.acp.permission import PermissionOption
 from callsheet.report.errors import CallsheetError
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonObject, JsonValue, is_object
-
-from .endings import short_message
-from .errors import PermissionDenied
+from callsheet.runtime.endings import short_message
+from callsheet.runtime.errors import PermissionDenied
 
 if TYPE_CHECKING:
-    from .call import Call
-    from .session import Session
+    from callsheet.runtime.call import Call
+    from callsheet.runtime.session import Session
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 

@@ -16,27 +16,25 @@ from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.classify import Annotations
 from callsheet.report.errors import InvalidValue
-from callsheet.report.kinds import Kind
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import Kind, ToolCallLocation
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, check_text
-
-from . import lastly
-from .batch import Batch
-from .call import Call
-from .clock import Clock, SystemClock
-from .desk import Desk, Opening
-from .errors import ConsumerLost, SessionClosed
-from .faults import Faults
-from .guard import Guard, GuardSettings
-from .health import Health
-from .ids import new_call_id
-from .keeper import Keeper
-from .outbox import Outbox
-from .permission import OnPermission
-from .sinks import CallbackSink, OnUpdate, Sink
-from .words import Spoken
+from callsheet.runtime import lastly
+from callsheet.runtime.batch import Batch
+from callsheet.runtime.call import Call
+from callsheet.runtime.clock import Clock, SystemClock
+from callsheet.runtime.desk import Desk, Opening
+from callsheet.runtime.errors import ConsumerLost, SessionClosed
+from callsheet.runtime.faults import Faults
+from callsheet.runtime.guard import Guard, GuardSettings
+from callsheet.runtime.health import Health
+from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.keeper import Keeper
+from callsheet.runtime.outbox import Outbox
+from callsheet.runtime.permission import OnPermission
+from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
+from callsheet.runtime.words import Spoken
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is given up."""

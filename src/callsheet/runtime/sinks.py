@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from callsheet.acp.peer import Peer
 from callsheet.report.errors import InvalidValue
-
-from .descriptors import NonBlocking
+from callsheet.runtime.descriptors import NonBlocking
 
 
 @runtime_checkable

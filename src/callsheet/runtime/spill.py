@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from callsheet.limits.pages import Page, page
 from callsheet.limits.phrases import Phrases
 from callsheet.limits.spill import Plan, Spill
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 try:
     import fcntl

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import usage
-from .clock import Clock, to_rfc3339
+from callsheet.runtime import usage
+from callsheet.runtime.clock import Clock, to_rfc3339
 
 
 class Stopwatch:

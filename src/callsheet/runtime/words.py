@@ -6,7 +6,7 @@ from typing import Literal
 
 from callsheet.acp.words import Words
 from callsheet.describe import Describer, escape_title
-from callsheet.report.kinds import Kind
+from callsheet.report.fields import Kind
 
 
 class Spoken(Words):

@@ -21,7 +21,7 @@ from callsheet.observe.values import obj, text
 from callsheet.observe.watch import CALLS, TERMINALS
 from callsheet.redaction.redact import Redactor, StreamRedactor
 from callsheet.report.fields import NOTES
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.runtime.guard import Guard
 
 from .making import Maker

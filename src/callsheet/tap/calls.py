@@ -15,9 +15,9 @@ from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
 from callsheet.report.ids import MAX_ID_CHARS, check_id
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonObject, JsonValue
 
 from .repair import Draft
 from .repair.items import terminal_in

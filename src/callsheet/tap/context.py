@@ -12,8 +12,8 @@ from callsheet.describe.text import Redact
 from callsheet.limits.bound import SAFE
 from callsheet.observe.ids import UsedIds
 from callsheet.report.errors import InvalidLocation
-from callsheet.report.locations import check_path
-from callsheet.report.record import CallRecord
+from callsheet.report.json import check_path
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.guard import Guard, GuardSettings

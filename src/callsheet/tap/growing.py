@@ -11,8 +11,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from callsheet.observe.again import grew
+from callsheet.report.json import JsonValue
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonValue
 
 SMALL = 1024
 """Bytes of an input that may be told again: they cost little."""

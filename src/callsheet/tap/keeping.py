@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from callsheet.observe.moments import Json
 from callsheet.observe.values import many, obj, text
 from callsheet.report.errors import CallsheetError
-from callsheet.report.record import CallRecord
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import Guard
 
 from .alike import Say

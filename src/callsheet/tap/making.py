@@ -20,10 +20,9 @@ from callsheet.report.content import (
 )
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import Event
-from callsheet.report.kinds import CustomKind, ToolKind
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import CustomKind, ToolCallLocation, ToolKind
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import ToolCallStatus
-from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.guard import Guard
 
 from .calls import Tapped

@@ -12,7 +12,7 @@ from callsheet.acp.frames import UpdateFrames
 from callsheet.acp.messages import Update
 from callsheet.acp.view import View
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 from .growing import Growing
 

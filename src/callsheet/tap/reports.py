@@ -18,18 +18,18 @@ from callsheet.observe.moments import Session
 from callsheet.observe.tools import needs_of
 from callsheet.observe.values import obj
 from callsheet.report.events import CallChanged
-from callsheet.report.kinds import ToolKind
+from callsheet.report.fields import ToolKind
+from callsheet.report.json import JsonObject, is_object
 from callsheet.report.ledger import Ledger
-from callsheet.report.record import (
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import MOVES, Reason, ToolCallStatus
+from callsheet.report.terminal import (
     KEEP_LIVE,
     KEEP_WHOLE,
     CallRecord,
     TerminalRecord,
     terminal_ids,
 )
-from callsheet.report.report import ToolCallReport
-from callsheet.report.status import MOVES, Reason, ToolCallStatus
-from callsheet.report.values import JsonObject, is_object
 from callsheet.runtime.guard import Guard
 from callsheet.runtime.words import Spoken
 

@@ -15,7 +15,7 @@ from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 from callsheet.runtime.guard import Guard
 
 from .post import QUIET, Post

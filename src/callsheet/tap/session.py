@@ -26,8 +26,8 @@ from callsheet.report.events import (
     TerminalChanged,
     TerminalOutput,
 )
+from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonObject
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 

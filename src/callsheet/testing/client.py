@@ -22,8 +22,8 @@ from callsheet.acp.jsonrpc import (
     error_response,
 )
 from callsheet.report.errors import CallsheetError
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
 
 from .agent_process import AgentGone, AgentProcess, Frame
 from .recordings import fold, updates_in

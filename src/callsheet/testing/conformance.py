@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.json import JsonObject, is_object
 from callsheet.tools.result import NO_OUTPUT, ToolResult
 from callsheet.tools.session import Session
 from callsheet.tools.tool import Tool, tool

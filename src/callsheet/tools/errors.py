@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import ClassVar, Literal, TypeAlias
 
 from callsheet.report.errors import CallsheetError
+from callsheet.report.json import JsonValue
 from callsheet.report.status import Reason
-from callsheet.report.values import JsonValue
 
 Retry: TypeAlias = Literal["no", "changed", "later"]
 

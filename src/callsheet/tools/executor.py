@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.errors import InvalidValue
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.errors import SessionClosed
 

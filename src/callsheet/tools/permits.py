@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from callsheet.acp.permission import PermissionOption
-from callsheet.report.kinds import ToolKind
-from callsheet.report.values import JsonObject
+from callsheet.report.fields import ToolKind
+from callsheet.report.json import JsonObject
 from callsheet.runtime.errors import PermissionDenied
 
 from .errors import NotPermitted, ToolError

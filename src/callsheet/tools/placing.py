@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias, cast, get_args, get_origin, get_ty
 
 import msgspec
 
-from callsheet.report.values import is_list, is_object
+from callsheet.report.json import is_list, is_object
 
 from .workspace import ENTRY
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, final, overload
 from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.report.content import ContentLike, ToolCallContent, to_content
 from callsheet.report.errors import CallsheetError, InvalidValue
-from callsheet.report.values import JsonValue, freeze
+from callsheet.report.json import JsonValue, freeze
 
 from .errors import ToolError
 

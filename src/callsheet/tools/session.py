@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonObject, JsonValue
 from callsheet.runtime.call import Call as RuntimeCall
 from callsheet.runtime.endings import Ending
 from callsheet.runtime.options import CallOptions, Links, SessionOptions

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import NODEFAULT, Meta
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, is_list, is_object
+from callsheet.report.json import JsonObject, is_list, is_object
 
 from .docstrings import Doc
 from .placing import path_in

@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, overload
 
-from callsheet.report.kinds import Kind, ToolKind, to_kind
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.values import JsonObject
+from callsheet.report.fields import Kind, ToolCallLocation, ToolKind, to_kind
+from callsheet.report.json import JsonObject
 
 from .docstrings import read_docstring
 from .signature import BadTool, Parameters, PathArgument, read_signature

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, NoReturn
 
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),

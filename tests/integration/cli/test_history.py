@@ -30,7 +30,7 @@ from callsheet.cli.histories.words import ago, took_text
 from callsheet.history import Head, History, Query
 from callsheet.history.sqlite.schema import VERSION
 from callsheet.history.sqlite.store import SqliteStore
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from tests.support.histories import ONE, TWO, Cli, cli_in_process, fill
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 

@@ -15,7 +15,7 @@ from callsheet import Session, ToolCallReport
 from callsheet.acp.peer import Peer
 from callsheet.history import History
 from callsheet.report.ledger import Ledger
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from callsheet.testing import Recorder, assert_every_call_ended, fold, updates_in
 from tests.support import schemas
 from tests.support.histories import ONE, TWO, Cli, Done, cli_in_process, fill, fill_with_spill

@@ -22,7 +22,7 @@ from callsheet.history import History, HistoryError, Query, StoreUnavailable, sc
 from callsheet.history import history as writing
 from callsheet.history.sqlite import file as opening
 from callsheet.history.sqlite.store import SqliteStore
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from tests.support import ROOT
 from tests.support.stores import call, check_whole, count, keep, report, run, store_in
 
@@ -169,7 +169,7 @@ def test_a_process_that_may_write_no_more_bytes_goes_on_and_catches_up(tmp_path:
         from random import Random
         from callsheet import ToolCallReport
         from callsheet.history import History
-        from callsheet.report.record import CallRecord
+        from callsheet.report.terminal import CallRecord
         told = []
         async def main():
             history = History(sys.argv[1], tell=told.append)

@@ -17,7 +17,7 @@ import pytest
 from callsheet import Session
 from callsheet.processes.output import LIMIT, Kept
 from callsheet.report.content import TextContent
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 from callsheet.testing import Recorder
 from callsheet.tools.builtin import bash as module
 from callsheet.tools.result import ToolResult

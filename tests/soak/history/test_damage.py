@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from callsheet.history import History, HistoryError, Query
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from tests.support.histories import cli_in_process
 from tests.support.sizes import sized
 from tests.support.stores import report

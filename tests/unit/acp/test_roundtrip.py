@@ -24,7 +24,7 @@ from callsheet.acp.toolcall import same
 from callsheet.acp.view import View, view_for
 from callsheet.report.events import CallOpened, Event
 from callsheet.report.ledger import Ledger
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 from callsheet.runtime.ids import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer

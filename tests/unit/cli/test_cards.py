@@ -28,7 +28,7 @@ from callsheet.cli.cards.plain import PlainBoard
 from callsheet.cli.cards.region import Region
 from callsheet.cli.cards.terminal import TerminalBoard
 from callsheet.cli.cards.words import bytes_text, duration_text, path_text, visible
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 CWD = "/code"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from callsheet.describe import Describer, explain
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash
-from callsheet.report.kinds import CustomKind, ToolKind
+from callsheet.report.fields import CustomKind, ToolKind
 
 describe = Describer("/w")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from callsheet.describe import Describer, locate_output
 from callsheet.describe.paths import OUTSIDE, Workspace, is_path
 from callsheet.report.errors import InvalidLocation
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation
 
 describe = Describer("/home/me/app", home="/home/me")
 

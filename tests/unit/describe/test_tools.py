@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callsheet.describe import Describer, explain
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation
 from tests.support import TESTS
 
 HOME = "/home/me"

@@ -14,7 +14,7 @@ from callsheet import Peer, ToolCallReport
 from callsheet.history import History, Query, Replay, Store, StoredCall, StoredMessage, store_at
 from callsheet.history.postgres import schema
 from callsheet.report.content import TerminalContent
-from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.tap.account import Account
 from callsheet.tap.context import Context
 from callsheet.tap.keeping import Keeping

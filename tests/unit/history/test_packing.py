@@ -18,7 +18,7 @@ from callsheet.history.packing import LARGE, Packed, Packer, as_json_bytes, trai
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.ledger import Ledger
-from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.runtime.ids import new_call_id
 from tests.support import strategies as some
 from tests.support.stores import examples

@@ -15,8 +15,8 @@ from callsheet.history.sqlite import indexing
 from callsheet.history.sqlite.store import SqliteStore
 from callsheet.history.words import MOST, question, words
 from callsheet.report.content import DiffContent, FileChange, TerminalContent
-from callsheet.report.locations import ToolCallLocation
-from callsheet.report.record import CallRecord, TerminalRecord
+from callsheet.report.fields import ToolCallLocation
+from callsheet.report.terminal import CallRecord, TerminalRecord
 from tests.support.stores import (
     NOW,
     call,

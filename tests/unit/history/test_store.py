@@ -18,8 +18,8 @@ from callsheet.history.packing import LARGE, Packer, as_json_bytes, train
 from callsheet.history.rows import Head
 from callsheet.history.sqlite import schema
 from callsheet.history.sqlite.store import SqliteStore
-from callsheet.report.record import CallRecord
 from callsheet.report.status import Reason
+from callsheet.report.terminal import CallRecord
 from tests.support.stores import (
     NOW,
     batch,

@@ -292,7 +292,7 @@ LEAVES = """
     from collections import deque
     from callsheet import ToolCallReport
     from callsheet.history import History
-    from callsheet.report.record import CallRecord
+    from callsheet.report.terminal import CallRecord
     history = History(sys.argv[1])
     log = history.session("s", info={"locale": "de"})
     for status in ("pending", "in_progress", "paused", "completed"):

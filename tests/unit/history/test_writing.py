@@ -20,7 +20,7 @@ from callsheet import Session, ToolCallContent
 from callsheet.history import History, Query, StoreUnavailable
 from callsheet.history import history as writing
 from callsheet.history.log import LONG
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.keeper import Keeper
 from tests.support import ROOT
 from tests.support.stores import FULL, check_whole, count, report, run, store_in
@@ -318,7 +318,7 @@ def test_a_forked_child_keeps_its_own_and_leaves_its_parents(tmp_path: Path) -> 
         from collections import deque
         from callsheet import ToolCallReport
         from callsheet.history import History
-        from callsheet.report.record import CallRecord
+        from callsheet.report.terminal import CallRecord
         def put(log, key, status="completed"):
             log.send(deque([CallRecord(ToolCallReport(key, "read", key, status=status))]))
         history = History(sys.argv[1])

@@ -17,7 +17,7 @@ from callsheet.limits.pages import SMALLEST_PAGE, Page, page, pages
 from callsheet.limits.phrases import ENGLISH, english, say
 from callsheet.limits.text import bound_line, size_of
 from callsheet.limits.to_json import jsonsafe
-from callsheet.report.values import freeze
+from callsheet.report.json import freeze
 from tests.support import strategies as some
 from tests.support.odd_values import any_text, depth, python_values
 

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from callsheet.limits.phrases import english
 from callsheet.limits.plain import MAX_ITEMS, step
 from callsheet.limits.to_json import jsonsafe
-from callsheet.report.values import MAX_DEPTH, freeze
+from callsheet.report.json import MAX_DEPTH, freeze
 from tests.support import strategies as some
 from tests.support.odd_values import (
     Attrs,

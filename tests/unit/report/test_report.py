@@ -31,7 +31,7 @@ from callsheet.report.errors import (
     ReportError,
 )
 from callsheet.report.events import CallChanged, ExitStatus, TerminalChanged
-from callsheet.report.kinds import CustomKind
+from callsheet.report.fields import CustomKind
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
 from tests.unit.report.test_values import NOT_JSON

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 
 from callsheet.report.errors import InvalidValue
-from callsheet.report.values import MAX_DEPTH, freeze
+from callsheet.report.json import MAX_DEPTH, freeze
 from tests.support import strategies as some
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Any
 
 from callsheet.acp.peer import Peer
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from callsheet.runtime.outbox import TRIES
 from callsheet.runtime.session import Session
 

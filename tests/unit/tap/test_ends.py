@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 from tests.support.made_recordings import (
     ANSWER,
     GOOD,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import wait
 
 from callsheet.agent.rpc import Connection
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 
 _SLICE = 0.05
 """Seconds after which a thread that waits looks whether it still should."""

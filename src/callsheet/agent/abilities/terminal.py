@@ -17,7 +17,7 @@ from callsheet.agent.rpc import ClientError, Disconnected
 from callsheet.processes.shell import QUIET, shell
 from callsheet.processes.start import Ended
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.host import OnOutput, Running
 from callsheet.tools.session import Call

@@ -14,8 +14,8 @@ import json
 from collections.abc import Sequence
 
 from callsheet.report.errors import CallsheetError
-from callsheet.report.kinds import ToolKind
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.fields import ToolKind
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.tools.arguments import nearest
 from callsheet.tools.tool import Tool
 from callsheet.tools.typed import accepts, parse_json, property_of, value_of

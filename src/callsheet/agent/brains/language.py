@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 from callsheet.tools.registry import Registry
 from callsheet.tools.tool import Tool
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import PurePath
 from urllib.parse import unquote, urlsplit
 
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.json import JsonObject, is_object
 
 
 def typed_text(blocks: Iterable[JsonObject], cwd: str) -> str:

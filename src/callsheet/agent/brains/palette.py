@@ -11,7 +11,7 @@ from typing import Any
 
 from callsheet.agent.brain import Command, Prompt, StopReason
 from callsheet.agent.turn import Turn
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.tools.result import ToolResult
 from callsheet.tools.tool import Tool
 

@@ -30,7 +30,7 @@ import msgspec
 from callsheet.agent.brain import Command, Prompt, StopReason
 from callsheet.agent.turn import Turn
 from callsheet.report.errors import CallsheetError
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.tools.result import ToolResult
 from callsheet.tools.tool import Tool
 

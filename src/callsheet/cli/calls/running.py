@@ -14,7 +14,7 @@ import click
 
 from callsheet.cli.cards.board import TICK
 from callsheet.limits.bound import ROOMY, SAFE
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.sinks import Sink
 from callsheet.tools.errors import NotPermitted, ToolError

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import click
 
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.tools.arguments import expected
 from callsheet.tools.tool import Tool
 

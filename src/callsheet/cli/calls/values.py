@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.tools.typed import parse_json, property_of, value_of
 
 

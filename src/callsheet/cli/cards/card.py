@@ -14,8 +14,8 @@ from rich.text import Text
 
 from callsheet.acp.shown import progress_text
 from callsheet.report.content import TerminalContent
+from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonValue, is_object
 
 from .content import TerminalOf, blocks_of
 from .facts import facts_of

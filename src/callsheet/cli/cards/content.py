@@ -17,7 +17,7 @@ from callsheet.report.content import (
     ToolCallContent,
 )
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 from .diffs import diff_blocks
 from .facts import says_the_end

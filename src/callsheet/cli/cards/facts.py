@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from callsheet.limits.spill import file_uri
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation
+from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.report.values import JsonValue, is_object
 
 from .words import bytes_text, duration_text, path_text, visible
 

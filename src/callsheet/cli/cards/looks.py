@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from callsheet.report.kinds import Kind
+from callsheet.report.fields import Kind
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callsheet.acp.plaintext import to_plain
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 from .lines import Block, block_of
 from .words import harmless

@@ -13,7 +13,7 @@ from typing import TextIO
 from callsheet.acp.plaintext import to_plain
 from callsheet.report.content import TerminalContent
 from callsheet.report.report import ToolCallReport
-from callsheet.report.terminals import TerminalState
+from callsheet.report.terminal import TerminalState
 
 from .board import Board
 from .content import blocks_of

@@ -19,7 +19,7 @@ from callsheet.acp.jsonrpc import (
 )
 from callsheet.cli.cards.words import bytes_text
 from callsheet.report.events import TerminalChanged, TerminalOutput
-from callsheet.report.values import EMPTY, JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_list, is_object
 from callsheet.testing import Frame, assert_every_call_ended, fold, updates_in
 
 from .kept import Kept

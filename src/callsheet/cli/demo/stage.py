@@ -22,7 +22,7 @@ from callsheet.cli.cards.board import TICK, Board, board_for
 from callsheet.cli.cards.card import chopped
 from callsheet.cli.cards.looks import Looks, looks_for
 from callsheet.cli.cards.words import visible
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.testing import AgentClient, AgentError, AgentGone
 
 from . import summary

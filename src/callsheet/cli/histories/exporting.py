@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO
 import click
 
 from callsheet.history import Query, Store
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 
 from . import pages
 from .finding import calls_text

@@ -9,7 +9,7 @@ import msgspec
 
 from callsheet.cli.cards.words import bytes_text, visible
 from callsheet.history import Query, Stats, Store, ToolStats
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 from .finding import calls_text
 from .listing import say_nothing, with_session

@@ -14,8 +14,8 @@ from callsheet.cli.cards.facts import facts_of
 from callsheet.cli.cards.words import bytes_text, duration_text, path_text, visible
 from callsheet.history import Query, Store, StoredCall, StoredSession
 from callsheet.history.spills import spills_of
+from callsheet.report.json import JsonValue, is_list, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.report.values import JsonValue, is_list, is_object
 
 from .finding import call_meant
 from .machines import as_whole_object

@@ -21,8 +21,8 @@ from callsheet.history.rows import (
 )
 from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
+from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason
-from callsheet.report.values import JsonObject
 
 from .payloads import ready
 from .writing import plain

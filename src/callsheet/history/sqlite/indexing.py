@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import Packer
 from callsheet.history.words import VERSION, fields
-from callsheet.report.record import CallRecord
+from callsheet.report.terminal import CallRecord
 
 _FORGET = (
     "INSERT INTO calls_text (calls_text, rowid, title, command, paths, output) "

@@ -25,9 +25,9 @@ from callsheet.history.rows import (
 )
 from callsheet.history.unreadable import unreadable
 from callsheet.history.words import question
-from callsheet.report.record import CallRecord
+from callsheet.report.json import JsonObject, is_object
 from callsheet.report.status import Reason
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.terminal import CallRecord
 
 HEAD = (
     "c.session_id, c.call_id, c.position, c.name, c.title, c.kind, c.status, c.reason, c.at, "

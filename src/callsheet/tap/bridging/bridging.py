@@ -12,7 +12,7 @@ from typing import Literal
 
 from callsheet.acp.jsonrpc import InvalidParams, ProtocolError
 from callsheet.observe.values import obj, rpc_id
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.runtime.ids import new_call_id
 
 from . import greeting, making

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callsheet.acp.blocks import as_list, as_object
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from .translated import Translated
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from callsheet.acp.blocks import as_list, as_object
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.acp.v1_diffs import code_span
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
 from .making import as_text
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.observe.values import obj, text
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.json import JsonObject, is_object
 
 from . import making
 from .table import OTHER_UPDATES, Row, Table

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from callsheet.acp.jsonrpc import InvalidParams, ProtocolError
 from callsheet.acp.official import breaches, definition
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 
 class Cancelled(ProtocolError):

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct, field
 
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 MANY = 256
 """Messages of a session that are remembered."""

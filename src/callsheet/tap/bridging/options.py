@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from callsheet.acp.blocks import as_list, as_object
 from callsheet.observe.values import many
-from callsheet.report.values import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
 from .making import as_text
 from .translated import Translated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callsheet.acp.blocks import as_list, as_object
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 
 from .making import as_text
 from .translated import Translated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callsheet.acp.blocks import as_list, as_object
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 
 def for_v1(value: JsonValue) -> list[JsonObject]:

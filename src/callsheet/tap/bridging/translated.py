@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct, field
 
 from callsheet.observe.values import rpc_id
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 KEEP = 4096
 """Requests that wait, and sessions, at most. What nobody answers or closes must not be kept for ever."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 from callsheet.acp.jsonrpc import InvalidParams, UnknownMethod
 from callsheet.observe.values import obj, text
-from callsheet.report.values import JsonObject, is_object
+from callsheet.report.json import JsonObject, is_object
 
 from . import commands, content, elicitation, greeting, making, options, plans, servers
 from .making import UnknownSession, as_text

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.observe.values import obj, rpc_id, text
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from . import content, making
 from .direction import Direction

@@ -11,7 +11,7 @@ from typing import Literal
 from callsheet.acp.blocks import as_list, as_object
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.observe.values import obj, text
-from callsheet.report.values import JsonObject, JsonValue, is_object
+from callsheet.report.json import JsonObject, JsonValue, is_object
 
 from . import commands, content, elicitation, greeting, making, options, servers
 from .making import as_text

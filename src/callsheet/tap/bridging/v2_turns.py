@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from callsheet.acp.jsonrpc import ProtocolError
 from callsheet.observe.values import obj, rpc_id, text
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 from . import content, making
 from .direction import Direction

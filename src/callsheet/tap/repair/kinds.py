@@ -9,7 +9,7 @@ from __future__ import annotations
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
 from callsheet.observe.moments import Json
 from callsheet.observe.values import text
-from callsheet.report.kinds import UNASKED, ToolKind
+from callsheet.report.fields import UNASKED, ToolKind
 
 from .describing import description_of
 from .known import Draft, Known

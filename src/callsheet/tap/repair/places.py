@@ -12,7 +12,7 @@ from callsheet.describe.paths import Workspace
 from callsheet.observe.moments import Json
 from callsheet.observe.tools import diff_paths
 from callsheet.observe.values import many, obj, text
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation
 
 from .describing import description_of
 from .known import Draft, Known

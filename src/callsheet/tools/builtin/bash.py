@@ -15,8 +15,8 @@ from msgspec import Meta
 from callsheet.describe.scopes import scope_of_command
 from callsheet.processes.output import Kept
 from callsheet.processes.start import Ended, signal_name
+from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason
-from callsheet.report.values import JsonObject
 from callsheet.tools.errors import (
     Cancelled,
     ExecutionFailed,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.report.content import ToolCallContent
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable
 from callsheet.tools.files.finishing import finished

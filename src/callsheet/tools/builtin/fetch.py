@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callsheet.report.content import ToolCallContent
-from callsheet.report.values import JsonObject
+from callsheet.report.json import JsonObject
 from callsheet.tools.errors import ExecutionFailed, IOFailed, NotFound, NotPermitted, ToolError
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from callsheet.report.locations import ToolCallLocation
+from callsheet.report.fields import ToolCallLocation
 from callsheet.tools.errors import InvalidArguments, NotFound
 from callsheet.tools.files.opening import stat_of
 from callsheet.tools.result import ToolResult

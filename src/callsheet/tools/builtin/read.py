@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from callsheet.report.content import ToolCallContent
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 from callsheet.tools.files import notebooks
 from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
 from callsheet.tools.files.lines import INDEXES, LineIndex, Newlines, Source, ends_open

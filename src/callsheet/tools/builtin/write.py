@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.report.content import ToolCallContent
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.document import Document, New, check_writable, is_there
 from callsheet.tools.files.finishing import finished

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from callsheet.describe.classify import reading_kind
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.tool import Tool
 

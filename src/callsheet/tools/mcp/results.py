@@ -15,7 +15,7 @@ import msgspec
 
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidContent
-from callsheet.report.values import JsonObject, JsonValue
+from callsheet.report.json import JsonObject, JsonValue
 
 _LINE = re.compile(r"L?(\d{1,9})\b")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from callsheet.report.values import JsonValue
+from callsheet.report.json import JsonValue
 
 
 class Unusable(ValueError):

@@ -7,6 +7,7 @@ doesn't try to make a value fit.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias, TypeGuard, cast
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias, TypeGuard, cast
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from .errors import InvalidValue, ReportError
+from callsheet.report.errors import InvalidLocation, InvalidValue, ReportError
 
 JsonValue: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
@@ -26,6 +27,7 @@ MAX_INT_BITS = 1024
 """Largest whole number: beyond this, a reader that uses doubles sees infinity."""
 
 _INT_END = 1 << 64
+_WINDOWS = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\/]")
 
 
 class _Empty(dict[str, Any]):
@@ -111,6 +113,20 @@ def check_text(value: object, field: str, error: type[ReportError] = InvalidValu
             "text must be valid Unicode"
         ) from None
     return str.__str__(value)
+
+
+def check_path(path: object, what: str = "location path") -> str:
+    """Return an absolute path as text, POSIX or Windows, else raise `InvalidLocation`."""
+    if hasattr(path, "__fspath__"):
+        path = path.__fspath__()  # pyright: ignore
+    text = check_text(path, what, InvalidLocation)  # pyright: ignore[reportUnknownArgumentType]
+    if not (text.startswith("/") or _WINDOWS.match(text)):
+        raise InvalidLocation(
+            f"{what} {text!r} is not absolute; give the whole path (/home/me/a.py)"
+        )
+    if "\0" in text:
+        raise InvalidLocation(f"{what} {text!r} has a NUL character")
+    return text
 
 
 class _NotJson(Exception):

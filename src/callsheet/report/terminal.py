@@ -1,20 +1,20 @@
-"""The state of an agent's terminal, folded from its events.
+"""An agent's terminal: its live state, folded from events, and the record that is stored of it.
 
-Output may be gigabytes. Only its beginning and the latest of it are kept, and appending costs the
-same however much came before.
+Output may be gigabytes. Only its beginning and the latest of it stay in memory, and appending costs
+the same however much came before.
+
+A report names terminals by their ids only. Whoever stores a call beyond the end of its session
+needs their output, too: that is a `CallRecord`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from msgspec import UNSET, Struct
 
-from msgspec import UNSET
-
-from .events import ExitStatus, TerminalChanged, TerminalOutput
-from .values import EMPTY, JsonObject, patched
-
-if TYPE_CHECKING:
-    from .record import TerminalRecord
+from callsheet.report.content import TerminalContent
+from callsheet.report.events import ExitStatus, TerminalChanged, TerminalOutput
+from callsheet.report.json import EMPTY, JsonObject, patched
+from callsheet.report.report import ToolCallReport
 
 KEEP_OUTPUT = 1 << 18
 """Bytes of output that a terminal keeps at least, if it had as many."""
@@ -136,3 +136,59 @@ class TerminalState:
             "extra": self.extra,
             "output": self.output,
         }
+
+
+KEEP_WHOLE = 1 << 20
+"""Bytes of a terminal's output that are kept of a call that has ended, besides its beginning."""
+
+KEEP_LIVE = 1 << 12
+"""Bytes of it that are kept while the call runs, so that a crash does not take all of it."""
+
+
+class TerminalRecord(Struct, frozen=True, gc=False):
+    """A terminal as it was: its facts, and the beginning and the end of its output."""
+
+    terminal_id: str
+    command: str | None = None
+    cwd: str | None = None
+    exit_status: ExitStatus | None = None
+    total: int = 0
+    newlines: int = 0
+    head: bytes = b""
+    tail: bytes = b""
+    meta: JsonObject = EMPTY
+    extra: JsonObject = EMPTY
+    late: bool = False
+    """Whether the call was announced without it: some clients were shown it as text then."""
+
+    @classmethod
+    def of(cls, state: TerminalState, keep: int = KEEP_WHOLE) -> TerminalRecord:
+        """Note a terminal as it is now."""
+        return cls(
+            state.terminal_id,
+            state.command,
+            state.cwd,
+            state.exit_status,
+            state.total,
+            state.newlines,
+            state.head,
+            state.tail(keep),
+            state.meta,
+            state.extra,
+        )
+
+    def state(self) -> TerminalState:
+        """Return a terminal that is in the state that was noted."""
+        return TerminalState.restored(self)
+
+
+class CallRecord(Struct, frozen=True, gc=False):
+    """A call, and the terminals of the agent that it shows."""
+
+    report: ToolCallReport
+    terminals: tuple[TerminalRecord, ...] = ()
+
+
+def terminal_ids(report: ToolCallReport) -> list[str]:
+    """Return the ids of the terminals that a call shows."""
+    return [item.terminal_id for item in report.content if type(item) is TerminalContent]
