@@ -58,10 +58,9 @@ schemas: $(VENV)/.dev ## fetch the official ACP schemas anew from their npm pack
 locales: $(VENV)/.dev ## extract the messages of titles, and compile the catalogues
 	$(BIN)/python scripts/make_locales.py
 
-diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew, the table of rules, and those of the bridge
+diagrams: $(VENV)/.dev ## draw the diagrams in docs/ anew and the table of rules
 	$(BIN)/python scripts/draw_lifecycle.py
 	$(BIN)/python scripts/list_rules.py
-	$(BIN)/python scripts/list_bridge.py
 	$(BIN)/python scripts/draw_tap.py tests/recordings/kimi-cli-1.51.0.mixed-none.jsonl
 
 clean: ## remove what these made

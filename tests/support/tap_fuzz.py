@@ -13,14 +13,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from callsheet.acp.bridge import Bridge
 from callsheet.observe.values import obj
-from callsheet.report.errors import CallsheetError
 from callsheet.tap.account import Account
 from callsheet.tap.context import Context
 from callsheet.tap.pipeline import Pipeline
@@ -61,7 +58,7 @@ class Outcome(NamedTuple):
 
 @cache
 def conversations(version: int) -> tuple[tuple[Said, ...], ...]:
-    """Return the recorded conversations, each from `session/new` on; those of v2 are bridged, or made."""
+    """Return the recorded conversations, each from `session/new` on; those of v2 are made of them, or by hand."""
     found = [tuple(_recorded(path)) for path in sorted(RECORDINGS.rglob("*.jsonl"))]
     return tuple(found) if version == 1 else (*map(_in_v2, found), *_V2)
 
@@ -80,20 +77,22 @@ def _is_greeting(message: Message) -> bool:
 
 def _in_v2(said: tuple[Said, ...]) -> tuple[Said, ...]:
     """Return a conversation as a v2 agent would have it."""
-    bridge = Bridge(1, 2, iter(map("made{}".format, range(1 << 30))).__next__)
     made: list[Said] = []
     prompts: dict[Any, str] = {}
     for who, message in said:
         method, params = message.get("method"), message.get("params")
         if method == "session/update":
-            with suppress(CallsheetError):  # it is of a call that nobody was told of
-                made += [(who, {**message, "params": told}) for told in bridge.update(params)]
+            made.append(
+                (who, {**message, "params": {**params, "update": _v2_update(params["update"])}})
+            )
         elif method == "session/request_permission":
-            with suppress(CallsheetError):  # nobody could approve it
-                before, asked = bridge.permission(params)
-                told = {"jsonrpc": "2.0", "method": "session/update"}
-                made += [(who, {**told, "params": one}) for one in before]
-                made.append((who, {**message, "params": asked}))
+            call = _v2_update({"sessionUpdate": "tool_call_update", **params["toolCall"]})
+            made.append(_told(call, params["sessionId"]))
+            subject = {"type": "tool_call", "toolCall": {**call}}
+            subject["toolCall"].pop("sessionUpdate")
+            rest = {key: value for key, value in params.items() if key != "toolCall"}
+            asked = {**rest, "title": call.get("title") or "May it run?", "subject": subject}
+            made.append((who, {**message, "params": asked}))
         elif method == "session/prompt":
             prompts[message["id"]] = obj(params)["sessionId"]
             made += [(who, message), _state(prompts[message["id"]], "running")]
@@ -102,6 +101,23 @@ def _in_v2(said: tuple[Said, ...]) -> tuple[Said, ...]:
         else:
             made.append((who, message))
     return tuple(made)
+
+
+def _v2_update(update: Message) -> Message:
+    """Return an update as v2 has it: calls are announced by updates, and diffs list their changes."""
+    if not str(update.get("sessionUpdate")).startswith("tool_call"):
+        return update
+    content = [
+        {"type": "diff", "changes": [{"operation": "modify", "path": item.get("path")}]}
+        if item.get("type") == "diff"
+        else item
+        for item in map(obj, update.get("content") or ())
+    ]
+    return {
+        **update,
+        "sessionUpdate": "tool_call_update",
+        **({"content": content} if content else {}),
+    }
 
 
 def _state(session: str, state: str) -> Said:

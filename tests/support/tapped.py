@@ -13,7 +13,6 @@ from typing import Any, Self
 
 from callsheet.tap.account import Account
 from callsheet.tap.context import Context
-from callsheet.tap.live import pipeline_for
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import Message, opening
@@ -33,7 +32,7 @@ class Tapped:
         self.may_fail: bool = False
         chosen = TapSettings(locale="en", **settings)
         tap = Context(chosen, self.account, spill=False)
-        self.pipeline: Pipeline = pipeline_for(tap, self.faults.append)
+        self.pipeline: Pipeline = Pipeline(tap, self.faults.append)
         self.judge: Judge | None = Judge(version) if chosen.repair else None
         self.to_agent: list[bytes] = []
         self._heard: list[bytes] = []

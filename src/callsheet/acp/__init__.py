@@ -1,1 +1,1 @@
-"""Bytes ↔ events for ACP v1 and v2, the bridge between them, and JSON-RPC framing. Sans-IO."""
+"""Bytes ↔ events for ACP v1 and v2, and JSON-RPC framing. Sans-IO."""

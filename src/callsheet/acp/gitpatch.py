@@ -4,7 +4,7 @@
 for paths: absolute, no `a/` and `b/`, `/dev/null` for the missing side, quoted as git quotes.
 
 How much context a patch has: small files (`WHOLE_UP_TO`) are written whole, so that both texts can
-be read back, byte for byte, and a bridge to ACP v1 loses nothing. Around the changes of larger ones
+be read back, byte for byte. Around the changes of larger ones
 stand three lines, as usual; what is read back then are the changed places.
 """
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
 import click
 
 from callsheet.tap.live import say, tap
@@ -12,6 +10,17 @@ from callsheet.tap.settings import TapSettings
 from .keeping import keeping
 from .redaction import use_rules_or_exit
 from .taps import apart, known, told
+
+
+def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Say what to do instead: editors' settings may still have the option."""
+    del context, option
+    if value is not None:
+        raise click.UsageError(
+            "--protocol-to was removed: the tap no longer translates between versions of ACP. "
+            "Leave it out, and start the agent in the version that the editor speaks; "
+            "the tap speaks 1 and 2, whichever they agree on."
+        )
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
@@ -30,8 +39,9 @@ from .taps import apart, known, told
 )
 @click.option(
     "--protocol-to",
-    type=click.Choice(["1", "2"]),
-    help="The version of ACP that the editor speaks, where the agent speaks the other.",
+    hidden=True,
+    expose_value=False,
+    callback=_refuse_protocol_to,
 )
 @click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
 @click.option(
@@ -44,7 +54,6 @@ def command(
     history: str | None,
     record: str | None,
     report: str | None,
-    protocol_to: str | None,
     locale: str | None,
     no_repair: bool,
     no_redact: bool,
@@ -65,13 +74,10 @@ def command(
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
     apart(recording=record, report=report)
-    if no_repair and protocol_to:
-        raise click.UsageError("--protocol-to writes calls anew: it does not go with --no-repair")
     settings = TapSettings(
         repair=not no_repair,
         redact=not no_redact,
         bound=not no_bound,
-        protocol_to=cast("Literal[1, 2] | None", int(protocol_to) if protocol_to else None),
         locale=known(locale),
     )
     use_rules_or_exit()

@@ -15,7 +15,6 @@ class Account(Struct):
     - `dropped`: messages about calls that were not passed on, by why: late, repeated.
     - `told`, `sent`: bytes about calls that came from the agent, and that went to the client.
     - `hidden`: secrets that were taken out. `cut`: values that were cut.
-    - `unspoken`: what the client's version of the protocol can't say, by what.
     - `faults`: messages that the tap failed on, which were passed on as they came.
     """
 
@@ -26,11 +25,10 @@ class Account(Struct):
     sent: int = 0
     hidden: int = 0
     cut: int = 0
-    unspoken: Counter[str] = field(default_factory=Counter[str])
     faults: int = 0
     first_fault: str = ""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to tell."""
-        return not (self.calls or self.hidden or self.unspoken or self.faults)
+        return not (self.calls or self.hidden or self.faults)

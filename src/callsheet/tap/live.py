@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from callsheet.history.history import History
 
     from .account import Account
-    from .context import Context
-    from .keeping import Keeping
     from .pipeline import Pipeline
     from .recording import RecordingWriter
     from .settings import TapSettings
@@ -323,6 +321,7 @@ def tap(
     from .account import Account  # the agent starts meanwhile
     from .context import Context
     from .keeping import Keeping
+    from .pipeline import Pipeline
     from .record import path_in
     from .recording import RecordingWriter
 
@@ -338,7 +337,7 @@ def tap(
         keep=None if keeping is None else keeping.call,
         epoch=time.time(),
     )
-    pipeline = pipeline_for(context, say, keeping)
+    pipeline = Pipeline(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
     context.epoch = time.time() - driver.now()  # to make all this has taken its time
     try:
@@ -351,19 +350,6 @@ def tap(
             recorder.close()
         if keeping is not None:
             keeping.close()
-
-
-def pipeline_for(
-    tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
-) -> Pipeline:
-    """Return the pipeline that the settings ask for."""
-    if tap.settings.protocol_to is None:
-        from .pipeline import Pipeline
-
-        return Pipeline(tap, say, keeping)
-    from .bridged import BridgedPipeline  # most editors need not wait for it
-
-    return BridgedPipeline(tap, say, keeping)
 
 
 def say(text: str) -> None:

@@ -315,7 +315,7 @@ class Pipeline:
         return self._watch.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
-        version = self._tap.settings.protocol_to or (2 if self._connection.is_v2 else 1)
+        version = 2 if self._connection.is_v2 else 1
         owns = self._client.owns_terminals and version == 1
         return replace(self._client, version=version, owns_terminals=owns)
 

@@ -6,7 +6,6 @@ The ledger judges each move; a status that can't be reached from where a call is
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Literal, cast
 
 from msgspec.structs import replace
@@ -59,7 +58,6 @@ class Reports:
         self.ledger: Ledger = Ledger(
             session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
         )
-        self.is_muted: Callable[[], bool] = bool
         self._session: Session = session
         self._tap: Context = tap
         self._words: Spoken = words
@@ -70,7 +68,7 @@ class Reports:
         self.post: Post = Post(view, frames, self._send, self.shown)
 
     def _send(self, line: bytes) -> None:
-        if self.is_muted() or not self._tap.settings.repair:
+        if not self._tap.settings.repair:
             return  # the agent's own words pass; ours are for the history
         self._tap.account.sent += len(line)
         self._tap.send(line)

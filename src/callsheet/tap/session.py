@@ -69,8 +69,6 @@ class TappedSession:
         before_end: Callable[[Tapped, float], None],
     ) -> None:
         self.session: Session = session
-        self.is_muted: bool = False
-        """Whether the client is not to be told anything for now."""
         self._tap: Context = tap
         self._connection: Connection = connection
         self._version: int = peer.version
@@ -78,7 +76,6 @@ class TappedSession:
         guard = self._guard = tap.guard(words, Faults(strict=False))
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
-        self._reports.is_muted = lambda: self.is_muted
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
         self._drafts: Drafts = Drafts(session, connection, tap, guard)
@@ -218,17 +215,15 @@ class TappedSession:
     def turn_over(self, turn: Turn, now: float) -> None:
         """End what is open though the turn is over, and nobody else would: see `left_open`.
 
-        That is what was told outside of any turn, and all of a v2 agent for a client that knows of no calls
-        that go on.
+        That is what was told outside of any turn, and what was opened again by a question.
         """
         self.release(now)
-        bridged = self._connection.is_v2 and self._version == 1
         for mine in list(self._reports.calls.values()):
             call = mine.call
             if call.turn is None and not self._connection.is_v2:
                 is_left = not call.is_replayed
             else:
-                is_left = (bridged or mine.is_open_again) and call.turn in (turn, None)
+                is_left = mine.is_open_again and call.turn in (turn, None)
             if is_left and (mine.is_open_again or not call.is_background):
                 self.left_open(call, now)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
 
@@ -13,12 +11,10 @@ class TapSettings(Struct, frozen=True, kw_only=True):
     - `repair`: make reports of calls complete and true, and send them as the smallest updates.
     - `redact`: take secrets out of what the client is shown, and of what is kept.
     - `bound`: keep messages about calls within limits; what is cut is kept in files.
-    - `protocol_to`: the version of ACP that the client is to be spoken to in; None for the agent's.
     - `locale`: the language of titles and texts of ours; else that of the environment.
     """
 
     repair: bool = True
     redact: bool = True
     bound: bool = True
-    protocol_to: Literal[1, 2] | None = None
     locale: str | None = None

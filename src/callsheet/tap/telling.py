@@ -46,8 +46,6 @@ def _rows(account: Account) -> Iterator[tuple[str, str]]:
         yield f"{account.cut:,}", _in_number("value{s} cut, the rest kept in files", account.cut)
     if account.told:
         yield size(account.told), f"about calls from the agent, {size(account.sent)} to the client"
-    for key, count in account.unspoken.items():
-        yield f"{count:,}", f"not said in the client's protocol: {key}"
     if account.faults:
         words = _in_number("message{s} passed on unread: ", account.faults)
         yield f"{account.faults:,}", words + account.first_fault

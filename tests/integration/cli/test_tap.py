@@ -72,7 +72,6 @@ def test_plain_options_are_read_without_click(
         ["agent"],
         ["--no-repair"],
         ["--no-repair=1", "--", "agent"],
-        ["--protocol-to", "2", "--", "agent"],
         ["--locale", "de", "--", "agent"],
         ["--record", "-", "--", "agent"],
         ["--record", "--", "agent"],

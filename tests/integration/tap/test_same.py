@@ -14,8 +14,9 @@ from callsheet.observe.lines import read
 from callsheet.tap.account import Account
 from callsheet.tap.between import Between
 from callsheet.tap.context import Context
-from callsheet.tap.live import Driver, FromAgent, FromClient, pipeline_for
+from callsheet.tap.live import Driver, FromAgent, FromClient
 from callsheet.tap.offline import PRECISE, Repairs
+from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.settings import TapSettings
 from tests.support.recorded import OURS, SHARED, name_of
 from tests.support.sizes import sized
@@ -33,7 +34,7 @@ class Played:
         self.clock: float = 0.0
         self.said: list[str] = []
         context = Context(SETTINGS, Account(), spill=False)
-        self.driver: Driver = Driver(pipeline_for(context, self.said.append), None, Between())
+        self.driver: Driver = Driver(Pipeline(context, self.said.append), None, Between())
         self.driver.now = lambda: self.clock
         self.sides: dict[str, FromAgent | FromClient] = {
             "agent": FromAgent(self.driver),

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet import CallsheetError
+from callsheet import CallsheetError, ToolCallReport
 from callsheet.acp import gitpatch, toolcall, v1, v2
-from callsheet.acp.bridge import Bridge
 from callsheet.acp.jsonrpc import (
     InvalidParams,
     Notification,
@@ -19,6 +18,8 @@ from callsheet.acp.jsonrpc import (
     Response,
     decode_line,
 )
+from callsheet.acp.peer import Peer
+from callsheet.acp.view import view_for
 from callsheet.report.content import UnknownContent
 from callsheet.report.events import Event
 from callsheet.report.ledger import Ledger
@@ -104,21 +105,6 @@ def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.Da
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
-@given(data=st.data())
-def test_mutated_messages_never_break_the_bridge(version: int, data: st.DataObject) -> None:
-    """What comes out on the other side is valid, or there is a typed error."""
-    bridge = Bridge(
-        version, 3 - version, new_call_id, terminals=data.draw(st.sampled_from(["meta", "text"]))
-    )  # type: ignore[arg-type]
-    for update in data.draw(mutated_updates(version)):
-        try:
-            bridge.update({"sessionId": "s", "update": update})
-        except CallsheetError:
-            continue
-
-
-@pytest.mark.parametrize("version", [1, 2])
 @given(junk)
 def test_any_json_gives_events_or_a_typed_error(version: int, value: Any) -> None:
     wire = WIRES[version]
@@ -182,17 +168,19 @@ HOSTILE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_updates_never_get_past_the_types(version: int, name: str) -> None:
-    update = {"sessionUpdate": "tool_call_update", "toolCallId": "c", **HOSTILE[name]}
-    bridge = Bridge(version, 3 - version, new_call_id)  # type: ignore[arg-type]
+    kind = {
+        1: {"sessionUpdate": "tool_call", "title": "x"},
+        2: {"sessionUpdate": "tool_call_update"},
+    }
+    ledger = Ledger("s", new_call_id)
+    view = view_for(Peer(version=3 - version), ledger.terminal)
     try:
-        if version == 1:
-            bridge.update(
-                {"sessionId": "s", "update": {**update, "sessionUpdate": "tool_call", "title": "x"}}
-            )
-        else:
-            bridge.update({"sessionId": "s", "update": update})
+        for event in WIRES[version].decode({**kind[version], "toolCallId": "c", **HOSTILE[name]}):
+            state = ledger.apply(event)
+            if isinstance(state, ToolCallReport):
+                view.call(state)
     except CallsheetError:
-        assert not bridge._sessions  # refused as a whole
+        assert not list(ledger)  # refused as a whole
     with pytest.raises(InvalidParams):
         v1.decode_permission({"sessionId": "s", "toolCall": {"toolCallId": "c"}, "options": [
             {"optionId": "a", "name": "b", "kind": "allow_once", "_meta": {"x": "\ud800"}}
@@ -224,12 +212,14 @@ def test_many_chunks_are_not_compared_again_and_again(monkeypatch: pytest.Monkey
     compared = count_calls(monkeypatch, toolcall, "_same_types")
     item = {"type": "content", "content": {"type": "text", "text": "x"}}
     added = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
-    bridge = Bridge(2, 2, new_call_id)
-    bridge.update(
-        {"sessionId": "s", "update": {"sessionUpdate": "tool_call_update", "toolCallId": "c"}}
-    )
-    for _ in range(1000):
-        bridge.update({"sessionId": "s", "update": added})
+    ledger = Ledger("s", new_call_id)
+    view = view_for(Peer(version=2), ledger.terminal)
+    opened = {"sessionUpdate": "tool_call_update", "toolCallId": "c"}
+    for update in (opened, *[added] * 1000):
+        for event in v2.decode(update):
+            state = ledger.apply(event)
+            assert isinstance(state, ToolCallReport)
+            view.call(state)
     assert len(compared) < 1000
 
 

@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from callsheet import CallsheetError, ToolCallReport
-from callsheet.acp import v1, v2
-from callsheet.acp.bridge import Bridge
+from callsheet.acp import v1
 from callsheet.acp.messages import as_dict
-from callsheet.acp.permission import UnknownInput
-from callsheet.report.errors import CorrelationError, IllegalMove, LateUpdate
+from callsheet.report.errors import CorrelationError, IllegalMove
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id
 from tests.support import RECORDINGS, schemas
@@ -78,38 +76,3 @@ def test_a_real_announcement_survives_a_round_trip(file: Path) -> None:
                 item.setdefault("oldText", None)
         ours.get("_meta", {}).pop("tool_name", None)
         assert ours == theirs
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_every_call_that_a_real_agent_ended_ends_across_the_bridge(file: Path) -> None:
-    bridge = Bridge(1, 2, new_call_id)
-    theirs = Ledger("editor", new_call_id)
-    announced: set[str] = set()
-    ended: set[str] = set()
-    for message in messages(file):
-        params = message.get("params") or {}
-        update = params.get("update") or {}
-        if message.get("method") == "session/request_permission":
-            try:
-                sent, request = bridge.permission(params)
-            except (UnknownInput, LateUpdate):  # asked blind, or about a call that has ended
-                continue
-            assert request["subject"]["toolCall"]["rawInput"] is not None
-        elif message.get("method") == "session/update":
-            if update["sessionUpdate"] == "tool_call":
-                announced.add(update["toolCallId"])
-                ended.discard(update["toolCallId"])
-            if update.get("status") in ("completed", "failed"):
-                ended.add(update["toolCallId"])
-            try:
-                sent = bridge.update(params)
-            except (CorrelationError, LateUpdate):  # never announced, or over
-                continue
-        else:
-            continue
-        for translated in sent:
-            for event in v2.decode(translated["update"]):
-                theirs.apply(event)
-    assert announced & ended
-    for tool_call_id in announced & ended:
-        assert theirs[tool_call_id].is_final, tool_call_id

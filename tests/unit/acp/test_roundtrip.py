@@ -1,4 +1,4 @@
-"""Any legal life of a call survives the wire: in v1, in v2, and over the bridge both ways.
+"""Any legal life of a call survives the wire: in v1 and in v2.
 
 That every message is valid ACP is checked by the fixture in conftest, for each message that is made
 here.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import ToolCallReport
 from callsheet.acp import v1, v2
-from callsheet.acp.bridge import Bridge
 from callsheet.acp.frames import UpdateFrames
 from callsheet.acp.jsonrpc import LineReader, Notification
 from callsheet.acp.messages import as_dict
@@ -65,19 +63,6 @@ def receive(lines: list[bytes], version: int) -> Ledger:
     return ledger
 
 
-def over_the_bridge(lines: list[bytes], source: Any, target: Any) -> list[bytes]:
-    bridge = Bridge(source, target, new_call_id, terminals="meta")
-    out: list[bytes] = []
-    for params in updates_in(lines):
-        for translated in bridge.update(params):
-            message = {"jsonrpc": "2.0", "method": "session/update", "params": translated}
-            out.append(msgspec.json.encode(message) + b"\n")
-    frames = UpdateFrames("s")
-    for _, view in bridge._sessions.values():  # what waits until it is paid for
-        out += [frames.line(update) for update in view.insist(whatever_it_costs=True)]
-    return out
-
-
 def same_calls(one: Ledger, other: Ledger) -> None:
     assert [r.tool_call_id for r in one] == [r.tool_call_id for r in other]
     for mine, theirs in zip(one, other, strict=True):
@@ -91,19 +76,6 @@ def same_calls(one: Ledger, other: Ledger) -> None:
 def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event]) -> None:
     ledger, lines = send(events, version)
     same_calls(ledger, receive(lines, version))
-
-
-@pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
-@fewer()
-@given(events=some.lives())
-def test_any_life_crosses_the_bridge_and_comes_back(
-    source: int, target: int, events: list[Event]
-) -> None:
-    ledger, lines = send(events, source)
-    there = over_the_bridge(lines, source, target)
-    same_calls(ledger, receive(there, target))
-    back = over_the_bridge(there, target, source)
-    same_calls(ledger, receive(back, source))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -135,20 +107,6 @@ def test_a_terminal_arrives_whole_however_its_output_is_cut(
     ledger, lines = send([terminal[0], opened, *terminal[1:]], version)
     same_calls(ledger, receive(lines, version))
     assert terminal_facts(ledger) == terminal_facts(receive(lines, version))
-
-
-@pytest.mark.parametrize(("source", "target"), [(1, 2), (2, 1)])
-@fewer()
-@given(terminal=some.terminal_lives(), late=st.booleans())
-def test_a_terminal_crosses_the_bridge(
-    source: int, target: int, terminal: list[Event], late: bool
-) -> None:
-    opened = CallOpened(ToolCallReport("call_1", title="x", content=(some.terminal_item,)))
-    events = [opened, *terminal] if late and source == 2 else [terminal[0], opened, *terminal[1:]]
-    ledger, lines = send(events, source)
-    there = receive(over_the_bridge(lines, source, target), target)
-    same_calls(ledger, there)
-    assert terminal_facts(ledger) == terminal_facts(there)
 
 
 @fewer()
