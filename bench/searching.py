@@ -11,8 +11,6 @@ import asyncio
 import random
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
@@ -24,7 +22,6 @@ from .timing import Batch, interleave, repeat
 
 SIZE = 100_000_000
 ROUNDS = 21
-ROUNDS_WITHOUT = 3
 SECONDS = 0.02
 
 RARE, FREQUENT, NOWHERE = "one line in all", "every tenth line", "nowhere"
@@ -33,10 +30,7 @@ PATTERNS = {RARE: "needle_[a-z]+_haystack", FREQUENT: "return", NOWHERE: "needle
 
 def measure() -> Subject:
     """Time both, for patterns that are found seldom, often, and never."""
-    found = ripgrep.find()
-    if found is None:
-        note = "left out: ripgrep is not on this machine"
-        return Subject("Searching 100 MB", ("pattern",), (), (), (note,), {})
+    found = ripgrep.program()
     with tempfile.TemporaryDirectory(prefix="callsheet-bench-") as name, asyncio.Runner() as runner:
         tree = Path(name).resolve()
         files = _fill(tree)
@@ -45,10 +39,7 @@ def measure() -> Subject:
             peers[f"rg, {kind}"] = _bare(found, pattern, tree)
             peers[f"grep, {kind}"] = _ours(runner, pattern, tree)
         took = interleave(peers, rounds=ROUNDS, seconds=SECONDS)
-        with _without_ripgrep():
-            alone = {kind: _ours(runner, PATTERNS[kind], tree) for kind in (RARE, FREQUENT)}
-            without = interleave(alone, rounds=ROUNDS_WITHOUT, seconds=SECONDS)
-    return _subject(took, without, files)
+    return _subject(took, files)
 
 
 def _fill(tree: Path) -> int:
@@ -91,17 +82,7 @@ def _ours(runner: asyncio.Runner, pattern: str, tree: Path) -> Batch:
     return lambda times: runner.run(batch(times))
 
 
-@contextmanager
-def _without_ripgrep() -> Iterator[None]:
-    find: Callable[[], str | None] = ripgrep.find
-    ripgrep.find = lambda: None  # pyright: ignore[reportAttributeAccessIssue]
-    try:
-        yield
-    finally:
-        ripgrep.find = find  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _subject(took: dict[str, list[float]], without: dict[str, list[float]], files: int) -> Subject:
+def _subject(took: dict[str, list[float]], files: int) -> Subject:
     best = {name: min(values) / 1000 for name, values in took.items()}
     claims = [
         Claim(
@@ -114,16 +95,8 @@ def _subject(took: dict[str, list[float]], without: dict[str, list[float]], file
     rows = [
         (name, f"{best[name]:.1f}", f"{median(values) / 1000:.1f}") for name, values in took.items()
     ]
-    rows += [
-        (
-            f"grep without ripgrep, {kind}",
-            f"{min(values) / 1000:,.1f}",
-            f"{median(values) / 1000:,.1f}",
-        )
-        for kind, values in without.items()
-    ]
     notes = [
-        f"{files:,} files; {ROUNDS} rounds, in which all take turns; {ROUNDS_WITHOUT} without ripgrep",
+        f"{files:,} files; {ROUNDS} rounds, in which all take turns",
         "what bare rg prints is thrown away; grep counts all, and shows the first 100 by path",
     ]
     kept: Figures = {"milliseconds": {name: round(value, 2) for name, value in best.items()}}

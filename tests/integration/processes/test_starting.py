@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from callsheet.tools.mcp.process import ServerProcess
-from callsheet.tools.search import children
+from callsheet.tools.search import ripgrep
 from tests.support.processes import linux, new_token, wait_until_gone
 
 TURNS = 12
@@ -17,7 +17,7 @@ TURNS = 12
 
 
 async def search(command: str) -> None:
-    async with children.run(["sh", "-c", command], "/"):
+    async with ripgrep.run(["sh", "-c", command], "/"):
         pass
 
 

@@ -1,33 +1,32 @@
-"""The tool `grep`: what is found, what is said about it, and that it ends; with ripgrep and without."""
+"""The tool `grep`: what is found, what is reported about it, and that it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
 from callsheet.tools.search import ripgrep
+from callsheet.tools.search.engine import Search, search
+from callsheet.tools.search.excerpts import render
+from callsheet.tools.search.globs import path_filter
+from callsheet.tools.search.walk import Walk, scope_of
 from tests.support.files import reachable, without_rights
 from tests.support.processes import new_token, wait_until_gone, with_token
-
-RG = ripgrep.find()
-needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
-
-
-@pytest.fixture(params=[pytest.param("ripgrep", marks=needs_rg), "python"], autouse=True)
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run every test with ripgrep, and without."""
-    if request.param == "python":
-        monkeypatch.setattr(ripgrep, "find", lambda: None)
-    return request.param
+from tests.support.sizes import fewer
+from tests.support.trees import Trees
 
 
 @pytest.fixture
@@ -64,18 +63,6 @@ async def test_a_wrong_pattern_is_refused_with_its_position(
     assert result.metadata["error_code"] == "invalid_arguments"
     assert result.metadata["position"] == position
     assert f"at character {position + 1}" in result.output
-
-
-async def test_what_only_ripgrep_can_do_says_so(
-    session: Session, tmp_path: Path, engine: str
-) -> None:
-    make(tmp_path, {"a": "λ\n"})
-    result = await grep(session, r"\p{Greek}")
-    if engine == "ripgrep":
-        assert totals(result) == (1, 1, False)
-    else:
-        assert "needs ripgrep, which is not installed here" in result.output
-        assert result.metadata["error_code"] == "invalid_arguments"
 
 
 async def test_the_standard_is_kept(tmp_path: Path) -> None:
@@ -301,13 +288,10 @@ async def test_names_and_lines_that_are_not_utf_8_are_shown(
 
 
 async def test_files_that_may_not_be_read_are_counted(
-    engine: str, session: Session, monkeypatch: pytest.MonkeyPatch
+    session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rg = ripgrep.find()
-    if rg is None:
-        return  # who is not root may not even run root's interpreter
     await grep(session, "foo")
-    with reachable(rg) as copy, without_rights() as directory:
+    with reachable(ripgrep.program()) as copy, without_rights() as directory:
         monkeypatch.setattr(ripgrep, "find", lambda: copy)
         make(directory, {"a": "foo\n", "b": "foo\n", "d/c": "foo\n"})
         (directory / "b").chmod(0)
@@ -318,9 +302,7 @@ async def test_files_that_may_not_be_read_are_counted(
     assert result.output.endswith("1 match in 1 file.\n2 files or directories could not be read.")
 
 
-async def test_a_directory_too_deep_to_be_read_is_counted(
-    session: Session, tmp_path: Path, engine: str
-) -> None:
+async def test_a_directory_too_deep_to_be_read_is_counted(session: Session, tmp_path: Path) -> None:
     make(tmp_path, {"a": "foo\n"})
     deep = os.open(tmp_path, os.O_RDONLY)
     for _ in range(25):
@@ -331,8 +313,7 @@ async def test_a_directory_too_deep_to_be_read_is_counted(
     os.close(deep)
     result = await grep(session, "foo")
     assert result.output.startswith("a\n1: foo\n\n1 match in 1 file.")
-    if engine == "ripgrep":  # which goes by paths
-        assert result.output.endswith("\n1 file or directory could not be read.")
+    assert result.output.endswith("\n1 file or directory could not be read.")
 
 
 async def test_what_a_user_has_set_for_ripgrep_changes_nothing(
@@ -375,17 +356,13 @@ async def test_places_are_few_and_from_many_files(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def slow(tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Make searches take for ever, and give what is seen of them among the processes."""
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Make searches take for ever, and return what is seen of them among the processes."""
     token = new_token()
-    if engine == "python":
-        make(tmp_path, {"a": "a" * 60 + "b\n"})
-        monkeypatch.setenv("CALLSHEET_TEST", token)
-    else:
-        program = tmp_path / "rg"
-        program.write_text(f"#!/bin/sh\nsleep {token} & sleep {token}\n")
-        program.chmod(0o755)
-        monkeypatch.setattr(ripgrep, "find", lambda: str(program))
+    program = tmp_path / "rg"
+    program.write_text(f"#!/bin/sh\nsleep {token} & sleep {token}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ripgrep, "find", lambda: str(program))
     return token
 
 
@@ -418,16 +395,84 @@ async def seen(token: str) -> None:
     raise AssertionError("nothing was started")
 
 
-async def test_a_ripgrep_that_cannot_run_is_done_without(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["broken", "missing", "directory"])
+async def test_a_ripgrep_that_cannot_run_is_an_error_that_says_how_to_get_one(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    make(tmp_path, {"d/a": "foo\n", "broken": b"\x7fELF nothing"})
+    make(tmp_path, {"directory/a": "foo\n", "broken": b"\x7fELF nothing"})
     (tmp_path / "broken").chmod(0o755)
-    for program in (tmp_path / "broken", tmp_path / "missing", tmp_path / "d"):
-        monkeypatch.setattr(ripgrep, "find", lambda program=program: str(program))
-        assert totals(await grep(session, "foo", path="d")) == (1, 1, False)
+    monkeypatch.setattr(ripgrep, "find", lambda: str(tmp_path / name))
+    result = await grep(session, "foo")
+    assert not result.success
+    assert f"{tmp_path / name} can't be started" in result.output
+    assert "pip install ripgrep" in result.output
 
 
-def test_ripgrep_is_found_beside_the_interpreter(engine: str) -> None:
-    if engine == "ripgrep" and RG is not None:
-        assert Path(RG).parent == Path(sys.executable).parent
+async def test_a_missing_ripgrep_is_an_error_that_says_how_to_get_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ripgrep, "find", lambda: None)
+    result = await grep(session, "foo")
+    assert not result.success
+    assert "needs ripgrep, which is not installed here" in result.output
+    assert "pip install ripgrep" in result.output
+
+
+def test_ripgrep_is_that_of_the_wheel_else_the_one_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Path(ripgrep.program()).parent == Path(sys.executable).parent
+    make(tmp_path, {"rg": "#!/bin/sh\n"})
+    (tmp_path / "rg").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    monkeypatch.setattr("sysconfig.get_path", str)  # nowhere
+    assert ripgrep.find.__wrapped__() == str(tmp_path / "rg")
+
+
+# Against a search of every line
+
+
+PATTERNS = ["foo", "fo+", "(?i:FOO)", "^", "[^x]x", "-|9", "", "^$"]
+
+
+@fewer(5)
+@given(st.integers(0, 1 << 32))
+def test_totals_and_first_lines_are_those_of_a_search_of_every_line(seed: int) -> None:
+    trees = Trees(seed)
+    with tempfile.TemporaryDirectory() as name:
+        top = Path(name).resolve()
+        trees.fill(top, [".gitignore", ".ignore"])
+        if trees.chance.random() < 0.5:
+            trees.repository(top)
+        directories = [Path(path) for path, _, _ in os.walk(top) if "/.git" not in path]
+        base = top if trees.chance.random() < 0.5 else trees.chance.choice(directories)
+        glob = trees.chance.choice([None, trees.chance.choice(["", "!"]) + trees.glob()])
+        pattern, limit = trees.chance.choice(PATTERNS), trees.chance.choice([3, 100])
+        query = Search(pattern, False, scope_of(str(base), [str(top)]), None, glob)
+        expected = matches_by_hand(query)
+        found = asyncio.run(search(query, limit))
+        assert (found.total, found.files) == (len(expected), len({path for path, _ in expected}))
+        lines = [(each.path, line.number) for each in found.shown for line in each.lines]
+        assert lines == expected[:limit]
+        text, shown = render(found.shown, trees.chance.choice([0, 2]), str)
+        assert shown == lines
+        assert text.count("\n\n") == max(0, len(found.shown) - 1)
+
+
+def matches_by_hand(query: Search) -> list[tuple[str, int]]:
+    """Return path and number of every matching line, found with Python's `re`."""
+    wanted = path_filter(query.glob or "**")
+    with Walk(query.scope, hidden=False) as walk:
+        names = [each.path for each in walk if each.entry.is_file(follow_symlinks=False)]
+    found = list[tuple[str, int]]()
+    for name in sorted(filter(wanted, names), key=lambda name: os.fsencode(name).split(b"/")):
+        path = f"{query.scope.base}/{name}"
+        data = Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+        if data.startswith(b"\xff\xfe"):
+            data = data[2:].decode("utf-16-le").encode()
+        lines = [] if b"\0" in data else data.split(b"\n")
+        lines = lines[:-1] if lines and not lines[-1] else lines
+        number = re.compile(query.pattern.encode())
+        found += [(path, at) for at, line in enumerate(lines, 1) if number.search(line)]
+    return found

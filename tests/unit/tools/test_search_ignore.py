@@ -17,10 +17,8 @@ from tests.support.needs import needs
 from tests.support.sizes import fewer
 from tests.support.trees import Trees
 
-RG = ripgrep.find()
 FILES = [".gitignore", ".gitignore", ".ignore", ".rgignore"]
 FEWER = fewer(3)
-needs_rg = pytest.mark.skipif(RG is None, reason="ripgrep is not installed")
 
 
 def walked(scope: Scope, *, hidden: bool = False) -> set[str]:
@@ -30,12 +28,13 @@ def walked(scope: Scope, *, hidden: bool = False) -> set[str]:
 
 def listed_by_rg(scope: Scope) -> set[str]:
     """Ask ripgrep for the files that it would search, in just the way it is asked to search."""
-    assert RG is not None
     with tempfile.NamedTemporaryFile() as rules:
         above = ripgrep.rules_file(scope)
         rules.write(above)
         rules.flush()
-        command = ripgrep.count_command(RG, "", False, scope, None, rules.name if above else None)
+        command = ripgrep.count_tree_command(
+            ripgrep.program(), "", False, scope, None, rules.name if above else None
+        )
         command = [part for part in command if part not in ("--count", "--regexp=")]
         done = subprocess.run(
             [command[0], "--files", *command[1:]],
@@ -45,7 +44,6 @@ def listed_by_rg(scope: Scope) -> set[str]:
     return {os.fsdecode(path)[skip:] for path in done.stdout.split(b"\0") if path}
 
 
-@needs_rg
 @FEWER
 @given(st.integers(0, 1 << 32))
 def test_the_same_files_are_left_out_as_by_ripgrep(seed: int) -> None:

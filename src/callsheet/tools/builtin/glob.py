@@ -10,8 +10,8 @@ from typing import NamedTuple
 from callsheet.tools.errors import InvalidArguments
 from callsheet.tools.files.opening import check_directory
 from callsheet.tools.result import ToolResult
+from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.globs import Glob, GlobError, compile_glob
-from callsheet.tools.search.show import plural, show_name
 from callsheet.tools.search.walk import Found, Walk, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -41,19 +41,19 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
         path: The directory to search. Without it, the session's directory.
     """
     base = path or call.workspace.cwd
-    shown_base = show_name(call.workspace.show(base))
+    shown_base = escape_name(call.workspace.show(base))
     check_directory(base, shown_base)
     meant = _relative(pattern, base)
     found = _Finding(call, base, _compiled(meant))
     first = heapq.nsmallest(MOST, found)
     prefix = "" if base == call.workspace.cwd else f"{call.workspace.show(base).rstrip('/')}/"
     mark = "/" if found.pattern.only_directories else ""
-    lines = [show_name(prefix + each.path) + mark for each in first]
+    lines = [escape_name(prefix + each.path) + mark for each in first]
     if found.total:
         lines += ["", _summary(found)]
     else:
         where = f" in {shown_base}" if prefix else ""
-        lines.append(f"No files match '{show_name(pattern)}'{where}.{_deeper(call, base, meant)}")
+        lines.append(f"No files match '{escape_name(pattern)}'{where}.{_deeper(call, base, meant)}")
     if found.unreadable:
         what = plural(found.unreadable, "directory", "directories")
         lines.append(f"{what} could not be read.")

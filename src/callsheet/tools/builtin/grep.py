@@ -12,13 +12,10 @@ from callsheet.report.fields import ToolCallLocation
 from callsheet.tools.errors import InvalidArguments, NotFound
 from callsheet.tools.files.opening import stat_of
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search import ripgrep
-from callsheet.tools.search.children import CannotStart
-from callsheet.tools.search.engine import Answer, Search, search
+from callsheet.tools.search.engine import Matches, Search, search
+from callsheet.tools.search.excerpts import SearchedText, escape_name, plural, render
 from callsheet.tools.search.globs import GlobError, compile_glob
-from callsheet.tools.search.pattern_errors import PatternError, Unsupported
-from callsheet.tools.search.show import plural, show_hits, show_name
-from callsheet.tools.search.texts import open_text
+from callsheet.tools.search.ripgrep import PatternError
 from callsheet.tools.search.walk import scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.threads import in_thread
@@ -63,13 +60,13 @@ async def grep(
     name = base.name if _is_file(call, base) else None
     roots = map(str, call.workspace.roots)
     scope = scope_of(str(base if name is None else base.parent), roots)
-    asked = Search(pattern, ignore_case, scope, name, glob)
-    result = await _answered(call, asked, base, min(limit, MOST), min(context, MOST_CONTEXT))
+    query = Search(pattern, ignore_case, scope, name, glob)
+    result = await _answered(call, query, base, min(limit, MOST), min(context, MOST_CONTEXT))
     return result.with_metadata("pattern", pattern).with_metadata("search_path", str(base))
 
 
 def _is_file(call: Call, base: Path) -> bool:
-    shown = show_name(call.workspace.show(base))
+    shown = escape_name(call.workspace.show(base))
     found = stat_of(base)
     if found is None:
         raise NotFound(f"There is no file or directory {shown}", search_path=str(base))
@@ -92,69 +89,55 @@ def _checked(glob: str | None) -> str | None:
     return f"{sign}{meant}"
 
 
-async def _answered(call: Call, asked: Search, base: Path, limit: int, context: int) -> ToolResult:
-    answer, binary = Answer(0, 0, [], 0), False
-    if asked.file is not None:
+async def _answered(call: Call, query: Search, base: Path, limit: int, context: int) -> ToolResult:
+    found, binary = Matches(), False
+    if query.file is not None:
         binary = await in_thread(lambda: _is_binary(base))
     if not binary:
-        answer = await _found(asked, limit)
-    text, shown = await in_thread(lambda: show_hits(answer.hits, context, call.workspace.show))
+        try:
+            found = await search(query, limit)
+        except PatternError as exc:
+            raise InvalidArguments(
+                f"pattern, at character {exc.position + 1}: {exc}", position=exc.position
+            ) from None
+    text, shown = await in_thread(lambda: render(found.shown, context, call.workspace.show))
     _locate(call, shown)
-    truncated = len(shown) < answer.total
     lines = [text, ""] if text else []
     lines.append(
-        _counted(asked, answer, len(shown), limit)
-        if answer.total
-        else _nothing(call, asked, base, binary)
+        _counted(query, found, len(shown), limit)
+        if found.total
+        else _nothing(call, query, base, binary)
     )
-    if answer.unreadable:
-        what = plural(answer.unreadable, "file or directory", "files or directories")
+    if found.unreadable:
+        what = plural(found.unreadable, "file or directory", "files or directories")
         lines.append(f"{what} could not be read.")
     return (
         call.success("\n".join(lines))
-        .with_metadata("total_matches", answer.total)
-        .with_metadata("files_matched", answer.files)
+        .with_metadata("total_matches", found.total)
+        .with_metadata("files_matched", found.files)
         .with_metadata("shown", len(shown))
-        .with_metadata("truncated", truncated)
+        .with_metadata("truncated", len(shown) < found.total)
     )
 
 
 def _is_binary(path: Path) -> bool:
-    text = open_text(str(path))
-    try:
+    with SearchedText(str(path)) as text:
         return text.is_binary()
-    finally:
-        text.close()
 
 
-async def _found(asked: Search, limit: int) -> Answer:
-    try:
-        try:
-            return await search(asked, limit, ripgrep.find())
-        except CannotStart:
-            return await search(asked, limit, None)
-    except PatternError as exc:
-        hint = ""
-        if isinstance(exc, Unsupported):
-            hint = ", which is not installed here (pip install ripgrep); or write it more plainly"
-        raise InvalidArguments(
-            f"pattern, at character {exc.position + 1}: {exc}{hint}", position=exc.position
-        ) from None
-
-
-def _nothing(call: Call, asked: Search, base: Path, binary: bool) -> str:
-    where = "" if base == call.workspace.cwd else f" in {show_name(call.workspace.show(base))}"
-    among = f" (files: {show_name(asked.glob)})" if asked.glob and asked.file is None else ""
+def _nothing(call: Call, query: Search, base: Path, binary: bool) -> str:
+    where = "" if base == call.workspace.cwd else f" in {escape_name(call.workspace.show(base))}"
+    among = f" (files: {escape_name(query.glob)})" if query.glob and query.file is None else ""
     why = "; it is a binary file" if binary else ""
-    return f"No matches for '{show_name(asked.pattern)}'{where}{among}{why}."
+    return f"No matches for '{escape_name(query.pattern)}'{where}{among}{why}."
 
 
-def _counted(asked: Search, answer: Answer, shown: int, limit: int) -> str:
-    total = f"{plural(answer.total, 'match', 'matches')} in {plural(answer.files, 'file')}"
-    if shown == answer.total:
+def _counted(query: Search, found: Matches, shown: int, limit: int) -> str:
+    total = f"{plural(found.total, 'match', 'matches')} in {plural(found.files, 'file')}"
+    if shown == found.total:
         return f"{total}."
     first = "the first is shown" if shown == 1 else f"the first {shown:,} are shown"
-    narrower = "a longer pattern" if asked.file else "path, glob or a longer pattern"
+    narrower = "a longer pattern" if query.file else "path, glob or a longer pattern"
     more = f", or show more with limit (at most {MOST})" if shown == limit < MOST else ""
     return f"{total}; {first}. Narrow it with {narrower}{more}."
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from callsheet.tools.files.opening import check_directory
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.show import plural, show_name
+from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.walk import Found, Walk, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -35,7 +35,7 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
         path: The directory. Without it, the session's directory.
     """
     base = path or call.workspace.cwd
-    shown_path = show_name(call.workspace.show(base))
+    shown_path = escape_name(call.workspace.show(base))
     check_directory(base, shown_path, "; read shows it")
     scope = scope_of(str(base), map(str, call.workspace.roots))
     with Walk(scope, hidden=True, ended=lambda: call.has_ended) as walk:
@@ -62,13 +62,13 @@ def _order(found: Found) -> tuple[object, ...]:
 
 
 def _line(walk: Walk, found: Found) -> str:
-    name = show_name(found.path)
+    name = escape_name(found.path)
     if found.is_directory:
         return f"{name}/"
     entry = found.entry
     try:
         if entry.is_symlink():
-            return f"{name} -> {show_name(walk.read_link(found))}"
+            return f"{name} -> {escape_name(walk.read_link(found))}"
         status = entry.stat(follow_symlinks=False)
     except OSError:
         return name  # it is gone already

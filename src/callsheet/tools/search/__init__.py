@@ -1,4 +1,1 @@
-"""Finding files, and lines in them.
-
-`fallback` and all that it imports run in a child process that has the standard library only.
-"""
+"""Finding files by their names, and lines in them by their contents."""

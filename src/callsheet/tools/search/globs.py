@@ -8,7 +8,7 @@ two stars is taken where it is found first, which is as good as anywhere else.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -60,6 +60,14 @@ def compile_glob(glob: str) -> Glob:
 def path_source(glob: str) -> str:
     """Return the source of an expression that matches the whole of a path that is meant."""
     return "|".join(f"(?:{_path(_components(one))})" for one in expand(glob))
+
+
+def path_filter(glob: str) -> Callable[[str], bool]:
+    """Return a filter of paths. A glob without a slash is about names; `!` in front turns it round."""
+    meant = glob.removeprefix("!")
+    whole = meant.lstrip("/") if "/" in meant else f"**/{meant}"
+    matches, negated = compile_glob(whole).path.fullmatch, meant is not glob
+    return lambda path: (matches(path) is None) is negated
 
 
 def _compile(source: str) -> re.Pattern[str]:

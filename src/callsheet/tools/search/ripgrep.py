@@ -1,21 +1,39 @@
-"""Ripgrep: where it is, how it is asked, and what its complaints mean."""
+"""Ripgrep as a child process: where it is, how it is run, what it is asked, and what its errors mean.
+
+The program comes with the `ripgrep` wheel, which this package depends on; without the wheel, any `rg`
+on PATH serves. There is no search of our own beside it.
+
+A child gets no stdin and a process group of its own, and is killed with its group when nobody waits for it
+any more. It writes to a file, not to a pipe: with a pipe, reader and search would take turns line by line.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import sysconfig
+import tempfile
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
-from .dialect import check
+from callsheet.processes.starting import started
+from callsheet.tools.errors import ExecutionFailed
+
 from .globs import expand
-from .pattern_errors import PatternError
 from .walk import Scope, rules_above
 
 _NAME = "rg.exe" if os.name == "nt" else "rg"
+_MAX_ERROR_BYTES = 1 << 20
+_UNUSABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
 
 _ALWAYS = (
     "--no-config",  # what a user has set for a terminal is not meant for tools
@@ -30,11 +48,25 @@ _ALWAYS = (
 
 _CARET = re.compile(r"^ {4}( *)\^", re.MULTILINE)
 _WRAPPED = len("(?:")
+"""Ripgrep puts a pattern into a group before it compiles it, so its carets are that far to the right."""
+
+_GROUPING = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()\\]", re.DOTALL)
+
+
+class PatternError(ValueError):
+    """A pattern that can't be searched for. Positions count characters from 0."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position: int = position
+
+
+# The program
 
 
 @cache
 def find() -> str | None:
-    """Find the program: that of the wheel, else any."""
+    """Return the path of the program: that of the wheel, else the one on PATH; None if there is none."""
     user = sysconfig.get_preferred_scheme("user")
     scripts = (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", user))
     for directory in (Path(sys.executable).parent, *map(Path, scripts)):
@@ -43,10 +75,96 @@ def find() -> str | None:
     return shutil.which(_NAME)
 
 
-def count_command(
+def program() -> str:
+    """Return the path of the program.
+
+    Raises:
+        ExecutionFailed: There is none; the message says how to get it.
+    """
+    found = find()
+    if found is None:
+        raise ExecutionFailed(
+            "grep needs ripgrep, which is not installed here; get it with: pip install ripgrep"
+        )
+    return found
+
+
+class Finished(NamedTuple):
+    """A child that has ended: its exit code, and what it wrote to stdout and to stderr."""
+
+    code: int
+    output: BinaryIO
+    errors: str
+
+
+@asynccontextmanager
+async def run(
+    command: Sequence[str], cwd: str, pass_fds: Sequence[int] = ()
+) -> AsyncGenerator[Finished, None]:
+    """Run a child to its end.
+
+    Args:
+        command: The program and its arguments.
+        cwd: The directory to run it in.
+        pass_fds: Descriptors that stay open in the child.
+
+    Raises:
+        ExecutionFailed: The program can't be started.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            starting = asyncio.create_subprocess_exec(
+                *command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                cwd=cwd,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+            process = await started(starting, _kill)
+        except OSError as exc:
+            if exc.errno in _UNUSABLE and exc.filename != cwd:
+                raise ExecutionFailed(
+                    f"{command[0]} can't be started ({exc.strerror}); get a ripgrep that runs here "
+                    "with: pip install ripgrep"
+                ) from exc
+            raise
+        try:
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                await _kill(process)
+        output.seek(0)
+        errors.seek(0)
+        yield Finished(code, output, errors.read(_MAX_ERROR_BYTES).decode(errors="replace"))
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
+
+
+# Commands
+
+
+def count_tree_command(
     rg: str, pattern: str, ignore_case: bool, scope: Scope, glob: str | None, rules: str | None
 ) -> list[str]:
-    """Ask how many lines match in each file of a tree. `rules` is the file with those from above."""
+    """Return the command that counts matching lines in each file of a tree.
+
+    Args:
+        rg: The program.
+        pattern: A regular expression.
+        ignore_case: Whether upper and lower case are the same.
+        scope: The directory; the command must run in its `top`.
+        glob: Narrows the search, loosely: some files that it does not match may be searched too.
+        rules: A file with the ignore rules from above the directory, if there are any.
+    """
     return [
         rg,
         *_ALWAYS,
@@ -63,14 +181,14 @@ def count_command(
 
 
 def count_files_command(rg: str, pattern: str, ignore_case: bool, files: list[str]) -> list[str]:
-    """Ask how many lines match in each of these files."""
+    """Return the command that counts matching lines in each of these files."""
     return [rg, *_ALWAYS, "--count", *_pattern(pattern, ignore_case), "--", *files]
 
 
 def lines_command(
-    rg: str, pattern: str, ignore_case: bool, files: list[str], most: int
+    rg: str, pattern: str, ignore_case: bool, files: list[str], limit: int
 ) -> list[str]:
-    """Ask where lines begin that match, in these files, in this order."""
+    """Return the command that says where matching lines begin, in these files, in this order."""
     return [
         rg,
         *_ALWAYS,
@@ -79,7 +197,7 @@ def lines_command(
         "--column",
         "--byte-offset",
         "--max-columns=1",  # the lines themselves may be of any length, and are read elsewhere
-        f"--max-count={most}",
+        f"--max-count={limit}",
         *_pattern(pattern, ignore_case),
         "--",
         *files,
@@ -92,9 +210,10 @@ def _pattern(pattern: str, ignore_case: bool) -> list[str]:
 
 
 def _types(glob: str | None) -> list[str]:
-    """Narrow a search by names. Unlike ripgrep's own globs, that keeps ignore files in force.
+    """Return options that narrow a search by names.
 
-    More may be let in than is meant; what is found is looked at again.
+    A file type does that and keeps ignore files in force, which ripgrep's own globs override. More may be let
+    in than is meant; the caller filters what is found.
     """
     if glob is None or glob.startswith("!"):
         return []
@@ -111,24 +230,52 @@ def _loosened(name: str) -> str:
 
 
 def rules_file(scope: Scope) -> bytes:
-    """Write the rules above a directory for one ignore file at the top, the strongest last."""
+    """Return the ignore rules above a directory as one ignore file at the top, the strongest last."""
     above = sorted(rules_above(scope), key=lambda each: -each[0])
     lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def is_refusal(said: str) -> bool:
-    """Return whether ripgrep did not search at all. Its other complaints are about paths."""
-    return said.startswith("rg: ") and not said.startswith(("rg: ./", "rg: /"))
+# Errors
 
 
-def complaint(pattern: str, said: str) -> PatternError:
-    """Say what is wrong with a pattern that ripgrep has refused."""
-    try:
-        check(pattern)
-    except PatternError as exc:
-        return exc
-    error = re.search(r"^error: (.*)", said, re.MULTILINE)
-    message = error[1] if error else said.removeprefix("rg: ").strip().partition("\n")[0]
-    caret = _CARET.search(said)
-    return PatternError(message, max(0, len(caret[1]) - _WRAPPED) if caret else 0)
+def unreadable_count(pattern: str, finished: Finished) -> int:
+    """Return how many files and directories a search could not read.
+
+    Raises:
+        PatternError: Ripgrep has refused the pattern.
+        ChildProcessError: It ended in another way than it should.
+    """
+    if finished.code in (0, 1):
+        return 0
+    errors = finished.errors
+    if finished.code != 2:
+        raise ChildProcessError(f"the search ended with {finished.code}: {errors[:500]}")
+    # Errors about files begin with their paths; any other means that nothing was searched.
+    if errors.startswith("rg: ") and not errors.startswith(("rg: ./", "rg: /")):
+        raise _pattern_error(pattern, errors)
+    return sum("(os error" in line for line in errors.splitlines())
+
+
+def _pattern_error(pattern: str, errors: str) -> PatternError:
+    error = re.search(r"^error: (.*)", errors, re.MULTILINE)
+    message = error[1] if error else errors.removeprefix("rg: ").strip().partition("\n")[0]
+    caret = _CARET.search(errors)
+    if caret is None:
+        return PatternError(message, 0)
+    position = len(caret[1]) - _WRAPPED
+    # At the wrapping group itself: something in the pattern has taken its closing bracket.
+    return PatternError(message, position if position >= 0 else _unclosed(pattern))
+
+
+def _unclosed(pattern: str) -> int:
+    """Return where the innermost group begins that is never closed, or the escape of nothing."""
+    groups = list[int]()
+    for token in _GROUPING.finditer(pattern):
+        if token[0] == "\\":
+            return token.start()
+        if token[0] == "(":
+            groups.append(token.start())
+        elif token[0] == ")" and groups:
+            groups.pop()
+    return groups[-1] if groups else 0
