@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import RLock, Thread
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.observe.moments import Json
 from callsheet.observe.values import many, obj, text
-from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import Guard
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from callsheet.history.history import History
     from callsheet.history.log import SessionLog
 
-PATIENCE = 1.0
-"""Seconds that the history has to tell where a session ended that goes on now."""
-
 LAST = 4.0
 """Seconds that the history has at the end."""
 
@@ -32,9 +27,6 @@ MOST_LOGS = 64
 
 MOST_PROMPTS = 256
 """Prompts that wait for an answer at once."""
-
-MOST_WAITING = 4096
-"""What is written at most of a session of which is still looked up where it ended."""
 
 Write: TypeAlias = "Callable[[SessionLog], object]"
 
@@ -61,12 +53,7 @@ class Keeping:
         self._history: History | None = None
         self._info: JsonObject = {"source": "tap", "command": command}
         self._say_once: Callable[[str], None] | None = say
-        self._lock: RLock = RLock()
         self._logs: dict[str, SessionLog] = {}
-        self._reopened: set[str] = set()
-        # What waits for sessions of which is looked up where they ended.
-        self._waiting: dict[str, list[Write]] = {}
-        self._lookups: list[Thread] = []
         # Prompts without an answer, by request: the session, and what keeps it if it is not kept yet.
         self._prompts: dict[Any, tuple[str, Callable[[], None] | None]] = {}
         self._message: tuple[str, str, str] = ("", "", "")
@@ -74,9 +61,7 @@ class Keeping:
 
     def reopened(self, session: str) -> None:
         """Hear that a session of before goes on."""
-        with self._lock:
-            self._logs.pop(session, None)
-            self._reopened.add(session)
+        self._logs.pop(session, None)
 
     def call(self, session: str, cwd: str, record: CallRecord) -> None:
         """Keep a call as it is now."""
@@ -132,8 +117,6 @@ class Keeping:
 
     def close(self) -> None:
         """Write what waits, and let go of the history."""
-        for lookup in self._lookups:
-            lookup.join(2 * PATIENCE)
         if self._history is not None:
             self._history.close_now(LAST)
 
@@ -157,82 +140,29 @@ class Keeping:
     # Writing, which fails by itself
 
     def _write(self, session: str, cwd: str, write: Write) -> None:
-        with self._lock:
-            try:
-                self._now_or_later(session, cwd, write)
-            except Exception as exc:  # noqa: BLE001 - the session goes on without a history
-                self._failed(exc)
-
-    def _now_or_later(self, session: str, cwd: str, write: Write) -> None:
-        waiting = self._waiting.get(session)
-        if waiting is not None:
-            if len(waiting) < MOST_WAITING:
-                waiting.append(write)
-        elif (log := self._logs.get(session)) is not None:
-            write(log)
-        elif session in self._reopened:
-            self._reopened.discard(session)
-            self._waiting[session] = [write]
-            self._lookups = [one for one in self._lookups if one.is_alive()]
-            self._lookups.append(Thread(target=self._look_up, args=(session, cwd), daemon=True))
-            self._lookups[-1].start()
-        else:
-            write(self._begun(session, cwd, _after_all()))
-
-    def _look_up(self, session: str, cwd: str) -> None:
-        """Find where a session's timeline ends, and write what waits for that."""
-        import asyncio  # it takes long, and is rarely needed
-
-        position = _after_all()
         try:
-            position = 1 + asyncio.run(self._last_position(session))
-        except (CallsheetError, TimeoutError):
-            pass
-        except Exception as exc:  # noqa: BLE001
+            write(self._logs.get(session) or self._begin(session, cwd))
+        except Exception as exc:  # noqa: BLE001 - the session goes on without a history
             self._failed(exc)
-        with self._lock:
-            waiting = self._waiting.pop(session, [])
-            try:
-                log = self._begun(session, cwd, position)
-                for write in waiting:
-                    write(log)
-            except Exception as exc:  # noqa: BLE001
-                self._failed(exc)
 
-    async def _last_position(self, session: str) -> int:
-        import asyncio
-
-        history = self._opened()
-        return await asyncio.wait_for(
-            history.ask(lambda store: store.last_position(session)), PATIENCE
-        )
-
-    def _begun(self, session: str, cwd: str, position: int) -> SessionLog:
-        log = self._logs[session] = self._opened().session(
+    def _begin(self, session: str, cwd: str) -> SessionLog:
+        if self._history is None:
+            self._history = self._make()
+        # Positions order what is kept of one session. An earlier process may have kept some of it: an
+        # agent may use the id of a session again, and sessions are loaded. The microseconds since 1970
+        # come after all of that, without asking the store where it ended.
+        position = int(time.time() * 1e6)
+        log = self._logs[session] = self._history.session(
             session, cwd=cwd, info=self._info, position=position
         )
         if len(self._logs) > MOST_LOGS:
             del self._logs[next(iter(self._logs))]
         return log
 
-    def _opened(self) -> History:
-        with self._lock:
-            if self._history is None:
-                self._history = self._make()
-            return self._history
-
     def _failed(self, exc: Exception) -> None:
         say, self._say_once = self._say_once, None
         if say is not None:
             say(f"the history fails, and something is not kept ({type(exc).__name__})")
-
-
-def _after_all() -> int:
-    """Return a position after all that was kept earlier, of a session of which nobody knows where it ends.
-
-    An agent may use the id of a session again in its next process.
-    """
-    return int(time.time() * 1e6)
 
 
 def _blocks(told: list[Any]) -> list[Json]:

@@ -15,7 +15,6 @@ from callsheet.redaction.redact import Redactor
 from .account import Account
 from .alike import Alike, Say
 from .bare import Bare, is_about_calls
-from .command_lists import CommandLists
 from .speech import QUIET, Follows, Speech
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
@@ -74,7 +73,6 @@ class Messages:
         self._account: Account = account
         self._keep: Keep | None = keep
         self._runs: dict[str, _Run] = {}
-        self._lists: CommandLists | None = None if redactor is None else CommandLists(redactor)
         self.alike: Alike | None = None
         """Lines that may follow the last one, and nothing else would come of them. Whoever does anything
         else here, or sends anything to the client, sets it to None."""
@@ -94,7 +92,7 @@ class Messages:
                 return [self._shown_alike(message, line, piece)]
             return [self._shown(message, line)]
         if kind not in CHUNKS or not piece:
-            return self._pass_other(line, message, session, now)
+            return self._pass_other(line, message, session)
         if _says_more(update) and (clean := self._clean(_with(message, ""))) is not None:
             message = _with(clean, piece)
             line = _encode(message) + b"\n"
@@ -116,10 +114,8 @@ class Messages:
             return [*lines, self._shown(message, line)]
         return [*lines, self._shown(_with(message, said))] if said else lines
 
-    def _pass_other(self, line: bytes, message: Json, session: str, now: float) -> list[bytes]:
+    def _pass_other(self, line: bytes, message: Json, session: str) -> list[bytes]:
         """Pass on an update that is no piece of a text."""
-        if self._lists is not None and self._lists.take(line, message, now):
-            return []
         # What nobody sees does not part the words around it, nor a secret that is split over them.
         rest = self.pause(session) if is_invisible(message) else self.end(session)
         clean = self._clean(message)
@@ -155,8 +151,7 @@ class Messages:
     def due(self) -> float | None:
         """When something has waited for long enough."""
         times = [run.until for run in self._runs.values() if run.speech.held]
-        others = (self._bare.due, None if self._lists is None else self._lists.due)
-        return min([*times, *[due for due in others if due is not None]], default=None)
+        return min([*times, *([] if self._bare.due is None else [self._bare.due])], default=None)
 
     def tick(self, now: float) -> list[bytes]:
         """Return what has waited for long enough."""
@@ -164,19 +159,7 @@ class Messages:
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
                 lines += self._paused(run)
-        if self._lists is not None:
-            lines += self._hiding(self._lists.tick(now))
         return [*lines, *self._counted(self._bare.tick(now))]
-
-    def finish(self) -> list[bytes]:
-        """Return all that waits: nothing else will come."""
-        lists = [] if self._lists is None else self._hiding(self._lists.finish())
-        return [*self.end_all(), *lists]
-
-    def _hiding(self, made: tuple[list[bytes], int]) -> list[bytes]:
-        lines, found = made
-        self._account.hidden += found
-        return lines
 
     def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
         made = list(lines)

@@ -217,7 +217,7 @@ class Pipeline:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
                 self._failed(exc)
-        self.to_client += self._messages.finish()
+        self.to_client += self._messages.end_all()
 
     # What is heard
 
