@@ -426,7 +426,7 @@ def test_ripgrep_is_that_of_the_wheel_else_the_one_on_the_path(
     (tmp_path / "rg").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
-    monkeypatch.setattr("sysconfig.get_path", str)  # nowhere
+    monkeypatch.setattr("sysconfig.get_path", os.path.join)  # nowhere that exists
     assert ripgrep.find.__wrapped__() == str(tmp_path / "rg")
 
 

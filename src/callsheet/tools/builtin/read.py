@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from io import BytesIO
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,17 @@ from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
 from callsheet.tools.files import notebooks
 from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
-from callsheet.tools.files.lines import INDEXES, LineIndex, Newlines, Source, ends_open
+from callsheet.tools.files.line_ranges import (
+    PLACES,
+    LineReader,
+    Range,
+    Source,
+    Total,
+    find_start,
+    read_range,
+    total_of,
+)
 from callsheet.tools.files.opening import Opened, opened
-from callsheet.tools.files.ranges import Range, Total, find_start, read_range, total_of
 from callsheet.tools.files.text import UTF8, codec_of_bom, is_binary, size_text
 from callsheet.tools.files.trouble import explained
 from callsheet.tools.result import ToolResult
@@ -77,13 +84,13 @@ def read(
 def _source(call: Call, file: Opened, unsaved: bytes | None) -> Source:
     """Return the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
     if unsaved is not None:
-        return Source(BytesIO(unsaved), len(unsaved), lambda: None)
+        return Source.of_bytes(unsaved)
     if file.stat.st_size:
         return Source(file.file, file.stat.st_size, call.check_wanted)
     data = bytearray()
     while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
         data += more
-    return Source(BytesIO(data), len(data), lambda: None)
+    return Source.of_bytes(data)
 
 
 # Text
@@ -98,29 +105,31 @@ def _text(
     offset: int,
     limit: int,
 ) -> ToolResult:
-    """Read lines. With the state of the file on disk, it is known for a while where they are."""
+    """Read lines. With the state of the file on disk, it is remembered where they are."""
     codec = codec_of_bom(head) or UTF8
     if source.size <= len(codec.bom):
         source.size = 0
-    index = LineIndex(source.size, Newlines(codec))
+    reader = LineReader(source, codec)
     if state is not None:
-        index = INDEXES.get(state, codec)
-    result, shown = _lines(call, source, index, head, offset, limit, call.workspace.show(path))
+        reader.known = PLACES.get(state)
+    result, shown = _lines(call, reader, head, offset, limit, call.workspace.show(path))
+    if state is not None:
+        PLACES.put(state, reader.known)
     line = shown.first if shown is not None and shown.first > 0 else None
     call.locate(str(path), line)
     return result
 
 
 def _lines(
-    call: Call, source: Source, index: LineIndex, head: bytes, offset: int, limit: int, name: str
+    call: Call, reader: LineReader, head: bytes, offset: int, limit: int, name: str
 ) -> tuple[ToolResult, Range | None]:
-    start = find_start(source, index, offset, name)
+    start = find_start(reader, offset, name)
     if start is None:
         nothing = _about_lines(0, 0, None, None)
         return call.success("(the file is empty)").with_all_metadata(nothing), None
-    shown = read_range(source, index, start, limit, head)
-    total = total_of(source, index, shown)
-    note = _note(shown, total, is_open=shown.at_end and ends_open(source, index.newlines))
+    shown = read_range(reader, start, limit, head)
+    total = total_of(reader, shown)
+    note = _note(shown, total, is_open=shown.at_end and reader.ends_open())
     about = _about_lines(
         total.lines if total.is_exact else None, shown.lines, shown.first, shown.last
     )
@@ -224,9 +233,8 @@ def _notebook(call: Call, path: Path, source: Source, offset: int, limit: int) -
     if notebook is None:
         return None
     data = notebook.text.encode("utf-8", "replace")
-    text = Source(BytesIO(data), len(data), lambda: None)
-    index = LineIndex(len(data), Newlines(UTF8))
-    result, shown = _lines(call, text, index, data[:HEAD], offset, limit, call.workspace.show(path))
+    reader = LineReader(Source.of_bytes(data), UTF8)
+    result, shown = _lines(call, reader, data[:HEAD], offset, limit, call.workspace.show(path))
     call.locate(str(path))
     cells = f"{notebook.cells} cell{'' if notebook.cells == 1 else 's'}"
     said = f"(notebook, {cells}, as text; the file itself is JSON, which edit works on)"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from callsheet.tools.errors import NotPermitted
 
-from .lines import Source
+from .line_ranges import Source
 from .opening import may_write, opened, place_of
 from .text import Codec, codec_of, codec_of_bom, is_binary
 
