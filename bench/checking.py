@@ -191,14 +191,14 @@ def checked(path: Path) -> int:
 
 def validated(path: Path) -> int:
     """Decode each line and validate its message, and give how many are valid."""
-    from callsheet.acp import official
+    from callsheet.acp import schemas
 
     valid = 0
     decode = msgspec.json.Decoder().decode
     with path.open("rb") as file:
         for line in file:
             message = decode(line)["msg"]
-            found = official.definition(1, (message.get("method", ""), False))
+            found = schemas.definition(1, (message.get("method", ""), False))
             valid += found is None or found.is_valid(message["params"])
     return valid
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import cast
 
 from callsheet.acp import v1
-from callsheet.acp.frames import UpdateFrames
-from callsheet.acp.messages import Update
+from callsheet.acp.codec import Update, UpdateFrames
 from callsheet.acp.peer import Peer
-from callsheet.acp.view import view_for
+from callsheet.acp.views import view_for
 from callsheet.report.content import TextContent
 from callsheet.report.fields import ToolCallLocation, ToolKind
 from callsheet.report.ledger import Ledger

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from callsheet.acp import terminals, v1, v2, view
-from callsheet.acp.messages import as_dict
+from callsheet.acp import terminals, v1, v2, views
+from callsheet.acp.codec import as_dict
 from tests.support import schemas, sizes
 
 settings.register_profile(
@@ -124,7 +124,7 @@ def every_message_is_valid() -> Iterator[None]:
         patch.setattr(v2, "encode_chunk", _checked(v2.encode_chunk, 2))
         patch.setattr(terminals, "encode_chunk", _checked(terminals.encode_chunk, 2))
         patch.setattr(terminals, "encode_update", _checked(terminals.encode_update, 2))
-        for kind in (view.V1TerminalView, view.V1TextView):
+        for kind in (views.V1TerminalView, views.V1TextView):
             for name in ("call", "terminal"):
                 patch.setattr(kind, name, _each_checked(getattr(kind, name)))
         yield

@@ -6,7 +6,7 @@ import json
 
 from callsheet import Call, tool
 from callsheet.acp import v1, v2
-from callsheet.acp.messages import as_dict
+from callsheet.acp.codec import as_dict
 
 
 @tool(read_only=True)

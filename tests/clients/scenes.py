@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from callsheet.acp import v1, v2
-from callsheet.acp.messages import as_dict
+from callsheet.acp.codec import as_dict
 from callsheet.check.choose import CLIENTS
 from callsheet.testing import Recording, assert_every_call_ended, fold
 from tests.support import schemas

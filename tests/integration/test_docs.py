@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.check.engine import check_stream
 from tests.support import ROOT
 

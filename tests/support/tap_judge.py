@@ -11,7 +11,7 @@ import re
 from collections import Counter, deque
 from typing import Any
 
-from callsheet.acp.official import breaches, definition
+from callsheet.acp.schemas import breaches, definition
 from callsheet.observe.values import obj, text
 from callsheet.redaction.redact import Redactor
 

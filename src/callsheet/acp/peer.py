@@ -1,4 +1,8 @@
-"""Who is at the other end: what one client understands, as far as it matters to tool calls."""
+"""The other end: what one client understands, as far as it matters to tool calls.
+
+`Phrases` are the few texts that a view adds by itself. They are English here; the session replaces
+them by those of the user's language.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from callsheet.report.errors import InvalidValue
+from callsheet.report.fields import Kind
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 
 ParentKey = Literal["parentToolCallId", "claudeCode"]
@@ -77,3 +82,22 @@ def peer_of(initialize: JsonValue, version: Literal[1, 2] = 1) -> Peer:
 
 def _object(value: JsonValue) -> JsonObject:
     return value if is_object(value) else EMPTY
+
+
+class Phrases:
+    """English, and titles as they are."""
+
+    def left_out(self, count: int, lines: int | None = None) -> str:
+        """Say how much of an output is not shown."""
+        text = f"{count} byte{'' if count == 1 else 's'} left out"
+        if lines is not None:
+            text += f" · {lines} line{'' if lines == 1 else 's'} left out"
+        return text
+
+    def escaped(self, title: str, kind: Kind, rendering: Literal["markdown", "either"]) -> str:
+        """Return a title for a client that renders it as Markdown, or may do so."""
+        del kind, rendering
+        return title
+
+
+ENGLISH = Phrases()

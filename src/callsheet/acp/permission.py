@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from callsheet.acp.blocks import as_list, as_object, rest
+from callsheet.acp.codec import as_list, as_object, rest
 from callsheet.acp.jsonrpc import InvalidParams
 from callsheet.report.errors import CallsheetError, ReportError
 from callsheet.report.events import CallChanged

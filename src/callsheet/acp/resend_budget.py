@@ -1,24 +1,160 @@
 """How much of a growing content a peer is sent: a token bucket for each call.
 
-Content is replaced as a whole, so showing it grow means sending again what was sent before (in v2, but for
-whole items that are appended). So that N bytes don't cost N² on the wire, each new byte brings `RATE` tokens,
-and each content that is sent while the call runs takes as many as it has bytes. What can't be paid for waits,
-or is shown in part. The end of a call sends its content once more, and is never made to wait.
+Content is replaced as a whole, so showing it grow means sending again what was sent before (in v2,
+except for whole items that are appended). So that N bytes don't cost N² on the wire, each new byte
+brings `RATE` tokens, and each content that is sent while the call runs takes as many as it has
+bytes. What can't be paid for waits, or is shown in part. The end of a call sends its content once
+more, and is never made to wait.
 
-So N bytes of output, as JSON, cost at most `(RATE + 1) * N + FIRST + PAUSES`, in however small steps they
-come, and 200 bytes for each second in which nothing new comes; without the last two if they come without
-pauses. That is less than 4 bytes for each, from 1 kB on.
+So N bytes of output, as JSON, cost at most `(RATE + 1) * N + FIRST + PAUSES`, in however small
+steps they come, and 200 bytes for each second in which nothing new comes; without the last two if
+they come without pauses. That is less than 4 bytes for each, from 1 kB on.
+
+What counts as new: output is sent again in three ways, grown, changed at one place (a header that
+counts seconds), or moved on (the beginning is dropped, the end goes on). Each is recognised by a few
+comparisons and searches, so the cost is linear whatever the texts are. Everything else is new.
+
+An excerpt is the beginning and the end of a long text, and between them how much was left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from operator import is_
 
-from callsheet.acp.excerpt import ITEM, LIVE_TEXT, excerpt, json_size, long_text, size_of, text_of
-from callsheet.acp.news import changed, count_moved
-from callsheet.acp.words import Words
-from callsheet.report.content import ToolCallContent
+from msgspec import json
+from msgspec.structs import replace
+
+from callsheet.acp.peer import Phrases
+from callsheet.report.content import DiffContent, TextContent, ToolCallContent
+
+ANCHOR = 64
+"""Characters that tell where something was moved to."""
+
+
+def changed(old: str, new: str) -> tuple[str, str]:
+    """Return both without what they share at the beginning, and then at the end."""
+    begin = _same_begin(old, new)
+    old, new = old[begin:], new[begin:]
+    end = _same_end(old, new)
+    return old[: len(old) - end], new[: len(new) - end]
+
+
+def count_moved(old: str, new: str) -> int:
+    """Count the characters of `new` that were moved there: a run that both have, found by a few places."""
+    best = 0
+    if min(len(old), len(new)) <= ANCHOR:
+        return best
+    for at in (len(old) - ANCHOR, len(old) // 2, len(old) // 4):
+        anchor = old[at : at + ANCHOR]
+        for place in {new.find(anchor), new.rfind(anchor)} - {-1}:
+            run = _same_end(old[:at], new[:place]) + _same_begin(old[at:], new[place:])
+            best = max(best, run)
+    return best
+
+
+def _same_begin(one: str, other: str) -> int:
+    """Count the characters at the beginning that are the same, by halves."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
+
+
+def _same_end(one: str, other: str) -> int:
+    """Count the characters at the end that are the same, by halves."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        here = one[len(one) - middle : len(one) - same]
+        if here == other[len(other) - middle : len(other) - same]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
+
+
+LIVE_TEXT = 2 * 1024
+"""Bytes of content that are shown while it grows; the end shows more.
+
+Some 25 lines. The longer it is, the seldomer it can be shown.
+"""
+
+SHORTEST = 1024
+"""Bytes of a text below which it is not shown in part."""
+
+ITEM = 64
+"""About what an item of content costs besides its texts."""
+
+_FENCE = "```\n"
+
+
+def long_text(content: Sequence[ToolCallContent]) -> TextContent | None:
+    """Return the longest text of some content, if it is long enough to be shown in part."""
+    texts = [item for item in content if type(item) is TextContent and len(item.text) > SHORTEST]
+    return max(texts, key=lambda item: len(item.text), default=None)
+
+
+def excerpt(text: TextContent, room: int, words: Phrases) -> TextContent:
+    """Return the beginning and the end of a text, of about `room` bytes on the wire."""
+    limit = room - room // 16 - 128  # mostly enough for what JSON adds, and the words between
+    part = replace(text, text=_cut(text.text, limit, words))
+    while limit > SHORTEST // 4 and (size := size_of([part])) > room:
+        limit = limit * room // size - 32
+        part = replace(text, text=_cut(text.text, limit, words))
+    return part
+
+
+def _cut(text: str, limit: int, words: Phrases) -> str:
+    """Return the beginning and the end of a text, in whole lines if it has some, of `limit` characters."""
+    head = text[: limit // 4]
+    head = head[: head.rfind("\n") + 1] or head
+    begin = max(len(head), len(text) - (limit - len(head)))
+    begin = max(begin, text.find("\n", begin, begin + limit // 4) + 1)
+    gone = text[len(head) : begin]
+    if not gone:
+        return text
+    notice = f"[… {words.left_out(len(gone.encode()), gone.count(chr(10)))} …]\n"
+    if _fences(gone) % 2:  # a block of code ends in what is left out, or begins there
+        notice = _FENCE + notice if _fences(head) % 2 else notice + _FENCE
+    return (head if head.endswith("\n") else head + "\n") + notice + text[begin:]
+
+
+def _fences(text: str) -> int:
+    return text.count("\n```") + text.startswith("```")
+
+
+# Sizes
+
+
+def size_of(items: Sequence[ToolCallContent]) -> int:
+    """Return about how many bytes items have on the wire."""
+    return json_size(text_of(items)) + ITEM * len(items)
+
+
+def json_size(text: str) -> int:
+    """Return the bytes of a text as JSON, without its quotes."""
+    return len(json.encode(text)) - 2 if text else 0
+
+
+def text_of(items: Sequence[ToolCallContent]) -> str:
+    """Return all that items say, as one text."""
+    return "".join([_said(item) for item in items])
+
+
+def _said(item: ToolCallContent) -> str:
+    if type(item) is TextContent:
+        return item.text
+    if type(item) is DiffContent:
+        texts = [(c.path, c.old_text or "", c.new_text or "") for c in item.changes]
+        return "".join([*chain.from_iterable(texts), item.patch or ""])
+    return json.encode(item).decode()
+
 
 RATE = 2
 """Tokens for each new byte. With the end that makes 3; the 4th is left for what updates cost besides."""
@@ -85,7 +221,7 @@ class ResendBudget:
         self._pauses = max(0, self._pauses - short)
 
     def affordable(
-        self, content: Content, given: Content, texts: int, extra: int, words: Words
+        self, content: Content, given: Content, texts: int, extra: int, words: Phrases
     ) -> Content | None:
         """Return as much of new content as there are tokens for, and take these; None if it has to wait.
 

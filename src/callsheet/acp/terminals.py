@@ -6,7 +6,7 @@ v2 has messages for them: `terminal_update` (facts, and a whole replacement of t
 v1 has none, but clients that say so understand three keys in a call's `_meta`: `terminal_info`
 opens a terminal, `terminal_output` appends, `terminal_exit` ends it. What these can't say (the
 command, the size, that the output was replaced) goes beside them under `callsheet_terminal`, in
-v2's words. Clients that understand neither are shown text: see `plaintext`.
+v2's words. Clients that understand neither are shown text: see `terminal_text`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from base64 import b64encode
 
 from msgspec import UNSET
 
-from callsheet.acp.blocks import as_object, rest
+from callsheet.acp.codec import as_object, patch_of, rest
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.acp.toolcall import patch_of
 from callsheet.report.events import Event, ExitStatus, TerminalChanged, TerminalOutput
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.report.terminal import TerminalState

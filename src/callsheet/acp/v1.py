@@ -1,30 +1,49 @@
 """ACP v1: reports → `tool_call` and `tool_call_update`, and back to events.
 
-v1 can't say everything that a report can. What it can't goes into `_meta.callsheet` beside the
+v1 can't express everything that a report can. What it can't goes into `_meta.callsheet` beside the
 report's own notes, and is taken out again by `decode`: `kind` (a custom kind, shown as other),
 `status` (paused, shown as in progress), `cleared` (fields that lost their value; in v1 null means
 unchanged). A cancelled call is `failed` with the reason cancelled.
 
-Likewise for diffs: see `v1_diffs`.
+Likewise for diffs, of which v1 knows one text file per item, created or changed. Changes of several
+files become one item each, marked with `file: [index, count]`; an operation that v1 does not have
+(delete, move, binary, …) goes into `change`; a change without texts is shown as a line of text. All
+of it stands in the item's `_meta.callsheet`, and is decoded from there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from callsheet.acp.blocks import (
+from callsheet.acp.codec import (
+    FIELD_OF,
+    TOOL_NAME,
+    ToolCall,
+    ToolCallUpdate,
+    Update,
+    as_dict,
     as_object,
     decode_block,
+    decode_fields,
+    decode_meta,
+    decode_terminal,
+    different_calls,
     encode_block,
+    encode_location,
+    encode_terminal,
     encode_text,
+    named_meta,
+    patch_of,
     read_object,
     rest,
+    same,
+    typed_errors,
 )
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.acp.messages import ToolCall, ToolCallUpdate, Update, as_dict
 from callsheet.acp.permission import (
     PermissionOption,
     PermissionRequest,
@@ -33,30 +52,9 @@ from callsheet.acp.permission import (
     encode_options,
 )
 from callsheet.acp.terminals import decode_v1_terminals
-from callsheet.acp.toolcall import (
-    FIELD_OF,
-    TOOL_NAME,
-    decode_fields,
-    decode_meta,
-    decode_terminal,
-    different_calls,
-    encode_location,
-    encode_terminal,
-    named_meta,
-    patch_of,
-    same,
-    typed_errors,
-)
-from callsheet.acp.v1_diffs import (
-    code_span,
-    decode_diff,
-    encode_diff,
-    file_mark,
-    notes_of,
-    with_notes,
-)
 from callsheet.report.content import (
     DiffContent,
+    FileChange,
     TerminalContent,
     TextContent,
     ToolCallContent,
@@ -356,3 +354,109 @@ def decode_permission(params: JsonValue) -> PermissionRequest:
         options=decode_options(raw.get("options")),
         extra=rest(raw, "sessionId", "toolCall", "options"),
     )
+
+
+def encode_diff(diff: DiffContent) -> list[JsonObject]:
+    """Return the items of a diff, one for each file."""
+    out = [_encode_change(change) for change in diff.changes]
+    if len(out) > 1:
+        for index, item in enumerate(out):
+            item["_meta"] = with_notes(item.get("_meta") or EMPTY, {"file": [index, len(out)]})
+    if diff.meta is not None:
+        own = (out[0].get("_meta") or EMPTY).get(NOTES)
+        out[0]["_meta"] = diff.meta if own is None else with_notes(diff.meta, own)
+    if diff.extra is not None:
+        out[0] = {**diff.extra, **out[0]}
+    return out
+
+
+def _encode_change(change: FileChange) -> JsonObject:
+    facts = {
+        "operation": None if change.operation in ("add", "modify") else change.operation,
+        "oldPath": change.old_path,
+        "fileType": change.file_type,
+        "mimeType": change.mime_type,
+        "meta": change.meta,
+        "extra": change.extra,
+    }
+    facts = {key: value for key, value in facts.items() if value is not None}
+    if change.old_text is None and change.new_text is None:
+        facts |= {"operation": change.operation, "path": change.path}
+        out: JsonObject = {
+            "type": "content",
+            "content": {"type": "text", "text": _describe_change(change)},
+        }
+    else:
+        out = {
+            "type": "diff",
+            "path": change.path,
+            "oldText": change.old_text,
+            "newText": change.new_text or "",
+        }
+    if facts:
+        out["_meta"] = {NOTES: {"change": facts}}
+    return out
+
+
+def _describe_change(change: FileChange) -> str:
+    """Say in one line what happened to a file that has no text to show."""
+    names = [name for name in (change.old_path, change.path) if name is not None]
+    where = " → ".join(code_span(name) for name in names)
+    return f"{change.operation} {where}" + (f" ({change.file_type})" if change.file_type else "")
+
+
+def decode_diff(raw: JsonObject, notes: JsonObject) -> DiffContent:
+    """Read the item of one file."""
+    facts = notes.get("change")
+    facts = dict(facts) if is_object(facts) else {}
+    old, new = raw.get("oldText"), raw.get("newText")
+    if raw.get("type") == "diff" and not isinstance(new, str):
+        raise InvalidParams("diff: newText is missing")
+    operation = facts.get("operation") or ("add" if old is None else "modify")
+    change = FileChange(
+        path=facts.get("path", raw.get("path")),  # pyright: ignore[reportArgumentType]
+        operation=operation,
+        old_path=facts.get("oldPath"),
+        old_text=old,
+        new_text=None if operation == "delete" else new,
+        file_type=facts.get("fileType"),
+        mime_type=facts.get("mimeType"),
+        meta=facts.get("meta"),
+        extra=facts.get("extra"),
+    )
+    meta = dict(as_object(raw.get("_meta") or EMPTY, "_meta"))
+    own = {key: value for key, value in notes.items() if key not in ("change", "file")}
+    if NOTES in meta:
+        meta[NOTES] = own
+    meta = {key: value for key, value in meta.items() if key != NOTES or value}
+    known = ("type", "path", "oldText", "newText", "_meta")
+    if raw.get("type") != "diff":
+        known = ("type", "content", "_meta")
+    return DiffContent((change,), None, meta or None, rest(raw, *known))
+
+
+def notes_of(raw: JsonObject) -> JsonObject:
+    """Return what stands in an item's `_meta.callsheet`."""
+    meta = raw.get("_meta")
+    notes = meta.get(NOTES) if is_object(meta) else None
+    return notes if is_object(notes) else EMPTY
+
+
+def file_mark(raw: JsonObject) -> tuple[int, int]:
+    """Read which file of how many an item is; one that is not marked stands alone."""
+    mark = notes_of(raw).get("file")
+    if is_list(mark) and len(mark) == 2 and all(type(number) is int for number in mark):
+        return mark[0], mark[1]
+    return 0, 1
+
+
+def with_notes(meta: JsonObject, notes: JsonObject) -> JsonObject:
+    """Return a `_meta` with more notes in it."""
+    return {**meta, NOTES: {**(meta.get(NOTES) or EMPTY), **notes}}
+
+
+def code_span(text: str) -> str:
+    """Return text as code in Markdown, whatever backticks it has."""
+    ticks = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    pad = " " if text[:1] == "`" or text[-1:] == "`" else ""
+    return f"{ticks}{pad}{text}{pad}{ticks}"

@@ -13,36 +13,36 @@ from typing import Any
 
 from msgspec import UNSET
 
-from callsheet.acp import gitpatch, terminals
-from callsheet.acp.blocks import (
+from callsheet.acp import git_patch, terminals
+from callsheet.acp.codec import (
+    ToolCallUpdate,
+    Update,
+    as_dict,
     as_list,
     as_object,
     decode_block,
+    decode_fields,
+    decode_meta,
+    decode_terminal,
+    different_calls,
     encode_block,
+    encode_location,
+    encode_terminal,
     encode_text,
+    named_meta,
+    patch_of,
     read_object,
     rest,
+    same,
+    typed_errors,
 )
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.acp.messages import ToolCallUpdate, Update, as_dict
 from callsheet.acp.permission import (
     PermissionOption,
     PermissionRequest,
     check_request,
     decode_options,
     encode_options,
-)
-from callsheet.acp.toolcall import (
-    decode_fields,
-    decode_meta,
-    decode_terminal,
-    different_calls,
-    encode_location,
-    encode_terminal,
-    named_meta,
-    patch_of,
-    same,
-    typed_errors,
 )
 from callsheet.report.content import (
     DiffContent,
@@ -167,7 +167,7 @@ def _encode_item(item: Any) -> JsonObject:
 
 def _encode_diff(diff: DiffContent) -> JsonObject:
     out: JsonObject = {"type": "diff", "changes": [_encode_change(c) for c in diff.changes]}
-    patch = gitpatch.write(diff.changes) if diff.patch is None else diff.patch
+    patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
     if patch:
         out["patch"] = {"format": "git_patch", "text": patch}
     if diff.meta is not None:
@@ -254,16 +254,16 @@ def _decode_diff(raw: JsonObject) -> DiffContent:
     if is_object(patch) and patch == {"format": "git_patch", "text": str(patch.get("text"))}:
         text = patch["text"]
         known.append("patch")
-    texts = gitpatch.read(text) if text else {}
+    texts = git_patch.read(text) if text else {}
     changes = [
         _decode_change(as_object(change, "change"), texts)
         for change in as_list(raw["changes"], "changes")
     ]
-    foreign = text if text is not None and gitpatch.write(changes) != text else None
+    foreign = text if text is not None and git_patch.write(changes) != text else None
     return DiffContent(tuple(changes), foreign, raw.get("_meta"), rest(raw, *known))
 
 
-def _decode_change(raw: JsonObject, texts: dict[str, gitpatch.Texts]) -> FileChange:
+def _decode_change(raw: JsonObject, texts: dict[str, git_patch.Texts]) -> FileChange:
     operation = raw.get("operation")
     known = ["operation", "path", "fileType", "mimeType", "_meta"]
     if operation in ("move", "copy"):

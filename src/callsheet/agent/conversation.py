@@ -8,7 +8,7 @@ import traceback
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.history.errors import HistoryError
 from callsheet.report.errors import CallsheetError, InvalidValue

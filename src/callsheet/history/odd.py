@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from callsheet.acp.codec import KEYS, TOOL_NAME
 from callsheet.acp.terminals import EXIT, INFO, MORE, OUTPUT
-from callsheet.acp.toolcall import KEYS, TOOL_NAME
 from callsheet.report import content
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
 from callsheet.report.fields import NOTES

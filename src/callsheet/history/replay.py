@@ -13,11 +13,9 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from callsheet.acp.frames import UpdateFrames
-from callsheet.acp.messages import Update
-from callsheet.acp.peer import Peer
-from callsheet.acp.view import view_for
-from callsheet.acp.words import ENGLISH, Words
+from callsheet.acp.codec import Update, UpdateFrames
+from callsheet.acp.peer import ENGLISH, Peer, Phrases
+from callsheet.acp.views import view_for
 from callsheet.report.content import TerminalContent
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject
@@ -51,12 +49,12 @@ class Replay:
         session_id: str,
         peer: Peer,
         *,
-        words: Words = ENGLISH,
+        words: Phrases = ENGLISH,
         alive: Collection[str] = (),
         plan: Callable[[list[JsonObject]], JsonObject] | None = None,
     ) -> None:
         self._peer: Peer = replace(peer, owns_terminals=False)
-        self._words: Words = words
+        self._words: Phrases = words
         self._alive: Collection[str] = alive
         self._plan: Callable[[list[JsonObject]], JsonObject] = plan or self._told_plan
         self._frames: UpdateFrames = UpdateFrames(session_id)

@@ -6,7 +6,7 @@ terminal or move its cursor, and without what a terminal would have overwritten.
 
 from __future__ import annotations
 
-from callsheet.acp.plaintext import render_plain
+from callsheet.acp.terminal_text import render_plain
 from callsheet.report.events import ExitStatus
 from callsheet.report.terminal import TerminalState
 

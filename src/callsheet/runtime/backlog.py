@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
-from callsheet.acp.frames import UpdateFrames
-from callsheet.acp.messages import Update
+from callsheet.acp.codec import Update, UpdateFrames
 from callsheet.acp.peer import Peer
-from callsheet.acp.view import V1TextView, View, view_for
+from callsheet.acp.views import View, view_for
+from callsheet.acp.views.v1 import V1TextView
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.desk import Desk
 from callsheet.runtime.output import Output

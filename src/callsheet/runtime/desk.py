@@ -17,7 +17,7 @@ from threading import RLock, get_ident
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from callsheet.acp.words import Words
+from callsheet.acp.peer import Phrases
 from callsheet.describe import Describer
 from callsheet.report.errors import CallsheetError, LateUpdate, ReportError
 from callsheet.report.fields import (
@@ -76,7 +76,7 @@ class Desk:
         session_id: str,
         cwd: str,
         describer: Describer,
-        words: Words,
+        words: Phrases,
         guard: Guard,
         clock: Clock,
         faults: Faults,
@@ -84,7 +84,7 @@ class Desk:
         self.session_id: str = session_id
         self.cwd: str = cwd
         self.describer: Describer = describer
-        self.words: Words = words
+        self.words: Phrases = words
         self.guard: Guard = guard
         self.clock: Clock = clock
         self.faults: Faults = faults

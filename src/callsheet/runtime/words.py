@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from callsheet.acp.words import Words
+from callsheet.acp.peer import Phrases
 from callsheet.describe import Describer, escape_title
 from callsheet.report.fields import Kind
 
 
-class Spoken(Words):
+class Spoken(Phrases):
     """The words of a describer."""
 
     def __init__(self, describer: Describer) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from callsheet.acp import v1, v2
-from callsheet.acp.messages import as_dict
-from callsheet.acp.toolcall import KEYS
+from callsheet.acp.codec import KEYS, as_dict
 from callsheet.observe.moments import Json, Question
 from callsheet.observe.values import many, obj, text
 from callsheet.report.report import ToolCallReport

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from callsheet.acp import v1, v2
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import FIELD_OF, UpdateFrames, encode_location
 from callsheet.acp.terminals import OUTPUT
-from callsheet.acp.toolcall import FIELD_OF, encode_location
 from callsheet.observe.moments import Json
 from callsheet.observe.values import obj, text
 from callsheet.observe.watch import CALLS, TERMINALS

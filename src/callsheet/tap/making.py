@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from callsheet.acp import v1, v2
+from callsheet.acp.codec import decode_fields, decode_location
 from callsheet.acp.terminals import INFO
-from callsheet.acp.toolcall import decode_fields, decode_location
 from callsheet.observe.moments import Json
 from callsheet.observe.values import obj
 from callsheet.report.content import (

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callsheet.acp.frames import UpdateFrames
-from callsheet.acp.messages import Update
-from callsheet.acp.view import View
+from callsheet.acp.codec import Update, UpdateFrames
+from callsheet.acp.views import View
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
 

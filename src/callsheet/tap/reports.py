@@ -10,9 +10,9 @@ from typing import Literal, cast
 
 from msgspec.structs import replace
 
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.peer import Peer
-from callsheet.acp.view import view_for
+from callsheet.acp.views import view_for
 from callsheet.observe.moments import Session
 from callsheet.observe.tools import needs_of
 from callsheet.observe.values import obj

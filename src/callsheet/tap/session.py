@@ -7,8 +7,8 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 
+from callsheet.acp.codec import KEYS
 from callsheet.acp.peer import Peer
-from callsheet.acp.toolcall import KEYS
 from callsheet.observe.exits import exit_of
 from callsheet.observe.moments import (
     FINAL,

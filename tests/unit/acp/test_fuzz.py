@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import CallsheetError, ToolCallReport
-from callsheet.acp import gitpatch, toolcall, v1, v2
+from callsheet.acp import codec, git_patch, v1, v2
 from callsheet.acp.jsonrpc import (
     InvalidParams,
     Notification,
@@ -19,7 +19,7 @@ from callsheet.acp.jsonrpc import (
     decode_line,
 )
 from callsheet.acp.peer import Peer
-from callsheet.acp.view import view_for
+from callsheet.acp.views import view_for
 from callsheet.report.content import UnknownContent
 from callsheet.report.events import Event
 from callsheet.report.ledger import Ledger
@@ -201,7 +201,7 @@ def count_calls(patch: pytest.MonkeyPatch, module: Any, name: str) -> list[None]
 
 
 def test_a_file_changed_a_hundred_times_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    matched = count_calls(monkeypatch, gitpatch, "SequenceMatcher")
+    matched = count_calls(monkeypatch, git_patch, "SequenceMatcher")
     hunk = "@@ -1,400 +1,400 @@\n" + "-a\n-b\n" * 200 + "+b\n+a\n" * 200
     item = patch_item("diff --git /a /a\n--- /a\n+++ /a\n" + hunk)
     v2.decode_items([{**item, "changes": item["changes"] * 100}])
@@ -209,7 +209,7 @@ def test_a_file_changed_a_hundred_times_is_matched_once(monkeypatch: pytest.Monk
 
 
 def test_many_chunks_are_not_compared_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = count_calls(monkeypatch, toolcall, "_same_types")
+    compared = count_calls(monkeypatch, codec, "_same_types")
     item = {"type": "content", "content": {"type": "text", "text": "x"}}
     added = {"sessionUpdate": "tool_call_content_chunk", "toolCallId": "c", "content": item}
     ledger = Ledger("s", new_call_id)

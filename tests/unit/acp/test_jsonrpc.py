@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import (
     FrameTooLarge,
     InvalidAnswer,

@@ -15,7 +15,7 @@ import pytest
 
 from callsheet import CallsheetError, ToolCallReport
 from callsheet.acp import v1
-from callsheet.acp.messages import as_dict
+from callsheet.acp.codec import as_dict
 from callsheet.report.errors import CorrelationError, IllegalMove
 from callsheet.report.ledger import Ledger
 from callsheet.runtime.ids import new_call_id

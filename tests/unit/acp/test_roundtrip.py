@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from callsheet import ToolCallReport
 from callsheet.acp import v1, v2
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames, as_dict, same
 from callsheet.acp.jsonrpc import LineReader, Notification
-from callsheet.acp.messages import as_dict
 from callsheet.acp.peer import Peer
-from callsheet.acp.toolcall import same
-from callsheet.acp.view import View, view_for
+from callsheet.acp.views import View, view_for
 from callsheet.report.events import CallOpened, Event
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState

@@ -10,9 +10,8 @@ from msgspec import UNSET
 
 from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.acp import v1
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames, as_dict
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.acp.messages import as_dict
 from callsheet.acp.permission import InvalidOption, PermissionOption, UnknownInput
 from callsheet.report.content import FileChange, UnknownContent
 from callsheet.report.errors import InvalidId, InvalidValue, LateUpdate

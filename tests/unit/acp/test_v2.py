@@ -8,8 +8,8 @@ import pytest
 
 from callsheet import Session, ToolCallContent, ToolCallReport, ToolCallStatus
 from callsheet.acp import v1, v2
+from callsheet.acp.codec import as_dict
 from callsheet.acp.jsonrpc import InvalidParams
-from callsheet.acp.messages import as_dict
 from callsheet.acp.peer import Peer
 from callsheet.acp.permission import InvalidOption, PermissionOption, UnknownInput
 from callsheet.report.content import DiffContent, FileChange, UnknownContent

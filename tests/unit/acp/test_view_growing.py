@@ -12,13 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Peer, Session
-from callsheet.acp.excerpt import ITEM, excerpt, size_of
-from callsheet.acp.frames import UpdateFrames
-from callsheet.acp.messages import Update
-from callsheet.acp.news import changed, count_moved
-from callsheet.acp.resend_budget import FIRST, PAUSES, RATE, ResendBudget
-from callsheet.acp.view import View, view_for
-from callsheet.acp.words import ENGLISH
+from callsheet.acp.codec import Update, UpdateFrames
+from callsheet.acp.peer import ENGLISH
+from callsheet.acp.resend_budget import (
+    FIRST,
+    ITEM,
+    PAUSES,
+    RATE,
+    ResendBudget,
+    changed,
+    count_moved,
+    excerpt,
+    size_of,
+)
+from callsheet.acp.views import View, view_for
 from callsheet.report.content import DiffContent, FileChange, TextContent, ToolCallContent
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import ToolCallStatus

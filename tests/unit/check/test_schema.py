@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripts.refresh_schemas import SHIPPED, TARGET, UNSTABLE, shipped
 
-from callsheet.acp import official
+from callsheet.acp import schemas
 from tests.support import RECORDINGS
 from tests.support.talk import Talk, everything, findings, rules
 
@@ -159,7 +159,7 @@ def least(version: int, schema: Any) -> Any:
     return of(schema)
 
 
-@pytest.mark.parametrize("version", official.VERSIONS)
+@pytest.mark.parametrize("version", schemas.VERSIONS)
 def test_whatever_is_official_is_no_error(version: int) -> None:
     definitions = json.loads(TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes())["$defs"]
     told = definitions["SessionUpdate"]
@@ -178,7 +178,7 @@ def test_whatever_is_official_is_no_error(version: int) -> None:
         assert wrong == [], update
 
 
-@pytest.mark.parametrize("version", official.VERSIONS)
+@pytest.mark.parametrize("version", schemas.VERSIONS)
 def test_the_session_of_a_subagent_is_known_once_it_was_announced(version: int) -> None:
     def child(talk: Talk) -> Talk:
         said = {"sessionUpdate": "agent_message_chunk", "messageId": "m"}
@@ -191,13 +191,13 @@ def test_the_session_of_a_subagent_is_known_once_it_was_announced(version: int) 
     assert "order/unknown-session" in [one.rule for one in findings(child(turn(version)))]
 
 
-@pytest.mark.parametrize("version", official.VERSIONS)
+@pytest.mark.parametrize("version", schemas.VERSIONS)
 def test_the_shipped_schemas_are_the_official_ones_without_their_prose(version: int) -> None:
     data = TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes()
     assert SHIPPED.joinpath(f"v{version}.json").read_text() == shipped(data)
 
 
-@pytest.mark.parametrize("version", official.VERSIONS)
+@pytest.mark.parametrize("version", schemas.VERSIONS)
 def test_without_their_prose_the_schemas_judge_alike(version: int) -> None:
     """Of real messages and of such with one thing changed."""
     import jsonschema_rs
@@ -205,7 +205,7 @@ def test_without_their_prose_the_schemas_judge_alike(version: int) -> None:
     whole = json.loads(TARGET.joinpath(f"v{version}", UNSTABLE).read_bytes())["$defs"]
     name = {1: "SessionNotification", 2: "UpdateSessionNotification"}[version]
     theirs = jsonschema_rs.validator_for({"$ref": f"#/$defs/{name}", "$defs": whole})
-    ours = official.validator(version, name)
+    ours = schemas.validator(version, name)
     lines = (
         RECORDINGS.joinpath("claude-agent-acp-0.99.1.mixed-none.jsonl").read_bytes().splitlines()
     )

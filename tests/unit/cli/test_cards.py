@@ -364,7 +364,7 @@ class Collecting(Board):
 
 
 def update(raw: Any) -> bytes:
-    from callsheet.acp.frames import UpdateFrames
+    from callsheet.acp.codec import UpdateFrames
 
     return UpdateFrames("s").line(raw)
 

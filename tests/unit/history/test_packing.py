@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from callsheet import ToolCallContent, ToolCallReport
-from callsheet.acp.toolcall import same
+from callsheet.acp.codec import same
 from callsheet.history.errors import StoreDamaged
 from callsheet.history.packing import LARGE, Packed, Packer, as_json_bytes, train
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent

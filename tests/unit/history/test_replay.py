@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Session, ToolCallContent, ToolCallReport
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.peer import Peer
-from callsheet.acp.view import view_for
+from callsheet.acp.views import view_for
 from callsheet.history import History, Query, Replay
 from callsheet.history.replay import LINE, PIECE
 from callsheet.history.rows import Head, StoredCall, StoredMessage

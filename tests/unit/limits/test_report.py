@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.acp import v1, v2
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.limits.bound import ROOMY, SAFE, SMALLEST_FRAME, Limits, bound_report
 from callsheet.limits.contents import bound_content, content_size, item_size
 from callsheet.limits.phrases import english

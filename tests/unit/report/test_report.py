@@ -20,7 +20,7 @@ from callsheet import (
     ToolKind,
 )
 from callsheet.acp import v1
-from callsheet.acp.frames import UpdateFrames
+from callsheet.acp.codec import UpdateFrames
 from callsheet.report.content import FileChange, UnknownContent
 from callsheet.report.errors import (
     InvalidContent,

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Peer, Session
-from callsheet.acp.plaintext import TEXT_LIMIT, render_text
 from callsheet.acp.resend_budget import PAUSES
+from callsheet.acp.terminal_text import TEXT_LIMIT, render_text
 from callsheet.report.terminal import TerminalState
 from callsheet.testing import FakeClock, Recorder, assert_every_call_ended
 from tests.support.sizes import sized

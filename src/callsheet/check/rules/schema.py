@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from callsheet.acp import official
+from callsheet.acp import schemas
 from callsheet.check.finding import Rule, Said
 from callsheet.observe.moments import Heard
 
@@ -29,10 +29,10 @@ def not_valid(heard: Heard) -> Sequence[Said] | None:
 def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Sequence[Said] | None:
     versions = _versions(heard)
     for version in versions:
-        found = official.definition(version, what)
+        found = schemas.definition(version, what)
         if found is None or found.is_valid(value) or (value is None and found.may_be_null):
             return None
-    first = official.definition(versions[0], what) if versions else None
+    first = schemas.definition(versions[0], what) if versions else None
     return _broken(versions[:1], first.name, begin, value) if first is not None else None
 
 
@@ -41,21 +41,21 @@ def _versions(heard: Heard) -> Sequence[int]:
     seen = heard.connection
     version = seen.spoken if seen.version is None else seen.version
     if version is None or heard.method == "initialize" or heard.answers == "initialize":
-        return official.VERSIONS
+        return schemas.VERSIONS
     return _ONLY.get(version, ())
 
 
-_ONLY = {version: (version,) for version in official.VERSIONS}
+_ONLY = {version: (version,) for version in schemas.VERSIONS}
 
 
 def _broken(versions: Sequence[int], name: str, begin: str, value: Any) -> Sequence[Said] | None:
-    if not versions or any(official.is_valid(one, name, value) for one in versions):
+    if not versions or any(schemas.is_valid(one, name, value) for one in versions):
         return None
-    found = official.breaches(versions[0], name, value)[:_MOST]
+    found = schemas.breaches(versions[0], name, value)[:_MOST]
     return [Said(_sentence(one), _field(begin, one.path)) for one in found]
 
 
-def _sentence(breach: official.Breach) -> str:
+def _sentence(breach: schemas.Breach) -> str:
     last = breach.path[-1] if breach.path else None
     if breach.words.startswith("`") or not isinstance(last, str):
         return breach.words

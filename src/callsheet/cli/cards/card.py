@@ -12,7 +12,7 @@ from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.style import Style
 from rich.text import Text
 
-from callsheet.acp.shown import progress_text
+from callsheet.acp.views.base import progress_text
 from callsheet.report.content import TerminalContent
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport

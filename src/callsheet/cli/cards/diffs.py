@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from callsheet.acp import gitpatch
+from callsheet.acp import git_patch
 from callsheet.report.content import DiffContent, FileChange
 
 from .lines import Block, Line, Tone
@@ -32,10 +32,10 @@ class Row(NamedTuple):
 
 def diff_blocks(diff: DiffContent, cwd: str) -> list[Block]:
     """Return a block for each file that has changed."""
-    patch = gitpatch.write(diff.changes) if diff.patch is None else diff.patch
+    patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
     sections = list(_sections(patch))
     if len(sections) != len(diff.changes):  # a file without text has none, and others can't be told
-        by_one = [list(_sections(gitpatch.write([change]))) for change in diff.changes]
+        by_one = [list(_sections(git_patch.write([change]))) for change in diff.changes]
         sections = [rows[0] if rows else [] for rows in by_one]
     pairs = zip(diff.changes, sections, strict=True)
     return [_file_block(change, rows, cwd) for change, rows in pairs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callsheet.acp.plaintext import to_plain
+from callsheet.acp.terminal_text import to_plain
 from callsheet.report.terminal import TerminalState
 
 from .lines import Block, block_of

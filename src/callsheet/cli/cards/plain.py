@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from callsheet.acp.plaintext import to_plain
+from callsheet.acp.terminal_text import to_plain
 from callsheet.report.content import TerminalContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.acp.plaintext import fenced
+from callsheet.acp.terminal_text import fenced
 from callsheet.limits.repeats import IN_CONTENT
 from callsheet.observe.exits import exit_of
 from callsheet.observe.results import is_blank, raw_text, results_in, shows_something, texts

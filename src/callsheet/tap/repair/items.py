@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from callsheet.acp.plaintext import fenced
+from callsheet.acp.terminal_text import fenced
 from callsheet.observe.moments import Json
 from callsheet.observe.values import many, obj, text
 

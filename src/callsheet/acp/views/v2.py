@@ -1,11 +1,14 @@
-"""The view of a peer that speaks ACP v2, which can be told everything as it is."""
+"""The view of a peer that speaks ACP v2, which can express everything that a report can.
+
+Terminals have updates of their own. A terminal is opened before the call that shows it, its output
+follows that call's updates, and its end comes before the call's end.
+"""
 
 from __future__ import annotations
 
 from callsheet.acp import terminals, v2
-from callsheet.acp.messages import ToolCallUpdate, Update, as_dict
-from callsheet.acp.toolcall import patch_of
-from callsheet.acp.view_base import CHUNK, View
+from callsheet.acp.codec import ToolCallUpdate, Update, as_dict, patch_of
+from callsheet.acp.views.base import CHUNK, View
 from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState

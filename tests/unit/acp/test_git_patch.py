@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.acp import gitpatch
+from callsheet.acp import git_patch
 from callsheet.report.content import FileChange
 from tests.support import strategies as some
 from tests.support.needs import needs
@@ -23,11 +23,11 @@ long_code = st.lists(st.sampled_from(["a\n", "b\n", "\n", "c", "+\n", "- x\n"]),
 
 @given(some.paths, some.code, some.code)
 def test_both_texts_of_a_small_file_can_be_read_back(path: str, old: str, new: str) -> None:
-    patch = gitpatch.write([FileChange(path=path, old_text=old, new_text=new)])
+    patch = git_patch.write([FileChange(path=path, old_text=old, new_text=new)])
     if old == new:
         assert patch == ""
     else:
-        assert gitpatch.read(patch) == {path: gitpatch.Texts(old, new)}
+        assert git_patch.read(patch) == {path: git_patch.Texts(old, new)}
 
 
 @given(long_code, long_code)
@@ -36,21 +36,21 @@ def test_a_large_file_gets_three_lines_of_context(old: str, new: str) -> None:
     change = FileChange(
         path="/a", old_text=padding + old + "\n" + padding, new_text=padding + new + "\n" + padding
     )
-    patch = gitpatch.write([change])
+    patch = git_patch.write([change])
     if change.old_text is None:
         return
     assert len(patch) < 4000
-    texts = gitpatch.read(patch)["/a"]
+    texts = git_patch.read(patch)["/a"]
     assert texts.old in change.old_text or patch.count("\n@@ ") > 1
     if patch.count("\n@@ ") == 1:
         again = FileChange(path="/a", old_text=texts.old, new_text=texts.new)
-        assert gitpatch.read(gitpatch.write([again]))["/a"] == texts
+        assert git_patch.read(git_patch.write([again]))["/a"] == texts
 
 
 def test_two_very_different_large_files_are_not_matched_for_ever() -> None:
     old = "".join(f"a{n}\n" for n in range(20_000))
     new = "".join(f"b{n}\n" for n in range(20_000))
-    patch = gitpatch.write([FileChange(path="/a", old_text=old, new_text=new)])
+    patch = git_patch.write([FileChange(path="/a", old_text=old, new_text=new)])
     assert patch.count("\n-a") == patch.count("\n+b") == 20_000
 
 
@@ -76,7 +76,7 @@ def test_git_applies_what_we_write(tmp_path: Path, old: str, new: str, name: str
 def test_changes_far_apart_in_a_large_file_are_small_hunks() -> None:
     old = "".join(f"line {n}\n" for n in range(20_000))
     new = old.replace("line 100\n", "line one hundred\n").replace("line 19000\n", "")
-    patch = gitpatch.write([FileChange.of_texts("/a.txt", old, new)])
+    patch = git_patch.write([FileChange.of_texts("/a.txt", old, new)])
     changed = [
         line for line in patch.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
     ]
@@ -87,8 +87,8 @@ def test_changes_far_apart_in_a_large_file_are_small_hunks() -> None:
 def test_what_is_too_large_to_be_matched_at_once_is_still_matched_truly(
     old: list[str], new: list[str]
 ) -> None:
-    with mock.patch.object(gitpatch, "MATCH_UP_TO", 4):
-        opcodes = gitpatch._opcodes(old, new)
+    with mock.patch.object(git_patch, "MATCH_UP_TO", 4):
+        opcodes = git_patch._opcodes(old, new)
     made: list[str] = []
     seen = 0
     for tag, i, j, k, m in opcodes:
@@ -107,7 +107,7 @@ def test_git_creates_deletes_and_renames_by_our_patches(tmp_path: Path) -> None:
     change = FileChange(
         path="/to.txt", operation="move", old_path="/from.txt", old_text="a\nb\n", new_text="a\nc\n"
     )
-    patch = gitpatch.write([change])
+    patch = git_patch.write([change])
     assert "rename from /from.txt\nrename to /to.txt\n" in patch
     git_apply(
         tmp_path, patch.replace(" from /", " from ").replace(" to /", " to ")
@@ -120,7 +120,7 @@ def git_applies(folder: Path, name: str, old: str | None, new: str | None) -> No
     file = folder / name
     if old is not None:
         file.write_bytes(old.encode())
-    git_apply(folder, gitpatch.write([FileChange.of_texts(f"/{name}", old, new)]))
+    git_apply(folder, git_patch.write([FileChange.of_texts(f"/{name}", old, new)]))
     if new is None:
         assert not file.exists()
     else:

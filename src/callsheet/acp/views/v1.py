@@ -1,7 +1,8 @@
 """The views of peers that speak ACP v1.
 
-v1 knows no agents' terminals. They are text, or, where the client says that it understands them, keys
-in `_meta`.
+v1 knows no agents' terminals. They are shown as text (`V1TextView`), which is part of the call's
+content and so has to be paid for whenever it grows; or, where the client says that it understands
+them, as keys in `_meta` (`V1TerminalView`), which append.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from msgspec import json
 from msgspec.structs import replace
 
 from callsheet.acp import terminals, v1
-from callsheet.acp.excerpt import LIVE_TEXT, size_of
-from callsheet.acp.messages import ToolCall, ToolCallUpdate, Update, with_meta
-from callsheet.acp.plaintext import TEXT_LIMIT, render_text
-from callsheet.acp.resend_budget import ENVELOPE
-from callsheet.acp.seen import SeenTerminal
-from callsheet.acp.view_base import CHUNK, View
+from callsheet.acp.codec import ToolCall, ToolCallUpdate, Update, with_meta
+from callsheet.acp.resend_budget import ENVELOPE, LIVE_TEXT, size_of
+from callsheet.acp.terminal_text import TEXT_LIMIT, render_text
+from callsheet.acp.views.base import CHUNK, SeenTerminal, View
 from callsheet.report.content import TerminalContent, TextContent, ToolCallContent
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject

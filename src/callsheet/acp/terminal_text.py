@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from callsheet.acp.words import ENGLISH, Words
+from callsheet.acp.peer import ENGLISH, Phrases
 from callsheet.report.terminal import TerminalState
 
 TEXT_LIMIT = 16 * 1024
@@ -24,12 +24,12 @@ _OVERWRITTEN = re.compile(r"[^\n]*\r(?=[^\n\r])")
 _FENCES = re.compile(r"`{3,}")
 
 
-def render_text(state: TerminalState, limit: int = TEXT_LIMIT, words: Words = ENGLISH) -> str:
+def render_text(state: TerminalState, limit: int = TEXT_LIMIT, words: Phrases = ENGLISH) -> str:
     """Return a terminal's output as Markdown, of about `limit` bytes at most."""
     return fenced(render_plain(state, limit, words))
 
 
-def render_plain(state: TerminalState, limit: int = TEXT_LIMIT, words: Words = ENGLISH) -> str:
+def render_plain(state: TerminalState, limit: int = TEXT_LIMIT, words: Phrases = ENGLISH) -> str:
     """Return a terminal's output as plain text, of about `limit` bytes at most."""
     head, tail = _parts(state, limit)
     left_out = state.total - len(head) - len(tail)

@@ -1,0 +1,453 @@
+"""What ACP v1 and v2 write alike: the structs of a tool call, content blocks, locations, lines.
+
+An update is a struct (`ToolCall`, `ToolCallUpdate`), because msgspec encodes structs faster than
+anything one could build by hand: `UNSET` is omitted, None is null. An update that also carries
+fields which we don't know is a plain dict, and so are the small updates of chunks and terminals;
+`as_dict` makes dicts of all.
+
+A content block travels in an outer object: `{"type": "content", "content": {"type": "text", …}}`.
+`_FIELDS` says which field of our struct stands under which key. A key that is in no table is
+stored in `extra` and encoded again, so that a decoded message survives the round trip.
+
+The two versions differ in what null means (v1: nothing, v2: cleared), in statuses, in diffs and in
+how calls are opened. That is in `v1` and `v2`.
+
+`UpdateFrames` makes a session's `session/update` lines out of updates. The part of a line that is
+always the same is encoded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, to_builtins
+
+from callsheet.acp.jsonrpc import FRAME_BUDGET, FrameTooLarge, InvalidParams
+from callsheet.report.content import (
+    AudioContent,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TerminalContent,
+    TextContent,
+    ToolCallContent,
+    UnknownContent,
+)
+from callsheet.report.errors import CallsheetError, InvalidId, InvalidValue, ReportError
+from callsheet.report.fields import ToolCallLocation, ToolKind, foreign_kind
+from callsheet.report.json import (
+    EMPTY,
+    JsonObject,
+    JsonValue,
+    check_text,
+    freeze,
+    is_list,
+    is_object,
+)
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
+
+_KEYS = {
+    "tool_call_id": "toolCallId",
+    "raw_input": "rawInput",
+    "raw_output": "rawOutput",
+    "meta": "_meta",
+}
+
+
+class ToolCall(
+    Struct, tag_field="sessionUpdate", tag="tool_call", rename=_KEYS, omit_defaults=True
+):
+    """v1: a call is announced."""
+
+    tool_call_id: str
+    title: str
+    kind: str
+    status: str
+    name: str | UnsetType = UNSET
+    content: list[JsonObject] | UnsetType = UNSET
+    locations: list[JsonObject] | UnsetType = UNSET
+    raw_input: JsonValue | UnsetType = UNSET
+    raw_output: JsonValue | UnsetType = UNSET
+    meta: JsonObject | UnsetType = UNSET
+
+
+class ToolCallUpdate(
+    Struct, tag_field="sessionUpdate", tag="tool_call_update", rename=_KEYS, omit_defaults=True
+):
+    """v1: a call has changed. v2: it has changed, or is announced."""
+
+    tool_call_id: str
+    status: str | UnsetType | None = UNSET
+    kind: str | UnsetType | None = UNSET
+    title: str | UnsetType | None = UNSET
+    name: str | UnsetType | None = UNSET
+    content: list[JsonObject] | UnsetType | None = UNSET
+    locations: list[JsonObject] | UnsetType | None = UNSET
+    raw_input: JsonValue | UnsetType | None = UNSET
+    raw_output: JsonValue | UnsetType | None = UNSET
+    meta: JsonObject | UnsetType | None = UNSET
+    capabilities: JsonObject | UnsetType | None = UNSET
+
+
+Update: TypeAlias = ToolCall | ToolCallUpdate | JsonObject
+
+
+def as_dict(update: Update) -> JsonObject:
+    """Return an update as the JSON object that it is."""
+    return cast("JsonObject", to_builtins(update)) if isinstance(update, Struct) else update
+
+
+def stub(update: Update) -> JsonObject:
+    """Return the least that an update can say: which call it is about, and where that is in its life."""
+    raw = (
+        {
+            key: getattr(update, name, None)
+            for name, key in (("tool_call_id", "toolCallId"), ("status", "status"))
+        }
+        if isinstance(update, Struct)
+        else {key: update.get(key) for key in ("toolCallId", "status")}
+    )
+    opens = isinstance(update, ToolCall) or (
+        isinstance(update, dict) and update.get("sessionUpdate") == "tool_call"
+    )
+    least: JsonObject = {"sessionUpdate": "tool_call" if opens else "tool_call_update"}
+    if opens:
+        least["title"] = "…"
+    return least | {key: value for key, value in raw.items() if isinstance(value, str)}
+
+
+def with_meta(update: Update, meta: JsonObject) -> Update:
+    """Return an update with more keys in its `_meta`."""
+    out = as_dict(update)
+    return {**out, "_meta": {**(out.get("_meta") or EMPTY), **meta}}
+
+
+_COMMON = {"annotations": "annotations", "meta": "_meta"}
+
+_FIELDS: dict[type[Any], tuple[str, dict[str, str]]] = {
+    TextContent: ("text", {"text": "text"}),
+    ImageContent: ("image", {"data": "data", "mime_type": "mimeType", "uri": "uri"}),
+    AudioContent: ("audio", {"data": "data", "mime_type": "mimeType"}),
+    ResourceLink: (
+        "resource_link",
+        {"uri": "uri", "name": "name", "title": "title", "description": "description"}
+        | {"mime_type": "mimeType", "size": "size"},
+    ),
+}
+_RESOURCE = {"uri": "uri", "text": "text", "blob": "blob", "mime_type": "mimeType"} | {
+    "resource_meta": "_meta"
+}
+_BY_TAG = {tag: (struct, fields) for struct, (tag, fields) in _FIELDS.items()}
+
+
+def encode_block(item: Any) -> JsonObject:
+    """Return the outer object of a block."""
+    if type(item) is EmbeddedResource:
+        resource = {**(item.resource_extra or {}), **_pick(item, _RESOURCE)}
+        block: JsonObject = {"type": "resource", "resource": resource}
+    else:
+        tag, fields = _FIELDS[type(item)]
+        block = {"type": tag, **_pick(item, fields)}
+    if item.annotations is not None:
+        block["annotations"] = item.annotations
+    if item.meta is not None:
+        block["_meta"] = item.meta
+    if item.extra is not None:
+        block = {**item.extra, **block}
+    outer: JsonObject = {"type": "content", "content": block}
+    return outer if item.outer is None else {**item.outer, **outer}
+
+
+def encode_text(item: Any) -> JsonObject:
+    """Return the outer object of a text block, which most blocks are."""
+    if item.annotations is None and item.meta is None and item.extra is None and item.outer is None:
+        return {"type": "content", "content": {"type": "text", "text": item.text}}
+    return encode_block(item)
+
+
+def decode_block(raw: JsonObject) -> ToolCallContent:
+    """Return the block in an outer object. One of an unknown type is kept whole."""
+    block = as_object(raw.get("content"), "content")
+    tag = block.get("type")
+    outer = rest(raw, "type", "content")
+    if tag == "resource":
+        return _decode_resource(block, outer)
+    if not isinstance(tag, str) or tag not in _BY_TAG:
+        return UnknownContent(raw)
+    struct, fields = _BY_TAG[tag]
+    known = fields | _COMMON
+    values = {name: block[key] for name, key in known.items() if block.get(key) is not None}
+    _require(values, struct, tag)
+    return struct(**values, extra=rest(block, "type", *known.values()), outer=outer)
+
+
+def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedResource:
+    resource = as_object(block.get("resource"), "resource")
+    values = {
+        name: resource[key] for name, key in _RESOURCE.items() if resource.get(key) is not None
+    }
+    values |= {name: block[key] for name, key in _COMMON.items() if block.get(key) is not None}
+    _require(values, EmbeddedResource, "resource")
+    return EmbeddedResource(
+        **values,
+        resource_extra=rest(resource, *_RESOURCE.values()),
+        extra=rest(block, "type", "resource", *_COMMON.values()),
+        outer=outer,
+    )
+
+
+def read_object(value: JsonValue, what: str) -> JsonObject:
+    """Return a private copy of what a peer sent, if it is an object of valid JSON, else raise.
+
+    Peers' messages may have been parsed by anything: what no JSON text can say is refused here, once.
+    """
+    return as_object(freeze(value, what), what)
+
+
+def as_object(value: JsonValue, what: str) -> JsonObject:
+    """Return a JSON object back, or raise `InvalidParams`."""
+    if not is_object(value):
+        raise InvalidParams(f"{what}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def as_list(value: JsonValue, what: str) -> list[JsonValue]:
+    """Return a JSON list back, or raise `InvalidParams`."""
+    if not is_list(value):
+        raise InvalidParams(f"{what}: expected a list, got {type(value).__name__}")
+    return value
+
+
+def rest(raw: JsonObject, *known: str) -> JsonObject | None:
+    """Return the keys that we don't know, or None if there are none."""
+    return {key: value for key, value in raw.items() if key not in known} or None
+
+
+def _pick(item: object, fields: dict[str, str]) -> JsonObject:
+    return {
+        key: value for name, key in fields.items() if (value := getattr(item, name)) is not None
+    }
+
+
+def _require(values: JsonObject, struct: type[Struct], what: str) -> None:
+    for name in struct.__struct_fields__[: -len(struct.__struct_defaults__)]:
+        if name not in values:
+            raise InvalidParams(f"{what}: {name} is missing")
+
+
+TOOL_NAME = "tool_name"
+"""The key of `_meta` under which older clients look for the tool's name."""
+
+KEYS = {
+    "toolCallId", "name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput",
+    "_meta", "sessionUpdate",
+}  # fmt: skip
+"""The keys that are fields of a report. All others are kept in `extra`."""
+
+DecodeItems = Callable[[list[JsonValue]], tuple[ToolCallContent, ...]]
+
+_STATUSES: dict[str, ToolCallStatus] = {status.value: status for status in ToolCallStatus}
+_CLEARED: JsonObject = {
+    "name": "", "title": "", "kind": ToolKind.OTHER, "status": ToolCallStatus.PENDING,
+    "content": (), "locations": (), "rawInput": None, "rawOutput": None,
+}  # fmt: skip
+FIELD_OF = {
+    "name": "name", "title": "title", "kind": "kind", "status": "status", "content": "content",
+    "locations": "locations", "rawInput": "raw_input", "rawOutput": "raw_output",
+}  # fmt: skip
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def typed_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Turn what the core refuses into `InvalidParams`: to a peer, all of it is a malformed message."""
+
+    @wraps(function)
+    def decode(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except ReportError as exc:
+            raise InvalidParams(str(exc)) from exc
+
+    return decode
+
+
+def different_calls(report: ToolCallReport, seen: ToolCallReport) -> InvalidId:
+    """Return the error for one call that is compared with another."""
+    return InvalidId(
+        f"call {report.tool_call_id} can't be told by its difference from call {seen.tool_call_id}; "
+        "give two states of one call, the new one first"
+    )
+
+
+def encode_location(location: ToolCallLocation) -> JsonObject:
+    """Return a location as both versions write it."""
+    line = location.line
+    out: JsonObject = (
+        {"path": location.path} if line is None else {"path": location.path, "line": line}
+    )
+    if location.meta is not None:
+        out["_meta"] = location.meta
+    return out if location.extra is None else {**location.extra, **out}
+
+
+def decode_location(raw: JsonValue) -> ToolCallLocation:
+    """Read a location. Line 0, which v1's schema allows, means that no line is known."""
+    place = as_object(raw, "location")
+    line = place.get("line")
+    return ToolCallLocation(
+        place.get("path"),  # pyright: ignore[reportArgumentType]
+        None if line == 0 and type(line) is int else line,
+        place.get("_meta"),
+        rest(place, "path", "line", "_meta"),
+    )
+
+
+def encode_terminal(item: TerminalContent) -> JsonObject:
+    """Return a reference to a terminal, which both versions write alike."""
+    out: JsonObject = {"type": "terminal", "terminalId": item.terminal_id}
+    if item.meta is not None:
+        out["_meta"] = item.meta
+    return out if item.extra is None else {**item.extra, **out}
+
+
+def decode_terminal(raw: JsonObject) -> TerminalContent:
+    """Read a reference to a terminal."""
+    extra = rest(raw, "type", "terminalId", "_meta")
+    return TerminalContent(raw.get("terminalId"), raw.get("_meta"), extra)  # pyright: ignore[reportArgumentType]
+
+
+def decode_fields(
+    raw: JsonObject, decode_items: DecodeItems, *, null_clears: bool
+) -> tuple[JsonObject, JsonObject | None]:
+    """Read the fields of a tool call that are there, all but `_meta`, by our names; and the unknown ones."""
+    fields: JsonObject = {}
+    for key, name in FIELD_OF.items():
+        if key not in raw:
+            continue
+        value = raw[key]
+        if value is not None:
+            fields[name] = _decode_field(key, value, decode_items)
+        elif null_clears:
+            fields[name] = _CLEARED[key]
+    extra = {key: value for key, value in raw.items() if key not in KEYS}
+    if "status" in fields and type(fields["status"]) is not ToolCallStatus:
+        # A custom or future status: "clients treat it as still in progress", and it is passed on as it came.
+        extra["status"] = fields["status"]
+        fields["status"] = ToolCallStatus.IN_PROGRESS
+    return fields, extra or None
+
+
+def _decode_field(key: str, value: JsonValue, decode_items: DecodeItems) -> JsonValue:
+    if key == "content":
+        return decode_items(as_list(value, key))
+    if key == "locations":
+        return tuple([decode_location(place) for place in as_list(value, key)])
+    if key in ("rawInput", "rawOutput"):
+        return value
+    if not isinstance(value, str):
+        raise InvalidParams(f"{key}: expected text, got {type(value).__name__}")
+    if key == "kind":
+        return foreign_kind(value)
+    return _STATUSES.get(value, value) if key == "status" else value
+
+
+def decode_meta(raw: JsonObject, fields: JsonObject) -> JsonObject:
+    """Read `_meta`. The tool's name in it is a field of ours, and not kept twice."""
+    meta = dict(as_object(raw.get("_meta") or EMPTY, "_meta"))
+    name = meta.get(TOOL_NAME)
+    if isinstance(name, str) and fields.setdefault("name", name) == name:
+        del meta[TOOL_NAME]
+    return meta
+
+
+def named_meta(report: ToolCallReport, meta: JsonObject) -> JsonObject:
+    """Add the tool's name to `_meta`, for clients that look for it there."""
+    if not meta and report.name:
+        return {TOOL_NAME: report.name}
+    return meta if not report.name or TOOL_NAME in meta else {TOOL_NAME: report.name, **meta}
+
+
+def patch_of(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the patch by top-level key that leads from one object to the other; null removes."""
+    if not old:
+        return dict(new)
+    patch: JsonObject = {}
+    for key, value in new.items():
+        if key not in old or (old[key] is not value and not same(old[key], value)):
+            patch[key] = value
+    for key in old:
+        if key not in new:
+            patch[key] = None
+    return patch
+
+
+def same(old: object, new: object) -> bool:
+    """Compare by value. Nearly always the two are the same object, which is quick to see."""
+    return old is new or (old == new and _same_types(old, new))
+
+
+def _same_types(old: Any, new: Any) -> bool:
+    """Tell True from 1 and 1 from 1.0, which are equal in Python and different in JSON."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, Struct):
+        return all(_same_types(getattr(old, f), getattr(new, f)) for f in old.__struct_fields__)
+    if is_object(old) and is_object(new):
+        return all(_same_types(value, new[key]) for key, value in old.items())
+    if isinstance(old, (list, tuple)):
+        return all(map(_same_types, old, new))  # pyright: ignore[reportUnknownArgumentType]
+    return True
+
+
+LEAVE_OUT = ("rawOutput", "content", "rawInput", "locations", "_meta")
+"""What a line goes without that would be too large, in this order."""
+
+_encode = msgspec.json.Encoder().encode
+_join = b"".join
+_BRACE = ord("{")
+
+
+class UpdateFrames:
+    """Turns updates of one session into lines."""
+
+    def __init__(self, session_id: str, *, budget: int = FRAME_BUDGET) -> None:
+        session = _encode(check_text(session_id, "session id"))
+        self.budget: int = budget
+        self._head: bytes = (
+            b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":'
+            + session
+            + b',"update":'
+        )
+
+    def line(self, update: Update) -> bytes:
+        """Return the line for one update, or raise `FrameTooLarge`."""
+        encoded = _encode(update)
+        if encoded[0] != _BRACE:
+            raise InvalidValue(
+                f"expected an update, got {type(update).__name__}; where an encoder gives None, nothing "
+                "has changed and nothing is to be sent"
+            )
+        line = _join((self._head, encoded, b"}}\n"))
+        if len(line) > self.budget:
+            raise FrameTooLarge(len(line), self.budget)
+        return line
+
+    def fitting(self, update: Update) -> tuple[bytes, str | None]:
+        """Return the line of as much of an update as fits, and what was wrong with the whole of it."""
+        try:
+            return self.line(update), None
+        except Exception as exc:  # noqa: BLE001 - whatever it is, where the call is in its life must be told
+            wrong = str(exc)
+            raw = dict(as_dict(update)) if isinstance(exc, CallsheetError) else stub(update)
+        for key in LEAVE_OUT:
+            raw.pop(key, None)
+            with suppress(Exception):
+                return self.line(raw), wrong
+        return self.line(stub(update)), wrong
