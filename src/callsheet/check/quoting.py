@@ -42,4 +42,4 @@ def redactor() -> Redactor:
 
 @lru_cache(maxsize=1)
 def _made(settings: Settings) -> Redactor:  # noqa: ARG001
-    return Redactor(engine="re2")  # the others are slower, or slower to start
+    return Redactor()

@@ -71,9 +71,6 @@ _WORD = (
 
 _TELLING = re.compile(_WORD[:-1] + rb"|[Aa][Uu][Tt][Hh])")
 
-LITERALS = tuple(word.encode() for word in (*WORDS, *BEFORE, "auth"))
-"""Each telling name has one of these in it, in some case."""
-
 ASSIGNED = (
     rb"(?:"
     + _WORD
@@ -90,11 +87,6 @@ SET = fields.SET_BEGUN + _WORD + rb"[A-Za-z0-9_.-]{0,20}[ \t]"
 
 FLAGGED = rb"-[A-Za-z0-9_.-]{0,40}" + _WORD + rb"""[A-Za-z0-9_.-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
-
-FLAG_BEGUN = rb"-[A-Za-z0-9_.-]{0,40}" + _either(
-    (*WORDS, *(word for words in BEFORE.values() for word in words))
-)
-"""What such a flag begins with, up to the first space in it."""
 
 HEADERS = (b"authorization", b"cookie")
 HEADED = b"(?:" + b"|".join(_any_case(word.decode()) for word in HEADERS) + rb""")[^\n:]{0,80}:"""

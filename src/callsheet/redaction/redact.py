@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 from callsheet.redaction.budget import Budget
-from callsheet.redaction.follow import Follower
 from callsheet.redaction.keys import family_of
 from callsheet.redaction.known import forms, secrets_of, secrets_of_mcp
 from callsheet.redaction.marks import MARK, MARKS, Marks
@@ -30,11 +29,12 @@ from callsheet.redaction.rules import (
 from callsheet.redaction.runnable import LONGEST, Runnable, is_inert
 from callsheet.redaction.scan import Scanner
 from callsheet.redaction.spans import Span
-from callsheet.redaction.stream import StreamRedactor
+from callsheet.redaction.stream import QuickCheck, StreamRedactor
+from callsheet.redaction.unfinished import Unfinished
 from callsheet.report.json import JsonValue
 
 __all__ = [
-    "Follower", "InvalidRule", "Marks", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "InvalidRule", "Marks", "QuickCheck", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
     "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
@@ -51,7 +51,6 @@ class Redactor:
 
     `rules` stand in for the shipped ones. `known` are values that are secret wherever they stand, by
     name if it is a mapping. `allow` are values that are never secret; `re:` makes an entry a pattern.
-    `engine` is the best that is installed, unless said otherwise.
     """
 
     settings: ClassVar[Settings] = Settings()
@@ -62,7 +61,6 @@ class Redactor:
         rules: Sequence[Rule] | None = None,
         known: Mapping[str, str] | Iterable[str] = (),
         allow: Iterable[str] = (),
-        engine: str | None = None,
         marks: Marks = MARKS,
     ) -> None:
         for rule in rules or ():
@@ -72,9 +70,8 @@ class Redactor:
         self._rules = tuple(rules)
         self._known: dict[str, str] = {}
         self._allow = tuple(allow)
-        self._engine = engine
         self._marks = marks
-        self._scanner = self._compile(_named(known))
+        self._compile(_named(known))
         self._clean: str | None = None
         self._told: dict[str, tuple[str, ...]] = {}
 
@@ -83,20 +80,14 @@ class Redactor:
         cls,
         settings: Mapping[str, Any],
         known: Mapping[str, str] | Iterable[str] = (),
-        engine: str | None = None,
     ) -> Redactor:
         """Make one from `[tool.callsheet.redact]` of a parsed `pyproject.toml`, or a file like it."""
         found = read_settings(settings)
-        return cls(rules_of(found), known, found.allow, engine)
-
-    @property
-    def engine(self) -> str:
-        """The engine in use."""
-        return self._scanner.gate.name
+        return cls(rules_of(found), known, found.allow)
 
     def register(self, known: Mapping[str, str] | Iterable[str]) -> None:
         """Add known values. Streams that are open already don't learn of them."""
-        self._scanner = self._compile(_named(known))
+        self._compile(_named(known))
         self._clean = None
         self._told = {}
 
@@ -181,12 +172,12 @@ class Redactor:
             text = re.sub(entry[3:], "", text) if is_pattern else text.replace(entry, "")
         return text
 
-    def follow(self) -> Follower:
-        """Begin to follow a text that comes in pieces. Quick; what does not pass is for a `stream` to judge.
+    def quick_check(self) -> QuickCheck:
+        """Return a check of a text that comes in pieces. What does not pass is for a `stream` to judge.
 
         As in an open stream, values that are registered later are not known.
         """
-        return Follower(self._scanner.words)
+        return QuickCheck(self._unfinished)
 
     def _rules_in(self, text: str, budget: Budget) -> tuple[str, ...]:
         """Return the rules of the secrets in a text. It is remembered: contents come more than once."""
@@ -203,11 +194,12 @@ class Redactor:
 
     def stream(self) -> StreamRedactor:
         """Begin a stream of bytes."""
-        return StreamRedactor(self._scanner, self._marks)
+        return StreamRedactor(self._scanner, self._unfinished, self._marks)
 
-    def _compile(self, known: Mapping[str, str]) -> Scanner:
+    def _compile(self, known: Mapping[str, str]) -> None:
         self._known |= known
-        return Scanner(self._rules, forms(self._known), self._allow, self._engine)
+        self._scanner = Scanner(self._rules, forms(self._known), self._allow)
+        self._unfinished = Unfinished(self._scanner)
 
     def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
         parts: list[bytes] = []

@@ -177,12 +177,12 @@ _BACKWARD = re.compile(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
 
 
 def check(rule: Rule) -> None:
-    """Raise `InvalidRule` unless the rule can be used by every engine and does what it says."""
+    """Raise `InvalidRule` unless the rule works in RE2 and in `re`, and does what it says."""
     where = f"rule {rule.id!r}"
     if not ID.fullmatch(rule.id):
         raise InvalidRule(f"{where}: an id is 1 to 64 letters, digits, '-', '_' or '.'")
     if _BACKWARD.search(rule.pattern):
-        raise InvalidRule(f"{where}: look-around and back-references don't work in every engine")
+        raise InvalidRule(f"{where}: look-around and back-references don't work in re2")
     if any(letter in "^$" for _, letter in signs(rule.pattern)):
         raise InvalidRule(
             f"{where}: ^ and $ have no meaning here: secrets stand anywhere in a text"

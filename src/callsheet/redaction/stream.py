@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from callsheet.redaction.budget import Budget
 from callsheet.redaction.marks import IDENTITY, Marks
 from callsheet.redaction.rules import OPEN
-from callsheet.redaction.scan import Begun, Scanner
+from callsheet.redaction.scan import Scanner
 from callsheet.redaction.spans import Span
+from callsheet.redaction.unfinished import Begun, Unfinished
 
 HOLD = 16 * 1024
 """At most so many bytes are held."""
@@ -33,8 +34,9 @@ _BLOCK_REST = re.compile(rb"(?:[^\n-]{0,200}?[A-Za-z0-9+/]{16,}[=\r\n]*|[A-Za-z0
 class StreamRedactor:
     """Redacts one stream. `feed` gives what can be passed on; `finish` gives the rest."""
 
-    def __init__(self, scanner: Scanner, marks: Marks) -> None:
+    def __init__(self, scanner: Scanner, unfinished: Unfinished, marks: Marks) -> None:
         self._scanner = scanner
+        self._unfinished = unfinished
         self._marks = marks
         self._data = b""
         self._done = 0  # so much of the data was passed on, and is only context
@@ -63,7 +65,7 @@ class StreamRedactor:
             return b""
         start = _context_start(data, len(data), CONTEXT + HOLD)
         before = self._scanner.work
-        self._begun = self._scanner.undecided(data, start, self._budget)
+        self._begun = self._unfinished.undecided(data, start, self._budget)
         hold = self._begun.place
         if hold <= self._done and self.held <= HOLD:
             return b""
@@ -97,7 +99,7 @@ class StreamRedactor:
         data = self._data
         spans = list(self._spans())
         if not spans or spans[-1].end < len(data):
-            half = self._scanner.half_token(data, spans[-1].end if spans else 0)
+            half = self._unfinished.half_token(data, spans[-1].end if spans else 0)
             spans += [half] if half else []
         out = self._pass_on(spans, len(data), crowded=False)
         if spans and spans[-1].end == len(data):
@@ -166,3 +168,31 @@ def _context_start(data: bytes, end: int, longest: int) -> int:
     """Find where to look back to: whole lines, if they are not too long."""
     line = data.rfind(b"\n", 0, max(0, end - _BACK)) + 1
     return max(line, end - longest)
+
+
+_TAIL = 256
+"""Bytes that are remembered: what follows may be a secret because of them."""
+
+
+class QuickCheck:
+    """Sees at a glance that the next piece of a text is harmless, as nearly all of what an agent says is.
+
+    It takes a tenth of the time that a stream takes. What does not pass must go through a stream.
+    """
+
+    def __init__(self, unfinished: Unfinished) -> None:
+        self._unfinished = unfinished
+        self.tail: bytes = b""
+        """The last bytes of the text."""
+
+    def passes(self, data: bytes) -> bool:
+        """Take in a piece if nothing in the text is a secret, or may become one. Returns whether it is so."""
+        text = self.tail + data
+        if not self._unfinished.is_harmless(text):
+            return False
+        self.tail = text[-_TAIL:]
+        return True
+
+    def take(self, data: bytes) -> None:
+        """Take in a piece that does not pass."""
+        self.tail = (self.tail + data)[-_TAIL:]

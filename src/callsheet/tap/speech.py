@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from callsheet.redaction.redact import Follower, Redactor, StreamRedactor
+from callsheet.redaction.redact import QuickCheck, Redactor, StreamRedactor
 
 Follows: TypeAlias = Callable[[bytes], bool]
 """Takes in a piece if it is harmless, and says whether it is so."""
@@ -23,7 +23,7 @@ class Speech:
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor: Redactor = redactor
-        self._follower: Follower = redactor.follow()
+        self._check: QuickCheck = redactor.quick_check()
         self._stream: StreamRedactor | None = None
         self.hidden: int = 0
         """How many secrets were taken out."""
@@ -36,14 +36,14 @@ class Speech:
     @property
     def follows(self) -> Follows | None:
         """What takes in further pieces that are harmless, as `say` would. None while something waits."""
-        return self._follower.passes if self._stream is None else None
+        return self._check.passes if self._stream is None else None
 
     def say(self, text: str) -> str:
         """Take in a piece, and give what surely is no part of a secret: itself, if nothing was done."""
-        data, before = text.encode("utf-8", "surrogatepass"), self._follower.tail
-        is_harmless = self._follower.passes(data)
+        data, before = text.encode("utf-8", "surrogatepass"), self._check.tail
+        is_harmless = self._check.passes(data)
         if not is_harmless:
-            self._follower.take(data)
+            self._check.take(data)
         if self._stream is None:
             if is_harmless:
                 return text
@@ -63,7 +63,7 @@ class Speech:
     def end(self) -> str:
         """Return what waits: something else comes now."""
         rest = b"" if self._stream is None else self._passed(self._stream.finish())
-        self._stream, self._follower = None, self._redactor.follow()
+        self._stream, self._check = None, self._redactor.quick_check()
         return _text(rest)
 
     def _passed(self, data: bytes) -> bytes:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 
-from callsheet.redaction import engines
+from callsheet.redaction.gate import make_gate, simplified
 from callsheet.redaction.redact import InvalidRule, Redactor, Rule, default_rules, read_settings
 from callsheet.redaction.rules import check, fill
 
@@ -31,19 +30,12 @@ pattern = '[A-Z]{2}/([0-9]{6})'
 """
 
 
-@pytest.fixture(params=engines.ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    if not find_spec(request.param):
-        pytest.skip(f"{request.param} is not installed")
-    return request.param
-
-
 def settings(text: str) -> dict[str, Any]:
     return tomllib.loads(text)["tool"]["callsheet"]["redact"]
 
 
-def test_users_add_rules_and_allow_and_switch_off(engine: str) -> None:
-    redactor = Redactor.from_settings(settings(SETTINGS), engine=engine)
+def test_users_add_rules_and_allow_and_switch_off() -> None:
+    redactor = Redactor.from_settings(settings(SETTINGS))
     jwt = fill("eyJ{alnum:17}.eyJ{alnum:20}.{alnum:22}")
     text = f"ACME-1234 ACME-0000 AB/123456 x password=hunter2 {jwt}"
     clean, count = redactor.text(text)
@@ -119,11 +111,11 @@ def test_a_bad_rule_is_refused_by_the_redactor_too() -> None:
 @pytest.mark.parametrize("rule", default_rules(), ids=lambda rule: rule.id)
 def test_the_shipped_rules_keep_their_own_rules(rule: Rule) -> None:
     check(rule)
-    assert engines.make_gate((engines.Trigger(engines.simpler(rule.pattern.encode())),), "re2")
+    assert make_gate((simplified(rule.pattern.encode()),))
 
 
-def test_a_pattern_without_literals_works_in_every_engine(engine: str) -> None:
-    redactor = Redactor([Rule("plate", "[A-Z]{2}-[0-9]{3}")], engine=engine)
+def test_a_pattern_without_literals_works() -> None:
+    redactor = Redactor([Rule("plate", "[A-Z]{2}-[0-9]{3}")])
     assert redactor.text("x AB-123 ZAB-1234 CD-456 ab-123")[0].count("[redacted:plate") == 2
 
 
@@ -139,35 +131,11 @@ def test_a_rule_for_whole_lines_is_found_in_pieces() -> None:
         assert out == b"a [redacted:note] b"
 
 
-def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(InvalidRule, match="re2, re"):
-        Redactor(engine="pcre")
-
-
-def test_an_engine_that_is_not_installed_is_refused_with_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['re2'] = None\n"
-        "from callsheet.redaction.redact import Redactor, InvalidRule\n"
-        "try: Redactor(engine='re2')\n"
-        "except InvalidRule as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install google-re2" in done.stdout
-
-
-def test_the_best_engine_that_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "find_spec", lambda name: name == "re")
-    assert engines.best() == "re"
-    monkeypatch.setattr(engines, "find_spec", lambda name: True)
-    assert engines.best() == "re2"
-
-
-def test_simpler_patterns_match_at_least_as_often() -> None:
-    simpler = engines.simpler
-    assert simpler(b"a{36,255}b") == b"a{20,}?b"
-    assert simpler(b"a{64}") == b"a{20,}?"
-    assert simpler(b"a{0,400}?b") == b"a{0,}?b"
-    assert simpler(rb"a{3}b{2,5}\{40}") == rb"a{3}b{2,5}\{40}"
+def test_simplified_patterns_match_at_least_as_often() -> None:
+    assert simplified(b"a{36,255}b") == b"a{20,}?b"
+    assert simplified(b"a{64}") == b"a{20,}?"
+    assert simplified(b"a{0,400}?b") == b"a{0,}?b"
+    assert simplified(rb"a{3}b{2,5}\{40}") == rb"a{3}b{2,5}\{40}"
 
 
 def test_rules_are_read_only_when_needed() -> None:
