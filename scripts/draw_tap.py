@@ -15,9 +15,9 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from callsheet.observe.lines import read
-from callsheet.observe.moments import Asked, Folded
-from callsheet.observe.watch import Watch
+from callsheet.observe.events import PermissionAsked, UpdateApplied
+from callsheet.observe.lines import read_lines
+from callsheet.observe.tracker import Tracker
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 
@@ -28,13 +28,13 @@ MARKS = {"completed": ("✓", "green"), "failed": ("✗", "red")}
 
 def cards(data: bytes) -> tuple[list[Text], int]:
     """Return a few lines for each call of a recording, as a client knows it in the end; and its bytes."""
-    watch, calls, asked, size = Watch(), dict[int, Any](), dict[int, Any](), 0
-    for line in read(io.BytesIO(data)):
+    watch, calls, asked, size = Tracker(), dict[int, Any](), dict[int, Any](), 0
+    for line in read_lines(io.BytesIO(data)):
         for moment in watch.feed(line):
-            if isinstance(moment, Folded):
+            if isinstance(moment, UpdateApplied):
                 calls[id(moment.call)] = moment.call
                 size += line.size
-            elif isinstance(moment, Asked) and moment.question.call is not None:
+            elif isinstance(moment, PermissionAsked) and moment.question.call is not None:
                 calls[id(moment.question.call)] = moment.question.call
                 asked[id(moment.question.call)] = moment.question.tool_call
     return [row for key, call in calls.items() for row in _card(call, asked.get(key))], size

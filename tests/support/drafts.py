@@ -12,9 +12,9 @@ import json
 from typing import Any, Self
 
 from callsheet.describe import Describer
-from callsheet.observe.lines import line_of
-from callsheet.observe.moments import Call
-from callsheet.observe.watch import Watch
+from callsheet.observe.lines import parse_line
+from callsheet.observe.model import ObservedCall
+from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
 from callsheet.tap.repair import Draft, Known, repaired
 
@@ -44,7 +44,7 @@ class Told:
         locale: str = "en",
     ) -> None:
         self._agent: str = agent
-        self._watch: Watch = Watch()
+        self._watch: Tracker = Tracker()
         self._asked: dict[str, Any] = {}
         self._cwd: str = cwd
         self._key: str = key
@@ -89,7 +89,7 @@ class Told:
 
     def known(self) -> Known:
         """Return what is known of the call now."""
-        call: Call = self._watch.sessions[SESSION].calls[self._key]
+        call: ObservedCall = self._watch.sessions[SESSION].calls[self._key]
         return Known(
             call,
             self._watch.connection,
@@ -111,6 +111,6 @@ class Told:
     def _hear(self, message: dict[str, Any]) -> Self:
         self._number += 1
         data = json.dumps({"jsonrpc": "2.0", **message}).encode()
-        for _ in self._watch.feed(line_of(self._number, data)):
+        for _ in self._watch.feed(parse_line(self._number, data)):
             pass
         return self

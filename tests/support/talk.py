@@ -16,8 +16,8 @@ from typing import Any, Literal, Self
 from callsheet.check.engine import Checker
 from callsheet.check.finding import Finding
 from callsheet.check.rules import RULES
-from callsheet.observe.lines import Line, line_of
-from callsheet.observe.watch import Watch
+from callsheet.observe.lines import RecordedLine, parse_line
+from callsheet.observe.tracker import Tracker
 
 Message = dict[str, Any]
 Style = Literal["dir", "raw", "agent"]
@@ -147,10 +147,10 @@ class Talk:
 
     # The recording
 
-    def lines(self, style: Style = "dir") -> list[Line]:
+    def lines(self, style: Style = "dir") -> list[RecordedLine]:
         """Return the lines: with directions, raw, or only the agent's."""
         said = [one for one in self.said if style != "agent" or one[0] == "agent"]
-        return [line_of(number, _written(style, *one)) for number, one in enumerate(said, 1)]
+        return [parse_line(number, _written(style, *one)) for number, one in enumerate(said, 1)]
 
 
 def _written(style: Style, who: str, message: Message, time: float) -> bytes:
@@ -160,32 +160,32 @@ def _written(style: Style, who: str, message: Message, time: float) -> bytes:
     return json.dumps({"t": time, "dir": way, "msg": message}).encode()
 
 
-def findings(lines: Talk | Path | Iterable[Line], *categories: str) -> list[Finding]:
+def findings(lines: Talk | Path | Iterable[RecordedLine], *categories: str) -> list[Finding]:
     """Check a recording, and give what is found of some categories: lifecycle and order."""
     wanted = categories or ("lifecycle", "order")
     return [one for one in everything(lines) if one.rule.partition("/")[0] in wanted]
 
 
-def everything(lines: Talk | Path | Iterable[Line]) -> list[Finding]:
+def everything(lines: Talk | Path | Iterable[RecordedLine]) -> list[Finding]:
     """Check a recording, by all rules but those of what is left out."""
     checker = Checker(NOT_COMPLETE)
     if isinstance(lines, Talk):
         lines = lines.lines()
     elif isinstance(lines, Path):
         data = lines.read_bytes().splitlines()
-        lines = [line_of(number, line) for number, line in enumerate(data, 1)]
+        lines = [parse_line(number, line) for number, line in enumerate(data, 1)]
     found = [finding for line in lines for finding in checker.feed(line)]
     return [*found, *checker.finish()]
 
 
-def rules(lines: Talk | Path | Iterable[Line], *categories: str) -> list[str]:
+def rules(lines: Talk | Path | Iterable[RecordedLine], *categories: str) -> list[str]:
     """Return the ids of the rules that a recording breaks, of some categories: lifecycle and order."""
     return [finding.rule for finding in findings(lines, *categories)]
 
 
-def watched(lines: Talk | Iterable[Line]) -> tuple[Watch, list[Any]]:
+def watched(lines: Talk | Iterable[RecordedLine]) -> tuple[Tracker, list[Any]]:
     """Watch a recording, and give what happened in it."""
-    watch = Watch()
+    watch = Tracker()
     given = lines.lines() if isinstance(lines, Talk) else lines
     moments = [moment for line in given for moment in watch.feed(line)]
     return watch, [*moments, *watch.finish()]

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from callsheet.describe import Describer
-from callsheet.observe.moments import Asked, Call, Folded
-from callsheet.observe.watch import Watch
+from callsheet.observe.events import PermissionAsked, UpdateApplied
+from callsheet.observe.model import ObservedCall
+from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
 from callsheet.tap.repair import Draft, Known, repaired
 from tests.support.talk import Talk
@@ -40,15 +41,15 @@ def ending(draft: Draft) -> tuple[str | None, str | None]:
 
 def known_of(talk: Talk, key: str = "a") -> Known:
     """Return what is known of a call at the end of a talk."""
-    watch = Watch()
+    watch = Tracker()
     asked: dict[str, Any] = {}
-    call: Call | None = None
+    call: ObservedCall | None = None
     for line in talk.lines():
         for moment in watch.feed(line):
-            if isinstance(moment, Asked) and moment.question.call_id == key:
+            if isinstance(moment, PermissionAsked) and moment.question.call_id == key:
                 asked |= moment.question.tool_call
                 call = moment.question.call
-            elif isinstance(moment, Folded) and moment.call.id == key:
+            elif isinstance(moment, UpdateApplied) and moment.call.id == key:
                 call = moment.call
     assert call is not None
     return Known(

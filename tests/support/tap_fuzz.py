@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from callsheet.observe.values import obj
+from callsheet.observe.model import obj
 from callsheet.tap.account import Account
 from callsheet.tap.context import Context
 from callsheet.tap.pipeline import Pipeline

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from typing import Any
 
 from callsheet.acp.schemas import breaches, definition
-from callsheet.observe.values import obj, text
+from callsheet.observe.model import obj, text
 from callsheet.redaction.redact import Redactor
 
 Message = dict[str, Any]

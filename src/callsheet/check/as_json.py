@@ -10,7 +10,7 @@ import msgspec
 
 from callsheet.check.finding import Finding
 from callsheet.check.telling import Outcome, Recording
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 
 IN_MEMORY = 4 << 20
 
@@ -35,7 +35,7 @@ class JsonTeller:
         self._waiting.write(b",\n  " if self._waiting.tell() else b"\n  ")
         self._waiting.write(encoded(finding))
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """Need not be told."""
 
     def end(self, recording: Recording) -> None:

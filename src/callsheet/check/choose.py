@@ -37,7 +37,7 @@ def choose(
     clients: Collection[str] = (),
     least: Severity = "advice",
 ) -> tuple[Rule, ...]:
-    """Return the rules that hold. Those about a client do if it is named, or if none is and they are chosen."""
+    """Return the rules that apply; those about a client only if it is named, or if they are chosen."""
     severities = SEVERITIES[: SEVERITIES.index(least) + 1]
 
     def holds(rule: Rule) -> bool:

@@ -10,24 +10,24 @@ from typing import Any, BinaryIO
 from callsheet.check.finding import Answer, Finding, Rule, Said
 from callsheet.check.quoting import safe
 from callsheet.check.rules import RULES
-from callsheet.observe.ids import UsedIds
-from callsheet.observe.lines import Line, read
-from callsheet.observe.moments import (
-    Asked,
-    Begun,
-    Big,
-    CallOver,
-    Decided,
-    Folded,
-    Heard,
-    LeftOpen,
-    Strayed,
-    TerminalTold,
-    Told,
-    TurnOver,
-    Updated,
+from callsheet.observe.events import (
+    CallBegan,
+    CallClosed,
+    CallLeftOpen,
+    LargeMessage,
+    MessageSeen,
+    PermissionAsked,
+    PermissionDecided,
+    SessionUpdated,
+    TerminalUpdated,
+    TurnEnded,
+    UnopenedSession,
+    UpdateApplied,
+    UpdateArrived,
 )
-from callsheet.observe.watch import Watch
+from callsheet.observe.lines import RecordedLine, read_lines
+from callsheet.observe.model import UsedIds
+from callsheet.observe.tracker import Tracker
 
 
 class Checker:
@@ -41,11 +41,11 @@ class Checker:
         rules: Iterable[Rule] = RULES,
         *,
         clients: Iterable[str] = (),
-        on_over: Callable[[CallOver], None] | None = None,
+        on_over: Callable[[CallClosed], None] | None = None,
     ) -> None:
         wanted = set(clients)
-        self.watch: Watch = Watch()
-        self._on_over: Callable[[CallOver], None] | None = on_over
+        self.watch: Tracker = Tracker()
+        self._on_over: Callable[[CallClosed], None] | None = on_over
         self._said: UsedIds = UsedIds()
         self._rules: dict[type, list[tuple[Rule, Callable[[Any], Answer]]]] = {}
         for rule in rules:
@@ -53,7 +53,7 @@ class Checker:
                 for kind in rule.moment if isinstance(rule.moment, tuple) else (rule.moment,):
                     self._rules.setdefault(kind, []).append((rule, rule.check))
 
-    def feed(self, line: Line) -> Iterator[Finding]:
+    def feed(self, line: RecordedLine) -> Iterator[Finding]:
         """Take in a line, and give what is wrong with it, and with what is over by it."""
         return self._judge(self.watch.feed(line))
 
@@ -68,7 +68,7 @@ class Checker:
                 answer = check(moment)
                 if answer:
                     yield from self._findings(rule, moment, answer)
-            if on_over is not None and moment.__class__ is CallOver:
+            if on_over is not None and moment.__class__ is CallClosed:
                 on_over(moment)
 
     def _findings(self, rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
@@ -97,7 +97,7 @@ class Checker:
 def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
     """Check a recording that is read from a stream of bytes."""
     checker = Checker(**options)
-    for line in read(stream):
+    for line in read_lines(stream):
         yield from checker.feed(line)
     yield from checker.finish()
 
@@ -115,21 +115,21 @@ def collecting_seldom() -> Generator[None]:
 
 def _place(moment: Any) -> tuple[str | None, str | None, int]:
     """Return the session, the call and the line that a moment is about."""
-    if isinstance(moment, Told):
+    if isinstance(moment, UpdateArrived):
         return moment.session.id, moment.call_id, moment.line.number
-    if isinstance(moment, (Folded, Begun)):
+    if isinstance(moment, (UpdateApplied, CallBegan)):
         return moment.session.id, moment.call.id, moment.line.number
-    if isinstance(moment, (CallOver, LeftOpen)):
+    if isinstance(moment, (CallClosed, CallLeftOpen)):
         return moment.call.session.id, moment.call.id, moment.line
-    if isinstance(moment, (Asked, Decided)):
+    if isinstance(moment, (PermissionAsked, PermissionDecided)):
         question = moment.question
         session = question.session.id if question.session else None
         return session, question.call_id, moment.line.number
-    if isinstance(moment, TurnOver):
+    if isinstance(moment, TurnEnded):
         return moment.turn.session.id, None, moment.line.number
-    if isinstance(moment, (TerminalTold, Updated, Strayed)):
+    if isinstance(moment, (TerminalUpdated, SessionUpdated, UnopenedSession)):
         return moment.session.id, None, moment.line.number
-    if isinstance(moment, (Heard, Big)):
+    if isinstance(moment, (MessageSeen, LargeMessage)):
         return moment.session, None, moment.line.number
     line: Any = moment.line
-    return None, None, line.number if isinstance(line, Line) else line
+    return None, None, line.number if isinstance(line, RecordedLine) else line

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from callsheet.observe.values import obj
+from callsheet.observe.model import obj
 
 SESSION = "s1"
 _KINDS = ("tool_call", "tool_call_update", "tool_call_content_chunk")

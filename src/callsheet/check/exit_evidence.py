@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from callsheet.observe.moments import Call
-from callsheet.observe.values import many, obj
+from callsheet.observe.model import ObservedCall, many, obj
 
 _FIELDS = (
     "exit_code",
@@ -60,7 +59,7 @@ class ExitEvidence(NamedTuple):
     field: str
 
 
-def failure_of(call: Call) -> ExitEvidence | None:
+def failure_of(call: ObservedCall) -> ExitEvidence | None:
     """Return the exit code by which a call's command failed, if one is told."""
     command = _command(call)
     if call.is_background or any(
@@ -75,21 +74,21 @@ def failure_of(call: Call) -> ExitEvidence | None:
     return None
 
 
-def _command(call: Call) -> str:
+def _command(call: ObservedCall) -> str:
     given = call.fields.get("rawInput")
     found = next((obj(given)[key] for key in _RUN if key in obj(given)), given)
     words = many(found) or [found]
     return " ".join(word for word in words if isinstance(word, str))
 
 
-def _fields(call: Call) -> Iterator[tuple[int, str]]:
+def _fields(call: ObservedCall) -> Iterator[tuple[int, str]]:
     for told in _objects(call.fields.get("rawOutput")):
         for name in _FIELDS:
             if type(code := told.get(name)) is int:
                 yield code, f"update.rawOutput.{name}"
 
 
-def _lines(call: Call, command: str) -> Iterator[tuple[int, str]]:
+def _lines(call: ObservedCall, command: str) -> Iterator[tuple[int, str]]:
     if _PRINTS_ONE(command) or not (command or call.fields.get("kind") == "execute"):
         return
     raw = call.fields.get("rawOutput")

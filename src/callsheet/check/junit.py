@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 from callsheet.check.as_json import told
 from callsheet.check.finding import Finding, Rule
 from callsheet.check.telling import Outcome, Recording, count
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 
 SHOWN = 50
 """Findings of one rule in one recording that are written out. The others are counted."""
@@ -42,7 +42,7 @@ class JunitTeller:
             parts = (f"line {finding.line}", finding.call, finding.field, finding.message)
             lines.append(": ".join(part for part in parts if part))
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """Need not be told."""
 
     def end(self, recording: Recording) -> None:

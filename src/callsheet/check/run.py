@@ -11,9 +11,9 @@ from callsheet.check.finding import Finding, Rule
 from callsheet.check.sources import Problem, Source, why
 from callsheet.check.summary import Summary, tool_of
 from callsheet.check.telling import Outcome, Recording, Teller
-from callsheet.observe.lines import read
-from callsheet.observe.moments import Call, CallOver
-from callsheet.observe.values import text
+from callsheet.observe.events import CallClosed
+from callsheet.observe.lines import read_lines
+from callsheet.observe.model import ObservedCall, text
 
 CLIENTS = ("zed", "toad", "acpx")
 """Rules were chosen by client before; here all that are given hold."""
@@ -80,7 +80,7 @@ class _Run:
             teller.begin(recording.path)
         try:
             with collecting_seldom():
-                for line in read(stream):
+                for line in read_lines(stream):
                     for finding in self._checker.feed(line):
                         self._found(finding)
         except BrokenPipeError:
@@ -103,7 +103,7 @@ class _Run:
         for teller in self._tellers:
             teller.end(recording)
 
-    def _over(self, over: CallOver) -> None:
+    def _over(self, over: CallClosed) -> None:
         self._outcome.summary.over(over)
         for teller in self._tellers:
             teller.over(over.call)
@@ -126,7 +126,7 @@ class _Run:
             teller.found(finding, title, fingerprint)
 
     def _compared(
-        self, baseline: Baseline, finding: Finding, call: Call | None, title: str
+        self, baseline: Baseline, finding: Finding, call: ObservedCall | None, title: str
     ) -> tuple[str, bool]:
         """Return a finding's fingerprint, and whether it is known."""
         path, tool = self._recording.path, tool_of(call) if call else ""
@@ -135,6 +135,6 @@ class _Run:
         fingerprint = fingerprint_of(finding, path, agent, tool, title, cwd)
         return fingerprint, baseline.knows(finding, fingerprint, path, tool)
 
-    def _call(self, finding: Finding) -> Call | None:
+    def _call(self, finding: Finding) -> ObservedCall | None:
         session = self._checker.watch.sessions.get(finding.session or "")
         return session.calls.get(finding.call or "") if session is not None else None

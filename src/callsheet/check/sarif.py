@@ -10,7 +10,7 @@ from urllib.parse import quote
 from callsheet.check.as_json import encoded, told
 from callsheet.check.finding import Finding, Rule
 from callsheet.check.telling import Outcome, Recording
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -62,7 +62,7 @@ class SarifTeller:
         self._write((",\n" if self._results else "\n") + _text(result))
         self._results += 1
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """Need not be told."""
 
     def end(self, recording: Recording) -> None:

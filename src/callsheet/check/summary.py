@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from callsheet.check.finding import Finding, Rule
 from callsheet.check.quoting import shown
-from callsheet.observe.moments import Call, CallOver
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import CallClosed
+from callsheet.observe.model import ObservedCall, many, obj, text
 
 MOST_TOOLS = 500
 """Tools of an agent that are told apart. Names of tools are the agent's, and may be without end."""
@@ -38,7 +38,7 @@ class Score(Struct):
     wire_bytes: int = 0
     told_bytes: int = 0
 
-    def add(self, call: Call, found: set[str]) -> None:
+    def add(self, call: ObservedCall, found: set[str]) -> None:
         """Count a call in. `found` are the categories of what is wrong with it."""
         self.calls += 1
         self.ended += call.ended is not None
@@ -87,7 +87,7 @@ class Summary:
         if is_leak(finding.rule):
             its.add(LEAK)
 
-    def over(self, over: CallOver) -> None:
+    def over(self, over: CallClosed) -> None:
         """Count a call that is over."""
         call = over.call
         found = self._found.pop((call.session.id, call.id), set())
@@ -110,7 +110,7 @@ def is_leak(rule: str) -> bool:
     return rule.startswith("safety/") and "secret" in rule
 
 
-def tool_of(call: Call) -> str:
+def tool_of(call: ObservedCall) -> str:
     """Return the name of a call's tool, or what is nearest to it."""
     claude = obj(obj(call.fields.get("_meta")).get("claudeCode"))
     named = call.name or text(claude.get("toolName"))
@@ -127,7 +127,7 @@ def _shown_name(name: str) -> str:
     return shown(name)
 
 
-def told_bytes(call: Call) -> int:
+def told_bytes(call: ObservedCall) -> int:
     """Return how many bytes there are to tell of a call: of its output or its input, whichever is more."""
     content = sum(_item_bytes(obj(item)) for item in many(call.fields.get("content")))
     output = content + call.output_bytes or _json_bytes(call.fields.get("rawOutput"))

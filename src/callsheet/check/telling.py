@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from callsheet.check.finding import SEVERITIES, Finding, Rule, Severity
 from callsheet.check.sources import Problem
 from callsheet.check.summary import Summary
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 
 
 class Recording(Struct, kw_only=True):
@@ -73,7 +73,7 @@ class Teller(Protocol):
         """Something is wrong. `title` is that of the call by now, as the recording has it."""
         ...
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """A call is over."""
         ...
 

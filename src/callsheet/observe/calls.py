@@ -2,6 +2,8 @@
 
 What has ended is kept for a while, for what may come late. Memory does not grow with the recording: by number
 and by bytes, the oldest are let go, and only their ids stay known.
+
+Which terminals there are, which calls show them, and what comes by them.
 """
 
 from __future__ import annotations
@@ -9,21 +11,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
+from weakref import ref
 
-from callsheet.observe import again, streaming
-from callsheet.observe.ids import UsedIds
-from callsheet.observe.lines import Line
-from callsheet.observe.moments import (
+from callsheet.observe.events import CallClosed, CallLeftOpen, TerminalUpdated
+from callsheet.observe.evidence import note_streaming
+from callsheet.observe.lines import RecordedLine
+from callsheet.observe.model import (
     FINAL,
-    Call,
-    CallOver,
-    Connection,
     Json,
-    LeftOpen,
-    Session,
-    Turn,
+    ObservedCall,
+    ObservedConnection,
+    ObservedSession,
+    ObservedTurn,
+    UsedIds,
+    many,
+    obj,
+    text,
 )
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.repetition import note_repetition
 
 KEEP_ENDED = 1024
 """Calls that have ended and are still known."""
@@ -56,22 +61,24 @@ _FIELDS = (
 )
 
 
-class Calls:
+class CallTracker:
     """All calls of a recording."""
 
     def __init__(self) -> None:
         self.count: int = 0
-        self.gone: list[Call] = []
+        self.gone: list[ObservedCall] = []
         """Those that were let go now."""
-        self._due: list[CallOver | LeftOpen] = []
+        self._due: list[CallClosed | CallLeftOpen] = []
         self.used: UsedIds = UsedIds()
-        self._ended: deque[tuple[Call, int]] = deque()
+        self._ended: deque[tuple[ObservedCall, int]] = deque()
         self._bytes: int = 0
 
-    def begin(self, line: Line, session: Session, key: str, connection: Connection) -> Call:
+    def begin(
+        self, line: RecordedLine, session: ObservedSession, key: str, connection: ObservedConnection
+    ) -> ObservedCall:
         """Begin a call. One that had its id before is over."""
         before = session.calls.get(key)
-        call = Call(key, session, line.number, turn=session.turn, last=line.number)
+        call = ObservedCall(key, session, line.number, turn=session.turn, last=line.number)
         call.is_replayed = session.tells_history
         known = self.used.has(session.id, key)
         call.is_reused = known and _is_reused(session, before, connection)
@@ -87,7 +94,14 @@ class Calls:
             self.let_go(next(iter(session.calls.values())), connection)
         return call
 
-    def fold(self, call: Call, kind: str, update: Json, line: Line, connection: Connection) -> None:
+    def fold(
+        self,
+        call: ObservedCall,
+        kind: str,
+        update: Json,
+        line: RecordedLine,
+        connection: ObservedConnection,
+    ) -> None:
         """Take in an update of a call."""
         call.updates += 1
         _count(call, line)
@@ -97,29 +111,31 @@ class Calls:
         if kind == "tool_call_content_chunk":
             _append(call, update.get("content"), line)
             return
-        again.note(call, update, line)
+        note_repetition(call, update, line)
         self.patch(call, update, line, connection)
         if call.announced is None and _is_announced(call, kind, update, connection):
             self.announce(call, update, line)
 
-    def heard(self, call: Call, line: Line) -> None:
+    def heard(self, call: ObservedCall, line: RecordedLine) -> None:
         """Note that a message was about a call."""
         call.wire_bytes += line.size
         call.last = line.number
 
-    def announce(self, call: Call, update: Json, line: Line) -> None:
+    def announce(self, call: ObservedCall, update: Json, line: RecordedLine) -> None:
         """Note what announced a call. One that says no status is pending."""
         call.announced, call.opening = line.number, update
         if call.status is None:
             _move(call, "pending", line)
 
-    def patch(self, call: Call, update: Json, line: Line, connection: Connection) -> None:
+    def patch(
+        self, call: ObservedCall, update: Json, line: RecordedLine, connection: ObservedConnection
+    ) -> None:
         """Take over the fields that an update has."""
         for name in _FIELDS:
             if name in update:
                 _set(call, name, update[name], clears=connection.is_v2)
         if "content" in update:
-            streaming.note(call, update)
+            note_streaming(call, update)
         if "status" not in update:
             return
         status = text(update["status"])
@@ -134,25 +150,25 @@ class Calls:
                 ):  # a history may tell all calls, and then their results
                     self._note_end(call, connection)
 
-    def were_told(self, session: Session, connection: Connection) -> None:
+    def were_told(self, session: ObservedSession, connection: ObservedConnection) -> None:
         """Note that a session's history was told: calls in it that have ended need not be known for long."""
         for call in list(session.calls.values()):
             if call.is_replayed and call.ended is not None:
                 self._note_end(call, connection)
 
-    def _note_end(self, call: Call, connection: Connection) -> None:
+    def _note_end(self, call: ObservedCall, connection: ObservedConnection) -> None:
         self._ended.append((call, call.wire_bytes))
         self._bytes += call.wire_bytes
         self._tidy(connection)
 
-    def _tidy(self, connection: Connection) -> None:
+    def _tidy(self, connection: ObservedConnection) -> None:
         """Let go of what ended long ago."""
         while len(self._ended) > KEEP_ENDED or (self._bytes > KEEP_BYTES and len(self._ended) > 1):
             call, size = self._ended.popleft()
             self._bytes -= size
             self.let_go(call, connection)
 
-    def let_go(self, call: Call, connection: Connection) -> None:
+    def let_go(self, call: ObservedCall, connection: ObservedConnection) -> None:
         """Forget a call. It is over."""
         _remove(call.session.calls, call)
         if call.turn is not None:
@@ -160,7 +176,7 @@ class Calls:
         self._due.extend(over(call, connection, at_the_end=False))
         self.gone.append(call)
 
-    def told(self) -> Iterator[CallOver | LeftOpen]:
+    def told(self) -> Iterator[CallClosed | CallLeftOpen]:
         """Tell what is due. Then nothing refers to the calls that were let go, not even their questions."""
         yield from self._due
         for call in self.gone:
@@ -168,8 +184,8 @@ class Calls:
         self._due, self.gone = [], []
 
     def left_open(
-        self, turn: Turn, line: int, connection: Connection
-    ) -> Iterator[CallOver | LeftOpen]:
+        self, turn: ObservedTurn, line: int, connection: ObservedConnection
+    ) -> Iterator[CallClosed | CallLeftOpen]:
         """Tell of a turn's calls, now that the turn is over: which are over, which were left open."""
         following = turn.session.turn
         for call in list(turn.calls.values()):
@@ -179,11 +195,13 @@ class Calls:
                 call.turn, following.calls[call.id] = following, call
             elif _must_be_over(call, connection):
                 call.is_left = True
-                yield LeftOpen(line, connection, call, turn)
+                yield CallLeftOpen(line, connection, call, turn)
         turn.calls = {}
 
 
-def over(call: Call, connection: Connection, *, at_the_end: bool) -> Iterator[CallOver | LeftOpen]:
+def over(
+    call: ObservedCall, connection: ObservedConnection, *, at_the_end: bool
+) -> Iterator[CallClosed | CallLeftOpen]:
     """Tell that nothing more is expected of a call; once."""
     if call.is_judged:
         return
@@ -195,11 +213,11 @@ def over(call: Call, connection: Connection, *, at_the_end: bool) -> Iterator[Ca
             call.is_left = True
             turn = call.turn
             line = (turn.ended if turn is not None else None) or call.last
-            yield LeftOpen(line, connection, call, turn)
-    yield CallOver(call.last, connection, call, at_the_end)
+            yield CallLeftOpen(line, connection, call, turn)
+    yield CallClosed(call.last, connection, call, at_the_end)
 
 
-def announces(kind: str, update: Json, connection: Connection) -> bool:
+def announces(kind: str, update: Json, connection: ObservedConnection) -> bool:
     """Whether an update reads as the first of a call. v2 has one kind for all."""
     if kind == "tool_call":
         return True
@@ -207,14 +225,18 @@ def announces(kind: str, update: Json, connection: Connection) -> bool:
     return named and kind == "tool_call_update" and connection.is_v2
 
 
-def _is_announced(call: Call, kind: str, update: Json, connection: Connection) -> bool:
+def _is_announced(
+    call: ObservedCall, kind: str, update: Json, connection: ObservedConnection
+) -> bool:
     """Whether an update announces a call. v2's may be of one that began before the recording did."""
     if connection.is_v2 and call.session.is_whole:
         return True
     return announces(kind, update, connection)
 
 
-def begins_again(call: Call, kind: str, update: Json, connection: Connection) -> bool:
+def begins_again(
+    call: ObservedCall, kind: str, update: Json, connection: ObservedConnection
+) -> bool:
     """Whether an update is about a new call that has the id of one that is known."""
     session = call.session
     opens = kind == "tool_call" or (kind == "tool_call_update" and connection.is_v2)
@@ -233,7 +255,7 @@ def begins_again(call: Call, kind: str, update: Json, connection: Connection) ->
     )
 
 
-def _is_told_as_another(call: Call, update: Json) -> bool:
+def _is_told_as_another(call: ObservedCall, update: Json) -> bool:
     """Whether an update tells of something else to be done, which has not begun, after a call has."""
     given, title = update.get("rawInput"), text(update.get("title"))
     return (
@@ -245,7 +267,9 @@ def _is_told_as_another(call: Call, update: Json) -> bool:
     )
 
 
-def _is_reused(session: Session, before: Call | None, connection: Connection) -> bool:
+def _is_reused(
+    session: ObservedSession, before: ObservedCall | None, connection: ObservedConnection
+) -> bool:
     """Whether a known id is another call's now. What a replay tells again is the same call."""
     if session.tells_history:
         return before is not None and before.first > (session.asked or 0)
@@ -255,29 +279,29 @@ def _is_reused(session: Session, before: Call | None, connection: Connection) ->
     return before is not None and before.turn is not None and before.turn is session.turn
 
 
-def _is_late(call: Call) -> bool:
+def _is_late(call: ObservedCall) -> bool:
     return call.turn is not None and call.turn.ended is not None
 
 
-def _must_be_over(call: Call, connection: Connection) -> bool:
+def _must_be_over(call: ObservedCall, connection: ObservedConnection) -> bool:
     if call.is_background:
         return False
     return not connection.is_v2 or call.session.background is not None
 
 
-def _remove(calls: dict[str, Call], call: Call) -> None:
+def _remove(calls: dict[str, ObservedCall], call: ObservedCall) -> None:
     if calls.get(call.id) is call:
         del calls[call.id]
 
 
-def _move(call: Call, status: str, line: Line) -> None:
+def _move(call: ObservedCall, status: str, line: RecordedLine) -> None:
     call.status = status
     known = call.statuses
     if not known or (known[-1][0] != status and len(known) < KEEP_STATUSES):
         known.append((status, line.number))
 
 
-def _count(call: Call, line: Line) -> None:
+def _count(call: ObservedCall, line: RecordedLine) -> None:
     """Count an update in its second. One that brings much could not be sent together with others."""
     time = line.time
     if time is None or line.size >= MUCH:
@@ -289,7 +313,7 @@ def _count(call: Call, line: Line) -> None:
     call.busiest = max(call.busiest, count + 1)
 
 
-def _append(call: Call, item: Any, line: Line) -> None:
+def _append(call: ObservedCall, item: Any, line: RecordedLine) -> None:
     if call.wire_bytes > KEEP_CONTENT:
         call.output_bytes += line.size
         return
@@ -300,7 +324,7 @@ def _append(call: Call, item: Any, line: Line) -> None:
     content.append(item)
 
 
-def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
+def _set(call: ObservedCall, name: str, value: Any, *, clears: bool) -> None:
     if name == "content":
         call.chunks = 0
     if value is None:
@@ -316,3 +340,101 @@ def _set(call: Call, name: str, value: Any, *, clears: bool) -> None:
         call.fields[name] = value
         if name == "rawInput" and value:
             call.given = value
+
+
+MOST_TERMINALS = 10_000
+"""Terminals that are known. Of more, the oldest is forgotten."""
+
+
+class TerminalTracker:
+    """All terminals of a recording."""
+
+    def __init__(self) -> None:
+        self._owners: dict[
+            tuple[str, str], ref[ObservedCall]
+        ] = {}  # what is over is not kept for them
+
+    def owner(self, session: ObservedSession, key: str | None) -> ObservedCall | None:
+        """Return the call that shows a terminal."""
+        owner = None if key is None else self._owners.get((session.id, key))
+        return None if owner is None else owner()
+
+    def shown(self, call: ObservedCall, update: Json) -> None:
+        """Note the terminals that an update lets a call show."""
+        content = update.get("content")
+        for item in many(content) or [content]:
+            told = obj(item)
+            key = text(told.get("terminalId"))
+            if key is not None and told.get("type") == "terminal":
+                _note(self._owners, (call.session.id, key), ref(call))
+
+    def created(self, session: ObservedSession, key: str | None, line: RecordedLine) -> None:
+        """Note that a terminal was made."""
+        if key is not None and key not in session.terminals:
+            _note(session.terminals, key, line.number)
+
+    def background(self, session: ObservedSession, listed: Any) -> frozenset[str] | None:
+        """Return the calls that go on in the background, by v2's list of calls and terminals.
+
+        None if that is not said, or said in words that nobody knows.
+        """
+        found: set[str] = set()
+        for item in many(listed):
+            told = obj(item)
+            owner = self.owner(session, text(told.get("terminalId")))
+            key = text(told.get("toolCallId")) or (owner.id if owner is not None else None)
+            if key is None and told.get("type") != "terminal":
+                return None
+            found.add(key or "")
+        return frozenset(found) if isinstance(listed, list) else None
+
+    def in_meta(
+        self,
+        line: RecordedLine,
+        connection: ObservedConnection,
+        session: ObservedSession,
+        update: Json,
+    ) -> Iterator[TerminalUpdated]:
+        """Return what an update of a call tells of terminals by the way, as some v1 agents do."""
+        meta = obj(update.get("_meta"))
+        if not meta:
+            return
+        self.created(session, text(obj(meta.get("terminal_info")).get("terminal_id")), line)
+        for name in ("terminal_output", "terminal_output_delta", "terminal_exit"):
+            told = obj(meta.get(name))
+            key = text(told.get("terminal_id"))
+            if key is not None:
+                yield self.told(line, connection, session, key, told)
+
+    def ended(self, session: ObservedSession, key: str | None, told: Json) -> None:
+        """Note the exit code of a terminal's command, if that is told."""
+        call, status = self.owner(session, key), obj(told.get("exitStatus")) or told
+        code = status.get("exitCode", status.get("exit_code"))
+        if call is not None and type(code) is int:
+            call.exit_code = code
+
+    def told(
+        self,
+        line: RecordedLine,
+        connection: ObservedConnection,
+        session: ObservedSession,
+        key: str,
+        update: Json,
+    ) -> TerminalUpdated:
+        """Take in what is told of a terminal."""
+        known, kind = key in session.terminals, update.get("sessionUpdate")
+        if kind == "terminal_update":
+            self.created(session, key, line)
+        call = self.owner(session, key)
+        if call is not None:
+            if kind is not None:
+                call.wire_bytes += line.size
+            call.output_bytes += len(text(update.get("data")) or "")
+            self.ended(session, key, update)
+        return TerminalUpdated(line, connection, session, key, update, known)
+
+
+def _note(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= MOST_TERMINALS:
+        del known[next(iter(known))]
+    known[key] = value

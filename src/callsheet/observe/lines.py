@@ -1,110 +1,125 @@
-"""A recording, line by line: raw JSON-RPC, or lines that say when and which way a message went.
+"""The file format of recordings: reading lines of whatever a file holds, and writing them.
 
-Whatever a file holds, nothing here raises: what can't be read is a line with a `fault`. `mending.py` says
-what is wrong with such a line, and what can still be read of it.
+A recording has one message per line, in one of two forms that may be mixed:
+
+- the JSON-RPC message as it is: `{"jsonrpc": "2.0", "method": "session/update", …}`
+- an envelope with time and direction: `{"t": 1.5, "dir": "agent->client", "msg": {…}}`. For a line that
+  is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; `size` says
+  how long a line was that is cut, and `lost` how many bytes are missing.
+
+Reading never raises. A line that is not exactly one message has a `fault`; where a message can be made
+out all the same (bad bytes or half a surrogate pair replaced, several messages on one line), the line
+has both the message and the fault. A message that is spread over several lines is not put together:
+each of its lines is a finding of its own.
 """
 
 from __future__ import annotations
 
-from base64 import b64decode
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Literal, TypeAlias
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
-from callsheet.observe import mending
-from callsheet.observe.values import obj
+from callsheet.observe.model import obj
 
-Way: TypeAlias = Literal["client", "agent"]
+Sender: TypeAlias = Literal["client", "agent"]
 """Who has sent a message."""
 
+Direction: TypeAlias = Literal["client->agent", "agent->client"]
+"""How an envelope says that."""
+
+Fault: TypeAlias = Literal[
+    "blank", "long", "binary", "encoding", "surrogate", "cut", "several", "json", "no_message", "lost",
+]  # fmt: skip
+
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that are looked into. A longer one is passed over."""
+"""Bytes of a line that are parsed. A longer line is skipped."""
 
 PIECE = 1 << 20
+"""Bytes that are read at once."""
+
+_EXCERPT = 1000
+"""Bytes that are written of a line that is too long to be recorded."""
 
 _BOM = b"\xef\xbb\xbf"
-_decode = msgspec.json.Decoder().decode
-_WAYS: dict[object, Way] = {"client->agent": "client", "agent->client": "agent"}
+_SENDERS: dict[object, Sender] = {"client->agent": "client", "agent->client": "agent"}
 _NO_MESSAGE = frozenset(("raw", "base64", "lost"))
-"""What `callsheet record` writes in the place of `msg` where there was no message."""
+_LOSES_A_MESSAGE = ("long", "lost", "binary", "encoding", "cut", "several")
+
+# An escaped backslash, a whole surrogate pair, or (in the group) half of one.
+_PAIR_OR_LONE = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+
+_decode = msgspec.json.Decoder().decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
+_encode = msgspec.json.encode
+_decoder = json.JSONDecoder()
 
 
-class Line(Struct):
-    """One line. `size` is that of the message, without the recording's own words around it, as near as known.
+class RecordedLine(Struct):
+    """One line of a recording, or one of several messages on it.
 
-    `sender` is None where the recording does not say it. A line with a `fault` has no message, or one that
-    a patient reader can make out.
+    `size` is that of the message without the envelope, as near as it is known. `sender` is None where the
+    recording does not say it. A line with a `fault` has no message, or one that could be made out.
     """
 
     number: int
     size: int
     message: dict[str, Any] | None = None
-    sender: Way | None = None
+    sender: Sender | None = None
     time: float | None = None
     problem: str | None = None
     raw: bytes = b""
-    fault: mending.Fault | None = None
+    fault: Fault | None = None
 
 
-def read(stream: BinaryIO) -> Iterator[Line]:
-    """Return the lines of a file. Of empty ones that follow each other, the first is told."""
-    parts = mending.Parts()
+# Reading
+
+
+def read_lines(stream: BinaryIO) -> Iterator[RecordedLine]:
+    """Yield the lines of a file. Of consecutive empty lines, only the first."""
     was_blank = False
-    for number, (data, whole) in enumerate(_split(stream), 1):
-        if whole and data and not data.isspace():
+    for number, (data, is_whole) in enumerate(_split(stream), 1):
+        if is_whole and data and not data.isspace():
             was_blank = False
-            line = line_of(number, data)
-            if line.fault is None and not parts:
-                yield line
+            line = parse_line(number, data)
+            if line.fault == "several":
+                yield from _each_message(line)
             else:
-                yield from _lines(line, parts)
-        elif not whole:
-            yield from _apart(parts)
+                yield line
+        elif not is_whole:
             yield _faulty(number, len(data), "long", f"it is longer than {LONGEST >> 20} MB")
         elif not was_blank:
             was_blank = True
             yield _faulty(number, 0, "blank", "it is empty")
-    yield from _apart(parts)
 
 
-def _lines(line: Line, parts: mending.Parts) -> Iterator[Line]:
-    """Return what is on a line with a fault, or on it and those before it that were only parts of a message."""
-    if line.message is None and parts.joins(line):
-        first, whole = parts.take()
-        yield _whole(first, whole)
-    elif line.fault == "cut" and not parts:
-        parts.begin(line)
-    elif parts and line.message is None:
-        if parts.are_too_many():
-            yield from _apart(parts)
-    else:
-        yield from _apart(parts)
-        yield from _each(line)
+def parse_line(number: int, data: bytes) -> RecordedLine:
+    """Parse one line, without its newline."""
+    try:
+        value = _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        if number == 1 and data.startswith(_BOM):
+            return parse_line(number, data[len(_BOM) :])
+        return _repaired(number, data, exc)
+    return _line_of(number, data, value, len(data))
 
 
-def _whole(first: Line, data: bytes) -> Line:
-    line = line_of(first.number, data)
-    line.sender, line.time = line.sender or first.sender, line.time or first.time
-    line.fault, line.problem = "split", "its message goes on on the next line"
-    return line
+def loses_a_message(line: RecordedLine) -> bool:
+    """Whether a line without a message was more than noise, so that less is certain after it."""
+    return line.fault in _LOSES_A_MESSAGE or line.raw.lstrip()[:1] == b"{"
 
 
-def _apart(parts: mending.Parts) -> Iterator[Line]:
-    """Give up on parts that make no message."""
-    for line in parts.drop():
-        yield from _each(line)
-
-
-def _each(line: Line) -> Iterator[Line]:
-    """Return the messages of a line that has several; the first with the fault."""
-    if line.fault != "several":
-        yield line
-        return
+def _each_message(line: RecordedLine) -> Iterator[RecordedLine]:
+    """Yield the messages of a line that has several, the first with the fault."""
     fault, problem = line.fault, line.problem
-    for value in mending.messages(line.raw):
-        found = _made(line.number, line.raw, value, mending.size_of(value, line.raw))
+    for value in _messages(line.raw):
+        found = _line_of(line.number, line.raw, value, _size_of(value, line.raw))
         found.fault, found.problem = fault, problem
         found.sender, found.time = found.sender or line.sender, found.time or line.time
         yield found
@@ -113,71 +128,68 @@ def _each(line: Line) -> Iterator[Line]:
         yield line
 
 
-def line_of(number: int, data: bytes) -> Line:
-    """Make sense of one line."""
-    try:
-        value = _decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        if number == 1 and data.startswith(_BOM):
-            return line_of(number, data[len(_BOM) :])
-        return _mended(number, data, exc)
-    return _made(number, data, value, len(data))
-
-
-def _mended(number: int, data: bytes, exc: Exception) -> Line:
-    fault, problem = mending.fault_of(data, exc)
-    for mended, why, what in mending.readings(data, fault):
+def _repaired(number: int, data: bytes, exc: Exception) -> RecordedLine:
+    """Parse a line that is no JSON as it is, by replacing what can't be decoded."""
+    fault, problem = fault_of(data, exc)
+    for repaired, why, what in readings(data, fault):
         try:
-            line = _made(number, data, _decode(mended), len(data))
+            line = _line_of(number, data, _decode(repaired), len(data))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        if line.fault != "several":  # each of them is mended when they are read
+        if (
+            line.fault != "several"
+        ):  # each of the messages is repaired when they are read one by one
             line.fault, line.problem = why, what
         return line
-    return Line(number, len(data), problem=problem, raw=data, fault=fault)
+    return RecordedLine(number, len(data), problem=problem, raw=data, fault=fault)
 
 
-def _made(number: int, data: bytes, value: Any, size: int) -> Line:
-    told = obj(value)
-    if "msg" in told and "jsonrpc" not in told:
-        return _wrapped(number, data, told, size)
-    if not told:
-        several = mending.is_batch(value)
+def _line_of(number: int, data: bytes, value: Any, size: int) -> RecordedLine:
+    found = obj(value)
+    if "msg" in found and "jsonrpc" not in found:
+        return _unwrapped(number, data, found, size)
+    if not found:
+        several = _is_batch(value)
         fault = "several" if several else "no_message"
         why = "it has several messages" if several else "it is JSON, but no message"
-        return Line(number, size, problem=why, raw=data, fault=fault)
-    if "dir" in told and not _NO_MESSAGE.isdisjoint(told):
-        return _unread(number, told)
-    return Line(number, size, told, raw=data)
+        return RecordedLine(number, size, problem=why, raw=data, fault=fault)
+    if "dir" in found and not _NO_MESSAGE.isdisjoint(found):
+        return _unrecorded(number, found)
+    return RecordedLine(number, size, found, raw=data)
 
 
-def _wrapped(number: int, data: bytes, value: dict[str, Any], size: int) -> Line:
-    message, time = obj(value["msg"]), value.get("t")
+def _unwrapped(number: int, data: bytes, value: dict[str, Any], size: int) -> RecordedLine:
+    message = obj(value["msg"])
     if not message:
         why = "its msg is no message"
-        return Line(number, size, problem=why, raw=data, fault="no_message")
-    # The envelope is `{"t": 1.5, "dir": "agent->client", "msg": …}`: what is around the message.
+        return RecordedLine(number, size, problem=why, raw=data, fault="no_message")
+    # The envelope is `{"t": 1.5, "dir": "agent->client", "msg": …}`: the size is that of the message.
     begin = data.find(b'"msg"')
     if begin >= 0 and size == len(data):
         size = max(2, len(data.rstrip()) - begin - 7)
-    when = float(time) if isinstance(time, (int, float)) else None
-    return Line(number, size, message, _WAYS.get(value.get("dir")), when, raw=data)
+    return RecordedLine(
+        number, size, message, _SENDERS.get(value.get("dir")), _time_in(value), raw=data
+    )
 
 
-def _unread(number: int, value: dict[str, Any]) -> Line:
+def _unrecorded(number: int, value: dict[str, Any]) -> RecordedLine:
     """Return what was recorded of a line that was no message, as if it stood in the recording itself."""
     data = _bytes_in(value)
-    size, lost, time = value.get("size"), value.get("lost"), value.get("t")
+    size, lost = value.get("size"), value.get("lost")
     if lost is not None:
         line = _faulty(number, 0, "lost", f"{lost} bytes are missing: they could not be recorded")
     elif isinstance(size, int) and size > len(data):
         why = f"only the beginning of its {size >> 20} MB was recorded"
         line = _faulty(number, size, "long", why)
     else:
-        line = line_of(number, data)
-    line.sender = _WAYS.get(value.get("dir"))
-    line.time = float(time) if isinstance(time, (int, float)) else None
+        line = parse_line(number, data)
+    line.sender, line.time = _SENDERS.get(value.get("dir")), _time_in(value)
     return line
+
+
+def _time_in(value: dict[str, Any]) -> float | None:
+    time = value.get("t")
+    return float(time) if isinstance(time, (int, float)) else None
 
 
 def _bytes_in(value: dict[str, Any]) -> bytes:
@@ -187,15 +199,15 @@ def _bytes_in(value: dict[str, Any]) -> bytes:
         return b""
 
 
-def _faulty(number: int, size: int, fault: mending.Fault, problem: str) -> Line:
-    return Line(number, size, problem=problem, fault=fault)
+def _faulty(number: int, size: int, fault: Fault, problem: str) -> RecordedLine:
+    return RecordedLine(number, size, problem=problem, fault=fault)
 
 
 def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
-    """Return the lines of a stream, and whether each is whole: of one that is too long, the beginning."""
+    """Yield the lines of a stream, and whether each is whole: of one that is too long, the beginning."""
     rest: list[bytes] = []
     size = 0
-    for piece in _pieces(stream):
+    while piece := stream.read(PIECE):
         *lines, last = piece.split(b"\n")
         for found in lines:
             line = found
@@ -210,6 +222,125 @@ def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
         yield b"".join(rest), size <= LONGEST
 
 
-def _pieces(stream: BinaryIO) -> Iterable[bytes]:
-    while piece := stream.read(PIECE):
-        yield piece
+# What is wrong with a line, and how it could be meant
+
+
+def fault_of(data: bytes, exc: Exception) -> tuple[Fault, str]:
+    """Return what is wrong with a line that `exc` says is no JSON, as a code and as a sentence."""
+    if b"\0" in data[:1000]:
+        return "binary", "it is binary"
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "encoding", "it is no UTF-8"
+    if isinstance(exc, RecursionError):
+        return "json", "it is nested too deeply"
+    if len(_messages(data)) > 1 or data.count(b'"jsonrpc"') > 1:
+        return "several", "it has several messages"
+    if data.lstrip()[:1] == b"{" and "truncated" in str(exc):
+        return "cut", "it breaks off in the middle of a message"
+    return "json", "it is no JSON"
+
+
+def readings(data: bytes, fault: Fault) -> Iterator[tuple[bytes, Fault, str]]:
+    """Yield how a line could be meant, with U+FFFD for what can't be decoded, and its fault then."""
+    if fault == "encoding":
+        yield data.decode(errors="replace").encode(), fault, "it is no UTF-8"
+    elif b"\\ud" in data or b"\\uD" in data:
+        yield _without_surrogates(data), "surrogate", "it has half of a surrogate pair"
+
+
+def _messages(data: bytes) -> list[Any]:
+    """Return the objects on a line, one after the other or in a list.
+
+    Here the decoder of the standard library serves: it can go on where a value ends, and it takes
+    numbers (NaN, 1e999) that stricter ones refuse.
+    """
+    try:
+        text = _without_surrogates(data).decode()
+    except UnicodeDecodeError:
+        return []
+    found: list[Any] = []
+    place = 0
+    while place < len(text):
+        if text[place] in " \t\r,":
+            place += 1
+            continue
+        try:
+            value, place = _decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            break
+        found += cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [value for value in found if isinstance(value, dict) and value]
+
+
+def _size_of(message: Any, line: bytes) -> int:
+    try:
+        return len(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode())
+    except (RecursionError, ValueError):  # encoding may fail at a depth that decoding survived
+        return len(line)
+
+
+def _is_batch(value: Any) -> bool:
+    if not isinstance(value, list):
+        return False
+    items = cast("list[Any]", value)
+    return any(isinstance(item, dict) and "jsonrpc" in item for item in items)
+
+
+def _without_surrogates(data: bytes) -> bytes:
+    return _PAIR_OR_LONE.sub(lambda match: rb"\ufffd" if match[1] else match[0], data)
+
+
+# Writing
+
+
+def encode_line(
+    when: float | None, direction: Direction, data: bytes, size: int | None = None
+) -> tuple[bytes, ...]:
+    """Return the parts of a line with the envelope, which the caller writes one after the other.
+
+    Args:
+        when: The time in seconds, or None if it is not known.
+        direction: Which way the message went.
+        data: The message as it came, without its newline. An empty one gives no parts.
+        size: How long the message was, if `data` is only its beginning.
+    """
+    size = len(data) if size is None else size
+    if data.endswith(b"\r"):
+        data, size = data[:-1], size - 1
+    if not data or data.isspace():
+        return ()
+    head = _head(when, direction)
+    if size > len(data):
+        return (head, b'"size": %d, ' % size, *_quoted(data[:_EXCERPT]))
+    if is_json(data):
+        return (head, b'"msg": ', data, b"}\n")
+    return (head, *_quoted(data))
+
+
+def encode_loss(when: float, direction: Direction, count: int) -> bytes:
+    """Return a line that says how many bytes are missing at this point."""
+    return _head(when, direction) + b'"lost": %d}\n' % count
+
+
+def is_json(data: bytes) -> bool:
+    """Whether the data is one JSON value, in UTF-8."""
+    try:
+        _decode_raw(data)
+        return data.isascii() or bool(data.decode())
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _head(when: float | None, direction: Direction) -> bytes:
+    if when is None:
+        return b'{"dir": "%s", ' % direction.encode()
+    return b'{"t": %.6f, "dir": "%s", ' % (when, direction.encode())
+
+
+def _quoted(data: bytes) -> tuple[bytes, bytes, bytes]:
+    try:
+        return (b'"raw": ', _encode(data.decode()), b"}\n")
+    except UnicodeDecodeError:
+        return (b'"base64": "', b64encode(data), b'"}\n')

@@ -2,15 +2,26 @@
 
 In v1 a turn is over when its prompt is answered. In v2 it is over when the session is idle: prompts may
 join a turn, and an agent may begin one by itself.
+
+Which sessions there are. Of too many, the oldest are let go with their calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from callsheet.observe.lines import Line
-from callsheet.observe.moments import Connection, Json, Session, Turn
-from callsheet.observe.values import text
+from callsheet.observe.calls import CallTracker
+from callsheet.observe.lines import RecordedLine
+from callsheet.observe.model import (
+    Json,
+    ObservedConnection,
+    ObservedSession,
+    ObservedTurn,
+    UsedIds,
+    obj,
+    text,
+)
 
 KEEP_PROMPTS = 1024
 """Prompts that wait for an answer at most."""
@@ -18,27 +29,31 @@ KEEP_PROMPTS = 1024
 Key = Any
 
 
-class Turns:
+class TurnTracker:
     """The turns of a recording, by the ids of their prompts."""
 
     def __init__(self) -> None:
-        self._asked: dict[Key, Turn] = {}
+        self._asked: dict[Key, ObservedTurn] = {}
 
-    def prompted(self, line: Line, key: Key, session: Session, connection: Connection) -> None:
+    def prompted(
+        self, line: RecordedLine, key: Key, session: ObservedSession, connection: ObservedConnection
+    ) -> None:
         """Note that the client has asked for a turn."""
         now = session.turn
         if now is not None and not now.is_implied:
             if connection.is_v2:
                 return  # it joins the turn
-            turn = Turn(session, line.number, key, overlaps=now)
+            turn = ObservedTurn(session, line.number, key, overlaps=now)
             session.queue.append(turn)
         else:
-            turn = session.turn = Turn(session, line.number, key)
+            turn = session.turn = ObservedTurn(session, line.number, key)
         if len(self._asked) >= KEEP_PROMPTS:
             self._drop(next(iter(self._asked)))
         self._asked[key] = turn
 
-    def answered(self, key: Key, message: Json, connection: Connection) -> Turn | None:
+    def answered(
+        self, key: Key, message: Json, connection: ObservedConnection
+    ) -> ObservedTurn | None:
         """Return the turn that is over by an answer to a prompt."""
         turn = self._asked.pop(key, None)
         if turn is None:
@@ -55,18 +70,20 @@ class Turns:
         turn.is_failed = failed
         return turn
 
-    def state(self, line: Line, session: Session, update: Json) -> Turn | None:
+    def state(
+        self, line: RecordedLine, session: ObservedSession, update: Json
+    ) -> ObservedTurn | None:
         """Take in what v2 tells of the session's state, and give the turn that is over by it."""
         state, turn = text(update.get("state")), session.turn
         if state in ("running", "requires_action"):
             if turn is None:
-                turn = session.turn = Turn(session, line.number)
+                turn = session.turn = ObservedTurn(session, line.number)
             turn.is_active = True
         elif state == "idle" and turn is not None and turn.is_active:
             return turn
         return None
 
-    def over(self, line: Line, turn: Turn, reason: Any) -> None:
+    def over(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> None:
         """Note that a turn is over. The next that waits begins."""
         turn.ended, turn.stop_reason = line.number, text(reason)
         session = turn.session
@@ -74,13 +91,13 @@ class Turns:
         if session.turn is turn:
             session.turn = session.queue.pop(0) if session.queue else None
 
-    def cancelled(self, line: Line, session: Session) -> None:
+    def cancelled(self, line: RecordedLine, session: ObservedSession) -> None:
         """Note that the client has cancelled what the session does."""
         for turn in (session.turn, *session.queue):
             if turn is not None:
                 _cancel(turn, line)
 
-    def cancelled_request(self, line: Line, key: Key) -> None:
+    def cancelled_request(self, line: RecordedLine, key: Key) -> None:
         """Note that the client has cancelled a request, which may be a prompt."""
         turn = self._asked.get(key)
         if turn is not None:
@@ -92,6 +109,83 @@ class Turns:
             turn.session.queue.remove(turn)
 
 
-def _cancel(turn: Turn, line: Line) -> None:
+def _cancel(turn: ObservedTurn, line: RecordedLine) -> None:
     if turn.cancelled is None:
         turn.cancelled, turn.cancelled_at = line.number, line.time
+
+
+MOST_SESSIONS = 256
+"""Sessions that are known. Of more, the one that was opened first is let go."""
+
+
+class SessionTracker:
+    """The sessions of a recording."""
+
+    def __init__(self, calls: CallTracker) -> None:
+        self.by_id: dict[str, ObservedSession] = {}
+        self._calls: CallTracker = calls
+        self._used: UsedIds = UsedIds()
+
+    def __iter__(self) -> Iterator[ObservedSession]:
+        return iter(self.by_id.values())
+
+    def of(self, given: Any, connection: ObservedConnection) -> ObservedSession | None:
+        """Return the session of an id, a new one if nobody knows it. None if it is no id."""
+        key = text(given)
+        if key is None:
+            return None
+        session = self.by_id.get(key)
+        if session is None:
+            session = self.by_id[key] = ObservedSession(key)
+            if self._used.has("", key):
+                session.opened = 0  # it was let go
+            self._used.add("", key)
+            if len(self.by_id) > MOST_SESSIONS:
+                self._let_go_of_one(connection)
+        return session
+
+    def elsewhere(self, session: ObservedSession, call_id: str) -> str | None:
+        """Return the other session in which a call of this id is open.
+
+        Where both are at work, each may have a call of this id: then it is the one that it is said to be of.
+        """
+        for other in self:
+            call = other.calls.get(call_id)
+            if call is None or call.ended is not None or other is session:
+                continue
+            if session.turn is None or other.turn is None:
+                return other.id
+        return None
+
+    def note_child(
+        self,
+        line: RecordedLine,
+        session: ObservedSession,
+        update: Json,
+        connection: ObservedConnection,
+    ) -> None:
+        """Note the session of a subagent, which a call's `_meta` or an update of its own tells of."""
+        if update.get("sessionUpdate") == "subagent_update":
+            key, cwd = update.get("sessionId"), text(update.get("cwd"))
+        else:
+            key, cwd = (
+                obj(obj(update.get("_meta")).get("subagent_session_info")).get("session_id"),
+                None,
+            )
+        child = self.of(key, connection)
+        if child is not None and not child.is_known:
+            child.opened, child.cwd = line.number, cwd or session.cwd
+
+    def forget(self) -> None:
+        """Forget all of them, because the agent was started again."""
+        for session in self:
+            session.let_go()
+        self.by_id = {}
+
+    def _let_go_of_one(self, connection: ObservedConnection) -> None:
+        others = list(self)[:-1]
+        session = next((one for one in others if one.turn is None), others[0])
+        for call in list(session.calls.values()):
+            self._calls.let_go(call, connection)
+        session.let_go()
+        del self.by_id[session.id]

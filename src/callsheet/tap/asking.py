@@ -7,8 +7,7 @@ from typing import Any
 
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import KEYS, as_dict
-from callsheet.observe.moments import Json, Question
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import ApprovalRequest, Json, many, obj, text
 from callsheet.report.report import ToolCallReport
 
 from .calls import Tapped
@@ -50,7 +49,7 @@ def asked_of(request: Json) -> Json:
     return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
 
 
-def is_blind(mine: Tapped, question: Question, version: int) -> bool:
+def is_blind(mine: Tapped, question: ApprovalRequest, version: int) -> bool:
     """Whether nothing is known of what people would allow by a request of a v1 agent."""
     report = mine.report
     if report is None or report.is_final or not _is_in_form(question.params, version, False):

@@ -15,9 +15,8 @@ import msgspec
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import FIELD_OF, UpdateFrames, encode_location
 from callsheet.acp.terminals import OUTPUT
-from callsheet.observe.moments import Json
-from callsheet.observe.values import obj, text
-from callsheet.observe.watch import CALLS, TERMINALS
+from callsheet.observe.model import Json, obj, text
+from callsheet.observe.tracker import CALLS, TERMINALS
 from callsheet.redaction.redact import Redactor, StreamRedactor
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject

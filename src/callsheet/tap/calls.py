@@ -8,9 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from callsheet.observe.ids import UsedIds
-from callsheet.observe.moments import Call, Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, ObservedCall, UsedIds, many, obj, text
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -28,7 +26,7 @@ class Tapped(Struct, eq=False):
 
     id: str
     """Ours: the agent's own, unless another call had that before."""
-    call: Call
+    call: ObservedCall
     since: float
     """When it was first heard of."""
     began: float

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from callsheet.describe import Describer
-from callsheet.observe.moments import Connection, Session
-from callsheet.observe.values import text
+from callsheet.observe.model import ObservedConnection, ObservedSession, text
 from callsheet.runtime.guard import Guard
 
 from .calls import Tapped, in_own_terminals
@@ -17,10 +16,10 @@ class Drafts:
     """Makes drafts of the calls of one session."""
 
     def __init__(
-        self, session: Session, connection: Connection, tap: Context, guard: Guard
+        self, session: ObservedSession, connection: ObservedConnection, tap: Context, guard: Guard
     ) -> None:
-        self._session: Session = session
-        self._connection: Connection = connection
+        self._session: ObservedSession = session
+        self._connection: ObservedConnection = connection
         self._tap: Context = tap
         self._guard: Guard = guard
         self._cwd: str | None = None

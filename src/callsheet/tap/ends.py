@@ -8,9 +8,9 @@ their results: there it waits until that is told.
 
 from __future__ import annotations
 
-from callsheet.observe.moments import FINAL, Call, Json, Session, Told
-from callsheet.observe.results import shows_something
-from callsheet.observe.values import obj
+from callsheet.observe.events import UpdateArrived
+from callsheet.observe.evidence import shows_something
+from callsheet.observe.model import FINAL, Json, ObservedCall, ObservedSession, obj
 from callsheet.report.status import Reason, ToolCallStatus
 
 from .calls import Tapped
@@ -36,8 +36,8 @@ _NEVER = float("inf")
 class Waiting:
     """The calls of a session that are done, and whose ends wait; by our ids."""
 
-    def __init__(self, session: Session) -> None:
-        self._session: Session = session
+    def __init__(self, session: ObservedSession) -> None:
+        self._session: ObservedSession = session
         self._until: dict[str, float] = {}
 
     def __bool__(self) -> bool:
@@ -90,7 +90,7 @@ def may_show_more(mine: Tapped, draft: Draft, update: Json, *, is_history: bool)
     return not shows and not shows_something(mine.call.fields.get("content"))
 
 
-def is_late(told: Told) -> bool:
+def is_late(told: UpdateArrived) -> bool:
     """Whether an update is of a call that is long over, or announces one whose turn is over as it is."""
     session, call = told.session, told.call
     if session.is_replaying:
@@ -104,7 +104,7 @@ def is_late(told: Told) -> bool:
     return call.turn is session.last_turn and not _tells_otherwise(told.update, call)
 
 
-def _tells_otherwise(update: Json, call: Call) -> bool:
+def _tells_otherwise(update: Json, call: ObservedCall) -> bool:
     """Whether an announcement tells something else than is known of a call, or what came of it."""
     known = call.fields
     if update.get("rawOutput") or update.get("status") in FINAL:
@@ -113,7 +113,7 @@ def _tells_otherwise(update: Json, call: Call) -> bool:
     return any(value and known.get(name) not in (None, value) for name, value in told.items())
 
 
-def why_denied(call: Call) -> Reason:
+def why_denied(call: ObservedCall) -> Reason:
     """Return why a call ends whose question was answered with no, or not at all."""
     turn, denied = call.turn, call.denied
     rejected = denied is not None and denied.outcome == "rejected"
@@ -122,7 +122,7 @@ def why_denied(call: Call) -> Reason:
     return Reason.DENIED
 
 
-def was_only_allowed(call: Call) -> bool:
+def was_only_allowed(call: ObservedCall) -> bool:
     """Whether people were asked for a yes and gave it, and nothing else is known of what they gave it to."""
     if not call.questions or not call.is_asked_first or call.updates:
         return False
@@ -130,6 +130,6 @@ def was_only_allowed(call: Call) -> bool:
     return question.outcome == "allowed" and not question.tool_call.get("rawInput")
 
 
-def was_never_allowed(call: Call) -> bool:
+def was_never_allowed(call: ObservedCall) -> bool:
     """Whether people were asked about a call and never said yes: it has not run."""
     return call.denied is not None and all(one.outcome != "allowed" for one in call.questions)

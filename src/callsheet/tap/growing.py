@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from callsheet.observe.again import grew
+from callsheet.observe.repetition import grew
 from callsheet.report.json import JsonValue
 from callsheet.report.report import ToolCallReport
 

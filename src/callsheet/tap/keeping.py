@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from callsheet.observe.moments import Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import Guard

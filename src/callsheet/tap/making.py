@@ -11,8 +11,7 @@ from typing import Any
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import decode_fields, decode_location
 from callsheet.acp.terminals import INFO
-from callsheet.observe.moments import Json
-from callsheet.observe.values import obj
+from callsheet.observe.model import Json, obj
 from callsheet.report.content import (
     DiffContent,
     ToolCallContent,

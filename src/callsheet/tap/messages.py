@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from callsheet.observe.moments import Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, many, obj, text
 from callsheet.redaction.redact import Redactor
 
 from .account import Account

@@ -7,11 +7,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from callsheet.check.writing import Way as Direction
-from callsheet.check.writing import wrapped
-from callsheet.observe.lines import Line, Way, read
-from callsheet.observe.requests import Requests
-from callsheet.observe.values import obj, rpc_id, text
+from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, read_lines
+from callsheet.observe.model import obj, rpc_id, text
+from callsheet.observe.rpc import RequestTracker
 from callsheet.runtime.spill import SpillStore
 
 from .account import Account
@@ -21,7 +19,7 @@ from .reading import read as read_patiently
 from .settings import TapSettings
 
 _encode = msgspec.json.Encoder().encode
-_DIRECTIONS: dict[Way, Direction] = {"client": "client->agent", "agent": "agent->client"}
+_DIRECTIONS: dict[Sender, Direction] = {"client": "client->agent", "agent": "agent->client"}
 _MENDED = ("encoding", "surrogate")
 """What is wrong with lines that a tap reads all the same."""
 
@@ -43,20 +41,20 @@ class Repairs:
         self.faults: list[str] = []
         tap = Context(settings, self.account, spill=spill)
         self._pipeline: Pipeline = Pipeline(tap, self.faults.append)
-        self._requests: Requests = Requests()
+        self._requests: RequestTracker = RequestTracker()
         self._now: float = 0.0
         self._is_wrapped: bool = False
         self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
         """Return the lines of a recording, repaired."""
-        for line in read(stream):
+        for line in read_lines(stream):
             yield from self._one(line)
         yield from self._until(None)
         self._pipeline.agent_gone(self._now)
         yield from self._drained(b"", b"")
 
-    def _one(self, line: Line) -> Iterator[bytes]:
+    def _one(self, line: RecordedLine) -> Iterator[bytes]:
         if line.number == self._passed:
             return  # it is another message of a line that was passed as it is
         message = _message_of(line)
@@ -86,7 +84,7 @@ class Repairs:
         if line.time is None:  # nothing tells how long anything waits
             yield from self._asked()
 
-    def _as_it_is(self, line: Line) -> Iterator[bytes]:
+    def _as_it_is(self, line: RecordedLine) -> Iterator[bytes]:
         """Return a line that is no message, which a tap passes as it came, but without secrets."""
         if not line.raw:
             return
@@ -100,17 +98,17 @@ class Repairs:
         self._pipeline.release_questions(self._now)
         yield from self._drained(b"", b"")
 
-    def _wrapped(self, way: Way, line: bytes) -> bytes:
-        return b"".join(wrapped(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
+    def _wrapped(self, way: Sender, line: bytes) -> bytes:
+        return b"".join(encode_line(self._now, _DIRECTIONS[way], line.rstrip(b"\n")))
 
-    def _sender(self, line: Line, message: dict[str, Any]) -> Way | None:
+    def _sender(self, line: RecordedLine, message: dict[str, Any]) -> Sender | None:
         params = obj(message.get("params"))
         sender = self._requests.sender(message, params)
         method = text(message.get("method"))
         if sender is not None and method is not None and "id" in message:
             self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
         elif sender is not None and "id" in message:
-            asker: Way = "client" if sender == "agent" else "agent"
+            asker: Sender = "client" if sender == "agent" else "agent"
             self._requests.asked.pop((asker, rpc_id(message["id"])), None)
         return sender
 
@@ -128,7 +126,9 @@ class Repairs:
         yield from self._told("client", pipeline.to_agent, data, as_it_was)
         yield from self._told("agent", pipeline.to_client, data, as_it_was)
 
-    def _told(self, way: Way, lines: list[bytes], data: bytes, as_it_was: bytes) -> Iterable[bytes]:
+    def _told(
+        self, way: Sender, lines: list[bytes], data: bytes, as_it_was: bytes
+    ) -> Iterable[bytes]:
         for line in lines:
             kept = self._pipeline.for_recording(line)
             if kept is data:
@@ -140,7 +140,7 @@ class Repairs:
         lines.clear()
 
 
-def _message_of(line: Line) -> dict[str, Any] | None:
+def _message_of(line: RecordedLine) -> dict[str, Any] | None:
     """Return the message of a line as a tap reads it: what is broken within it is mended, no more."""
     if line.fault is None or line.fault in _MENDED:
         return line.message

@@ -18,23 +18,27 @@ import msgspec
 from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer, peer_of
-from callsheet.observe.ids import UsedIds
-from callsheet.observe.lines import Line, Way
-from callsheet.observe.moments import (
-    Asked,
-    Connection,
-    Decided,
-    Folded,
-    Heard,
-    Json,
-    LeftOpen,
-    Session,
-    TerminalTold,
-    Told,
-    TurnOver,
+from callsheet.observe.events import (
+    CallLeftOpen,
+    MessageSeen,
+    PermissionAsked,
+    PermissionDecided,
+    TerminalUpdated,
+    TurnEnded,
+    UpdateApplied,
+    UpdateArrived,
 )
-from callsheet.observe.values import obj, rpc_id, text
-from callsheet.observe.watch import TERMINALS, Watch
+from callsheet.observe.lines import RecordedLine, Sender
+from callsheet.observe.model import (
+    Json,
+    ObservedConnection,
+    ObservedSession,
+    UsedIds,
+    obj,
+    rpc_id,
+    text,
+)
+from callsheet.observe.tracker import TERMINALS, Tracker
 from callsheet.runtime.faults import Faults
 from callsheet.runtime.words import Spoken
 
@@ -77,8 +81,8 @@ class Pipeline:
         tap.send = self.to_client.append
         tap.failed = self._failed
         self._say: Callable[[str], None] = say
-        self._watch: Watch = Watch()
-        self._connection: Connection = self._watch.connection
+        self._watch: Tracker = Tracker()
+        self._connection: ObservedConnection = self._watch.connection
         self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._questions: Questions = Questions(self._ask, self._give_up)
         self._client: Peer = Peer()
@@ -221,19 +225,19 @@ class Pipeline:
 
     # What is heard
 
-    def _hear(self, line: bytes, message: Json, sender: Way, now: float) -> bool:
+    def _hear(self, line: bytes, message: Json, sender: Sender, now: float) -> bool:
         """Take in a message that may be about calls. Gives whether it was passed on."""
         if len(text(obj(message.get("params")).get("sessionId")) or "") > LONGEST_ID:
             return False
         self._number += 1
         self._line = line
-        heard = Line(self._number, len(line), message, sender, now)
+        heard = RecordedLine(self._number, len(line), message, sender, now)
         is_done = False
         for moment in self._watch.feed(heard):
             handle = self._HANDLERS.get(moment.__class__)
             if handle is not None:
                 is_done = handle(self, moment, message, now) or is_done
-            if is_done and moment.__class__ is Told:
+            if is_done and moment.__class__ is UpdateArrived:
                 break  # it is late, or was heard out as another session's
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
@@ -302,7 +306,7 @@ class Pipeline:
         except Exception:  # noqa: BLE001
             return line
 
-    def _session(self, session: Session, now: float) -> TappedSession:
+    def _session(self, session: ObservedSession, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
             found = TappedSession(
@@ -311,7 +315,7 @@ class Pipeline:
             self._sessions.put(found, now)
         return found
 
-    def _is_known(self, session: Session) -> bool:
+    def _is_known(self, session: ObservedSession) -> bool:
         return self._watch.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
@@ -321,14 +325,14 @@ class Pipeline:
 
     # Moments; each gives whether the message is done with
 
-    def _on_heard(self, heard: Heard, message: Json, now: float) -> bool:
+    def _on_heard(self, heard: MessageSeen, message: Json, now: float) -> bool:
         del now
         self._answers = heard.answers
         if heard.answers == "session/prompt" and self._keeping is not None:
             self._keeping.answered(rpc_id(message.get("id")), accepted="result" in message)
         return False
 
-    def _on_told(self, told: Told, message: Json, now: float) -> bool:
+    def _on_told(self, told: UpdateArrived, message: Json, now: float) -> bool:
         if not self._tap.settings.repair:
             return False
         if told.elsewhere is not None:  # it has another session's call: there it belongs
@@ -341,7 +345,7 @@ class Pipeline:
             return True
         return False
 
-    def _on_folded(self, folded: Folded, message: Json, now: float) -> bool:
+    def _on_folded(self, folded: UpdateApplied, message: Json, now: float) -> bool:
         del message
         session = self._session(folded.session, now)
         self.to_client += self._messages.end(folded.session.id)
@@ -349,14 +353,14 @@ class Pipeline:
         self._questions.told(now)
         return self._tap.settings.repair
 
-    def _on_terminal(self, told: TerminalTold, message: Json, now: float) -> bool:
+    def _on_terminal(self, told: TerminalUpdated, message: Json, now: float) -> bool:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
         is_read = self._session(told.session, now).screens.told(update, now)
         return is_read and self._tap.settings.repair
 
-    def _on_asked(self, asked: Asked, message: Json, now: float) -> bool:
+    def _on_asked(self, asked: PermissionAsked, message: Json, now: float) -> bool:
         question = asked.question
         if question.session is None or question.call is None:
             return False
@@ -367,7 +371,7 @@ class Pipeline:
         session.asked(question, now)
         return False
 
-    def _ask(self, asked: Asked, request: Json, now: float) -> None:
+    def _ask(self, asked: PermissionAsked, request: Json, now: float) -> None:
         del now  # its session has sent what must come before
         if asked.question.session is not None:
             self._sessions.get(asked.question.session.id)  # something may be due in it from now on
@@ -384,25 +388,25 @@ class Pipeline:
         """Ask what is to be asked about a call before it is told that it has ended."""
         self._questions.release(now, mine)
 
-    def _send_request(self, asked: Asked, request: Json) -> None:
+    def _send_request(self, asked: PermissionAsked, request: Json) -> None:
         del asked
         self.to_client.append(_encode(request) + b"\n")
         self.account.sent += len(self.to_client[-1])
 
-    def _on_decided(self, decided: Decided, message: Json, now: float) -> bool:
+    def _on_decided(self, decided: PermissionDecided, message: Json, now: float) -> bool:
         del message
         if decided.question.session is not None:
             self._session(decided.question.session, now).decided(decided.question, now)
         return False
 
-    def _on_turn_over(self, over: TurnOver, message: Json, now: float) -> bool:
+    def _on_turn_over(self, over: TurnEnded, message: Json, now: float) -> bool:
         del message
         session = self._sessions.get(over.turn.session.id)
         if session is not None:
             session.turn_over(over.turn, now)
         return False
 
-    def _on_left_open(self, left: LeftOpen, message: Json, now: float) -> bool:
+    def _on_left_open(self, left: CallLeftOpen, message: Json, now: float) -> bool:
         del message
         session = self._sessions.get(left.call.session.id)
         if session is not None:
@@ -410,14 +414,14 @@ class Pipeline:
         return False
 
     _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, Json, float], bool]]] = {
-        Heard: _on_heard,
-        Told: _on_told,
-        Folded: _on_folded,
-        TerminalTold: _on_terminal,
-        Asked: _on_asked,
-        Decided: _on_decided,
-        TurnOver: _on_turn_over,
-        LeftOpen: _on_left_open,
+        MessageSeen: _on_heard,
+        UpdateArrived: _on_told,
+        UpdateApplied: _on_folded,
+        TerminalUpdated: _on_terminal,
+        PermissionAsked: _on_asked,
+        PermissionDecided: _on_decided,
+        TurnEnded: _on_turn_over,
+        CallLeftOpen: _on_left_open,
     }
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from callsheet.observe.moments import Asked, Json
+from callsheet.observe.events import PermissionAsked
+from callsheet.observe.model import Json
 
 from .calls import Tapped
 from .post import HOLD
@@ -26,7 +27,7 @@ class _Held(Struct, eq=False):
 
     session: TappedSession
     mine: Tapped
-    asked: Asked
+    asked: PermissionAsked
     message: Json
     line: bytes
     until: float
@@ -40,15 +41,15 @@ class Questions:
 
     def __init__(
         self,
-        send: Callable[[Asked, Json, float], None],
+        send: Callable[[PermissionAsked, Json, float], None],
         give_up: Callable[[bytes, Json, Exception | None], None],
     ) -> None:
-        self._send: Callable[[Asked, Json, float], None] = send
+        self._send: Callable[[PermissionAsked, Json, float], None] = send
         self._give_up: Callable[[bytes, Json, Exception | None], None] = give_up
         self._held: list[_Held] = []
 
     def take(
-        self, session: TappedSession, asked: Asked, message: Json, line: bytes, now: float
+        self, session: TappedSession, asked: PermissionAsked, message: Json, line: bytes, now: float
     ) -> bool:
         """Take in a request, and pass it on unless it is to wait. False if it is to pass as it came."""
         call = asked.question.twin or asked.question.call

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import msgspec
 
-from callsheet.observe import mending
-from callsheet.observe.moments import Json
+from callsheet.observe.lines import fault_of, readings
+from callsheet.observe.model import Json
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is looked into. A longer one is not."""
@@ -36,8 +36,8 @@ def read(line: bytes) -> Json | None:
 
 
 def _mended(data: bytes, exc: Exception) -> Any:
-    fault, _ = mending.fault_of(data, exc)
-    for reading in [one for one, _, _ in mending.readings(data, fault)] or [data]:
+    fault, _ = fault_of(data, exc)
+    for reading in [one for one, _, _ in readings(data, fault)] or [data]:
         for decode in (_decode, _patient):
             try:
                 return decode(reading)

@@ -13,15 +13,17 @@ from .child import CannotStart
 from .relay import Send
 
 if TYPE_CHECKING:
-    from .recording import Form, Way
+    from callsheet.observe.lines import Direction
+
+    from .recording import Form
 
 
 class Kept:
     """A hook that keeps what it passes on."""
 
-    def __init__(self, way: Way, keep: Callable[[Way, bytes], None]) -> None:
-        self._way: Way = way
-        self._keep: Callable[[Way, bytes], None] = keep
+    def __init__(self, way: Direction, keep: Callable[[Direction, bytes], None]) -> None:
+        self._way: Direction = way
+        self._keep: Callable[[Direction, bytes], None] = keep
 
     def begin(self, send: Send) -> None:
         """Nothing is said that was not heard."""

@@ -14,7 +14,7 @@ from stat import S_ISREG
 from threading import Event, Lock, Thread
 from typing import Literal, TypeAlias
 
-from callsheet.check.writing import Way, lost, wrapped
+from callsheet.observe.lines import Direction, encode_line, encode_loss
 
 from .lines import Line, Lines
 
@@ -38,16 +38,16 @@ class RecordingWriter:
     def __init__(self, path: str, form: Form = "wrapped", *, say: Callable[[str], None]) -> None:
         self._path: str = path
         self._say: Callable[[str], None] = say
-        self._text_of: Callable[[float, Way, Line], Iterable[bytes]] = (
+        self._text_of: Callable[[float, Direction, Line], Iterable[bytes]] = (
             _wrapped if form == "wrapped" else _bare
         )
         self._is_wrapped: bool = form == "wrapped"
         self._began: float = time.monotonic()
-        self._lines: dict[Way, Lines] = {"client->agent": Lines(), "agent->client": Lines()}
+        self._lines: dict[Direction, Lines] = {"client->agent": Lines(), "agent->client": Lines()}
         self._lock: Lock = Lock()
-        self._waiting: deque[tuple[float, Way, bytes | int]] = deque()
+        self._waiting: deque[tuple[float, Direction, bytes | int]] = deque()
         self._size: int = 0
-        self._lost: dict[Way, int] = {}
+        self._lost: dict[Direction, int] = {}
         self._file: int = -1
         self._whole: int = 0
         self._over: bool = False
@@ -57,7 +57,7 @@ class RecordingWriter:
         self._thread: Thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def keep(self, way: Way, data: bytes) -> None:
+    def keep(self, way: Direction, data: bytes) -> None:
         """Record a piece of what went one way. Comes from any thread, and returns at once."""
         if self._over:
             return
@@ -131,13 +131,15 @@ class RecordingWriter:
                     self._size -= len(data)
         self._write(parts)
 
-    def _told(self, when: float, way: Way, data: bytes | int, parts: list[bytes]) -> Iterable[Line]:
+    def _told(
+        self, when: float, way: Direction, data: bytes | int, parts: list[bytes]
+    ) -> Iterable[Line]:
         if not isinstance(data, int):
             return self._lines[way].take(data)
         self._lines[way].lose()
         self._say(f"{self._path}: {data:,} bytes {way} are missing, for the disk is too slow")
         if self._is_wrapped:
-            parts.append(lost(when, way, data))
+            parts.append(encode_loss(when, way, data))
         return ()
 
     def _write_rest(self) -> None:
@@ -173,11 +175,11 @@ class RecordingWriter:
                 os.ftruncate(self._file, self._whole)
 
 
-def _wrapped(when: float, way: Way, line: Line) -> Iterable[bytes]:
-    return wrapped(when, way, line.data, line.size)
+def _wrapped(when: float, way: Direction, line: Line) -> Iterable[bytes]:
+    return encode_line(when, way, line.data, line.size)
 
 
-def _bare(when: float, way: Way, line: Line) -> Iterable[bytes]:  # noqa: ARG001
+def _bare(when: float, way: Direction, line: Line) -> Iterable[bytes]:  # noqa: ARG001
     return (line.data, b"\n")
 
 

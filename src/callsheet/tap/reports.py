@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import view_for
-from callsheet.observe.moments import Session
-from callsheet.observe.tools import needs_of
-from callsheet.observe.values import obj
+from callsheet.observe.model import ObservedSession, obj
+from callsheet.observe.tool_identity import needs_of
 from callsheet.report.events import CallChanged
 from callsheet.report.fields import ToolKind
 from callsheet.report.json import JsonObject, is_object
@@ -50,7 +49,13 @@ class Reports:
     """The reports of one session's calls. `calls` are those that are open, by our ids."""
 
     def __init__(
-        self, session: Session, peer: Peer, tap: Context, guard: Guard, words: Spoken, version: int
+        self,
+        session: ObservedSession,
+        peer: Peer,
+        tap: Context,
+        guard: Guard,
+        words: Spoken,
+        version: int,
     ) -> None:
         self.calls: dict[str, Tapped] = {}
         self.ids: Ids = tap.ids(session.id)
@@ -58,7 +63,7 @@ class Reports:
         self.ledger: Ledger = Ledger(
             session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
         )
-        self._session: Session = session
+        self._session: ObservedSession = session
         self._tap: Context = tap
         self._words: Spoken = words
         self._is_same: bool = peer.version == version

@@ -9,8 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from callsheet.acp import v2
-from callsheet.observe.moments import Json
-from callsheet.observe.values import obj
+from callsheet.observe.model import Json, obj
 from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput

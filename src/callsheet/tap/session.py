@@ -9,17 +9,18 @@ from msgspec.structs import replace
 
 from callsheet.acp.codec import KEYS
 from callsheet.acp.peer import Peer
-from callsheet.observe.exits import exit_of
-from callsheet.observe.moments import (
+from callsheet.observe.exit_codes import exit_of
+from callsheet.observe.model import (
     FINAL,
-    Call,
-    Connection,
+    ApprovalRequest,
     Json,
-    Question,
-    Session,
-    Turn,
+    ObservedCall,
+    ObservedConnection,
+    ObservedSession,
+    ObservedTurn,
+    many,
+    obj,
 )
-from callsheet.observe.values import many, obj
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.events import (
     CallChanged,
@@ -62,15 +63,15 @@ class TappedSession:
 
     def __init__(
         self,
-        session: Session,
-        connection: Connection,
+        session: ObservedSession,
+        connection: ObservedConnection,
         peer: Peer,
         tap: Context,
         before_end: Callable[[Tapped, float], None],
     ) -> None:
-        self.session: Session = session
+        self.session: ObservedSession = session
         self._tap: Context = tap
-        self._connection: Connection = connection
+        self._connection: ObservedConnection = connection
         self._version: int = peer.version
         words = Spoken(tap.describer(None))
         guard = self._guard = tap.guard(words, Faults(strict=False))
@@ -79,11 +80,11 @@ class TappedSession:
         self.post: Post = self._reports.post
         self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
         self._drafts: Drafts = Drafts(session, connection, tap, guard)
-        self._open: dict[Call, Tapped] = {}
+        self._open: dict[ObservedCall, Tapped] = {}
         # The same by the agent's ids.
         self._named: dict[str, Tapped] = {}
         # Those that have ended, for as long as anybody may say more of them.
-        self._over: WeakSet[Call] = WeakSet()
+        self._over: WeakSet[ObservedCall] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
         self._done: Waiting = Waiting(session)
         self._before_end: Callable[[Tapped, float], None] = before_end
@@ -95,7 +96,7 @@ class TappedSession:
 
     # What the agent tells
 
-    def told(self, call: Call, kind: str, update: Json, now: float) -> None:
+    def told(self, call: ObservedCall, kind: str, update: Json, now: float) -> None:
         """Take in an update of a call, which is folded into `call` already."""
         if call in self._over:
             self._tap.account.dropped["late"] += 1
@@ -116,7 +117,7 @@ class TappedSession:
             self._put_right(mine, "announcement")
         self._sync(mine, update, now)
 
-    def asked(self, question: Question, now: float) -> Tapped | None:
+    def asked(self, question: ApprovalRequest, now: float) -> Tapped | None:
         """Take in what a request for permission tells of its call, and give that."""
         call = question.twin or question.call
         if call is None:
@@ -137,11 +138,13 @@ class TappedSession:
         self._sync(mine, question.tool_call, now)
         return mine
 
-    def is_blind(self, mine: Tapped, question: Question) -> bool:
+    def is_blind(self, mine: Tapped, question: ApprovalRequest) -> bool:
         """Whether nothing is known of what people are asked to allow. In v2, requests say it themselves."""
         return not self._connection.is_v2 and is_blind(mine, question, self._version)
 
-    def request(self, mine: Tapped, question: Question, message: Json, now: float) -> Json | None:
+    def request(
+        self, mine: Tapped, question: ApprovalRequest, message: Json, now: float
+    ) -> Json | None:
         """Return a request for permission as the client is to get it. None if it is to stay as it is."""
         self.release(now, mine.id)
         report = mine.report
@@ -158,7 +161,7 @@ class TappedSession:
     def _clean(self, told: Json) -> Json:
         return self._guard.value(told, runs=True)[0]
 
-    def decided(self, question: Question, now: float) -> None:
+    def decided(self, question: ApprovalRequest, now: float) -> None:
         """Hear what the client has decided."""
         mine = self._open.get(question.call) if question.call is not None else None
         if mine is None:
@@ -190,7 +193,7 @@ class TappedSession:
         for key in self._reports.calls:
             self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
-    def left_open(self, call: Call, now: float) -> None:
+    def left_open(self, call: ObservedCall, now: float) -> None:
         """End a call that should have ended: its turn is over, or its history was told."""
         mine = self._open.get(call)
         if mine is None:
@@ -212,7 +215,7 @@ class TappedSession:
         else:
             self.end(mine, Reason.ABANDONED, now)
 
-    def turn_over(self, turn: Turn, now: float) -> None:
+    def turn_over(self, turn: ObservedTurn, now: float) -> None:
         """End what is open though the turn is over, and nobody else would: see `left_open`.
 
         That is what was told outside of any turn, and what was opened again by a question.
@@ -289,7 +292,7 @@ class TappedSession:
         self._settle(self._done.overtaken(), now)
         self.post.release(now, last)
 
-    def _let_others_end(self, call: Call, now: float) -> None:
+    def _let_others_end(self, call: ObservedCall, now: float) -> None:
         """Let calls end that were done: a new one is told of. In a history, all may be told of first."""
         if self._done:
             mine = self._open.get(call)
@@ -309,7 +312,7 @@ class TappedSession:
 
     # Changing a call
 
-    def _mine(self, call: Call, now: float) -> Tapped:
+    def _mine(self, call: ObservedCall, now: float) -> Tapped:
         mine = self._open.get(call)
         if mine is None:
             self._make_room(call.id, now)

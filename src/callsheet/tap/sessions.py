@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from callsheet.observe.moments import Session
+from callsheet.observe.model import ObservedSession
 
 from .session import TappedSession
 
@@ -15,8 +15,8 @@ FEW = 64
 class TappedSessions:
     """The sessions of one tap. `is_known` tells whether a session is still the one of its id."""
 
-    def __init__(self, is_known: Callable[[Session], bool]) -> None:
-        self._is_known: Callable[[Session], bool] = is_known
+    def __init__(self, is_known: Callable[[ObservedSession], bool]) -> None:
+        self._is_known: Callable[[ObservedSession], bool] = is_known
         self._by_id: dict[str, TappedSession] = {}
         # Those in which something may be due: few of them, however many there are.
         self._busy: dict[str, TappedSession] = {}

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from callsheet.check.writing import Way, wrapped
-from callsheet.observe.lines import Line, read
+from callsheet.observe.lines import Direction, RecordedLine, encode_line, read_lines
 
 from .agent_process import Frame
 
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 Source: TypeAlias = "Recording | AgentClient | Recorder | str | Path | Iterable[Any]"
 """What a recording can be made of: a client, a sink, a file, or frames, lines or messages."""
 
-_WAYS: dict[str, Way] = {"in": "agent->client", "out": "client->agent"}
+_WAYS: dict[str, Direction] = {"in": "agent->client", "out": "client->agent"}
 
 
 class _Taken(NamedTuple):
     """A line, which way it went, and when; None where nobody knows."""
 
     line: bytes
-    way: Way | None = None
+    way: Direction | None = None
     at: float | None = None
 
 
@@ -96,9 +95,9 @@ class Recording:
     # What is in it
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RecordedLine]:
         """Its lines: each has its `number`, `message`, `sender` and `time`, or a `problem`."""
-        return list(read(BytesIO(self.to_bytes())))
+        return list(read_lines(BytesIO(self.to_bytes())))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -146,7 +145,7 @@ class Recording:
                 yield taken.line.rstrip(b"\r\n") + b"\n"
             else:
                 for line in taken.line.split(b"\n"):
-                    yield from wrapped(taken.at, taken.way, line)
+                    yield from encode_line(taken.at, taken.way, line)
         for path in self._files:
             if path.exists() or len(self._files) == 1:
                 yield path.read_bytes()

@@ -9,9 +9,10 @@ import pytest
 
 from callsheet.check.rules import RULES
 from callsheet.describe import Describer
-from callsheet.observe.lines import line_of
-from callsheet.observe.moments import Asked, Call, CallOver, Connection, Folded
-from callsheet.observe.watch import Watch
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateApplied
+from callsheet.observe.lines import parse_line
+from callsheet.observe.model import ObservedCall, ObservedConnection
+from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
 from callsheet.tap.repair import Draft, Known, repaired
 from tests.support import RECORDINGS as ALL_RECORDINGS
@@ -27,13 +28,13 @@ OURS = (
 CHECKS = [rule.check for rule in RULES if rule.id in OURS]
 
 
-def told(path: Path) -> list[tuple[CallOver, Draft]]:
+def told(path: Path) -> list[tuple[CallClosed, Draft]]:
     """Return all calls of a recording as they end, and as they are put right."""
-    watch, asked, drafts = Watch(), dict[int, dict[str, Any]](), dict[int, Draft]()
-    ends: list[tuple[CallOver, Draft]] = []
+    watch, asked, drafts = Tracker(), dict[int, dict[str, Any]](), dict[int, Draft]()
+    ends: list[tuple[CallClosed, Draft]] = []
     describer = Describer("/code")
 
-    def put_right(call: Call, connection: Connection) -> None:
+    def put_right(call: ObservedCall, connection: ObservedConnection) -> None:
         known = Known(
             call=call,
             connection=connection,
@@ -45,22 +46,22 @@ def told(path: Path) -> list[tuple[CallOver, Draft]]:
 
     def see(moments: Any) -> None:
         for moment in moments:
-            if isinstance(moment, Folded):
+            if isinstance(moment, UpdateApplied):
                 put_right(moment.call, moment.connection)
-            elif isinstance(moment, Asked) and moment.question.call is not None:
+            elif isinstance(moment, PermissionAsked) and moment.question.call is not None:
                 call = moment.question.call
                 asked.setdefault(id(call), {}).update(moment.question.tool_call)
                 put_right(call, moment.connection)
-            elif isinstance(moment, CallOver) and id(moment.call) in drafts:
+            elif isinstance(moment, CallClosed) and id(moment.call) in drafts:
                 ends.append((moment, drafts[id(moment.call)]))
 
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        see(watch.feed(line_of(number, line)))
+        see(watch.feed(parse_line(number, line)))
     see(watch.finish())
     return ends
 
 
-def as_sent(over: CallOver, draft: Draft) -> CallOver:
+def as_sent(over: CallClosed, draft: Draft) -> CallClosed:
     """Return a call as a client of v1 would hear of it."""
     call = over.call
     call.status = "failed" if draft.status == "cancelled" else draft.status

@@ -20,8 +20,7 @@ import psutil
 import pytest
 
 from callsheet.check.engine import check_stream
-from callsheet.check.writing import is_json, wrapped
-from callsheet.observe.lines import read
+from callsheet.observe.lines import encode_line, is_json, read_lines
 from callsheet.tap import recording
 from callsheet.tap.lines import Lines
 from callsheet.tap.recording import RecordingWriter
@@ -291,7 +290,7 @@ def test_lines_are_recorded_as_they_came(path: Path) -> None:
 def test_what_was_no_message_is_read_as_such(path: Path) -> None:
     run(path, "printf", "%s\\n", '{"jsonrpc":"2.0","id":1,"result":{}}', "Loading", '{"cut": ')
     with path.open("rb") as stream:
-        message, loading, cut = read(stream)
+        message, loading, cut = read_lines(stream)
     assert (message.sender, message.message) == ("agent", {"jsonrpc": "2.0", "id": 1, "result": {}})
     assert (loading.sender, loading.message, loading.raw) == ("agent", None, b"Loading")
     assert "no JSON" in str(loading.problem)
@@ -382,7 +381,7 @@ def test_a_disk_that_is_too_slow_loses_lines_and_says_which(
     path.unlink()
     path.write_bytes(heard[0])
     with path.open("rb") as stream:
-        (lost,) = [line for line in read(stream) if "missing" in str(line.problem)]
+        (lost,) = [line for line in read_lines(stream) if "missing" in str(line.problem)]
     assert (lost.sender, str(lost.problem)[:13]) == ("agent", "120022 bytes ")
 
 
@@ -393,7 +392,7 @@ def test_a_line_that_is_too_long_is_cut_and_says_so() -> None:
     assert found == [(b"12345", 8), (b"12345", 5), (b"", 0)]
     (rest,) = lines.end()
     assert rest == (b"12345", 6)
-    cut = b"".join(wrapped(1.0, "agent->client", *rest))
+    cut = b"".join(encode_line(1.0, "agent->client", *rest))
     assert json.loads(cut) == {"t": 1.0, "dir": "agent->client", "size": 6, "raw": "12345"}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.observe.lines import read
+from callsheet.observe.lines import read_lines
 from callsheet.tap.account import Account
 from callsheet.tap.between import Between
 from callsheet.tap.context import Context
@@ -68,7 +68,7 @@ def pieces(path: Path, size: int | None) -> Iterator[tuple[float, str, bytes]]:
     """Return what each side said at a time, as pipes may cut it."""
     together: list[tuple[float, str, bytes]] = []
     with path.open("rb") as stream:
-        for line in read(stream):
+        for line in read_lines(stream):
             assert line.sender is not None
             assert line.time is not None
             data = json.dumps(line.message).encode() + b"\n"

@@ -15,7 +15,7 @@ from callsheet.check.engine import Checker, check_stream
 from callsheet.check.examples import recording_of
 from callsheet.check.rules import RULES, client_acpx, client_toad, client_zed
 from callsheet.observe import calls
-from callsheet.observe.lines import read
+from callsheet.observe.lines import read_lines
 from callsheet.testing import AgentClient
 from tests.support.made_recordings import CLIENTS, RECORDINGS, content, found_by, told
 
@@ -336,7 +336,7 @@ def test_each_call_that_is_over_is_told_once_be_it_let_go_or_not(
     lines = [{**CALL, "tool_call": f"c{n}", "status": "completed"} for n in range(50)]
     over: list[str] = []
     checker = Checker((), on_over=lambda one: over.append(one.call.id))
-    *before, last = read(io.BytesIO(told(*lines)))
+    *before, last = read_lines(io.BytesIO(told(*lines)))
     for line in before:
         assert not list(checker.feed(line))
     assert over == [f"c{n}" for n in range(40)]

@@ -24,7 +24,7 @@ from callsheet.check.sarif import SarifTeller, uri_of
 from callsheet.check.sources import Problem, Source, find
 from callsheet.check.summary import markdown, rows
 from callsheet.check.telling import Outcome, Teller, totals
-from callsheet.observe.moments import CallOver, Over, Told
+from callsheet.observe.events import CallClosed, RecordingEnded, UpdateArrived
 from tests.support.made_recordings import RECORDINGS, content, told
 
 KEYS = ["rule", "severity", "session", "call", "line", "field", "message"]
@@ -32,7 +32,7 @@ Make = Callable[[Callable[[str], object]], Teller]
 
 
 def rule(
-    name: str, check: Callable[[Any], Any], moment: type = CallOver, severity: Any = "warning"
+    name: str, check: Callable[[Any], Any], moment: type = CallClosed, severity: Any = "warning"
 ) -> Rule:
     said = {"title": "T", "protocol": "P.", "harm": "H.", "fix": "F & <so>."}
     return Rule(id=name, severity=severity, moment=moment, check=check, **said)
@@ -41,8 +41,10 @@ def rule(
 NAMED = rule(
     "complete/named", lambda over: None if over.call.name else Said("no name", "update.name")
 )
-EACH = rule("size/each", lambda told: Said(f"{told.line.size:,} bytes, \x1b <&>"), Told, "advice")
-WHOLE = rule("recording/whole", lambda over: Said("it is"), Over, "error")
+EACH = rule(
+    "size/each", lambda told: Said(f"{told.line.size:,} bytes, \x1b <&>"), UpdateArrived, "advice"
+)
+WHOLE = rule("recording/whole", lambda over: Said("it is"), RecordingEnded, "error")
 SECRET = rule("safety/secret-in-clear", lambda over: Said("one") if "pw" in over.call.id else None)
 OURS = (NAMED, EACH, WHOLE, SECRET)
 

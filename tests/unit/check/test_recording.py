@@ -68,10 +68,10 @@ def test_a_line_that_is_no_message_is_found_and_the_rest_is_read(line: bytes, ru
 
 def test_what_the_recorder_found_to_be_no_message_keeps_who_has_sent_it_and_when() -> None:
     one = '{"jsonrpc": "2.0", "method": "_x"}'
-    for raws, numbers in (([one[:9], one[9:]], [1]), ([one * 2], [1, 1]), ([one[:9]], [1])):
+    for raws, numbers in (([one[:9], one[9:]], [1, 2]), ([one * 2], [1, 1]), ([one[:9]], [1])):
         told = [{"t": 2.5, "dir": "agent->client", "raw": raw} for raw in raws]
         data = "\n".join(map(json.dumps, told)).encode()
-        lines = list(reading.read(io.BytesIO(data)))
+        lines = list(reading.read_lines(io.BytesIO(data)))
         assert [line.number for line in lines] == numbers
         assert {(line.sender, line.time) for line in lines} == {("agent", 2.5)}
 
@@ -120,18 +120,16 @@ def test_messages_that_two_writers_have_mixed() -> None:
     assert (rule, line) == ("recording/several-messages", 6)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 20])
-def test_a_message_over_several_lines_is_read(parts: int) -> None:
+def test_each_line_of_a_message_over_several_lines_is_found() -> None:
     lines = said()
-    step = len(lines[5]) // parts + 1
-    pieces = [lines[5][place : place + step] for place in range(0, len(lines[5]), step)]
-    assert found(b"\n".join([*lines[:5], *pieces, *lines[6:]])) == [("recording/split-message", 6)]
-
-
-def test_messages_with_indentation_are_read() -> None:
-    pretty = json.dumps(json.loads(said()[5]), indent=2).encode()
-    lines = said()
-    assert found(b"\n".join([*lines[:5], pretty, *lines[6:]])) == [("recording/split-message", 6)]
+    middle = len(lines[5]) // 2
+    pieces = [lines[5][:middle], lines[5][middle:]]
+    assert found(b"\n".join([*lines[:5], *pieces, *lines[6:]])) == [
+        ("recording/cut-line", 6), ("recording/not-json", 7),
+    ]  # fmt: skip
+    pretty = json.dumps(json.loads(lines[5]), indent=2).encode()
+    rules_found = {rule for rule, _ in found(b"\n".join([*lines[:5], pretty, *lines[6:]]))}
+    assert rules_found == {"recording/cut-line", "recording/not-json"}
 
 
 def test_two_lines_that_break_off_are_two() -> None:
@@ -185,7 +183,7 @@ def test_a_recording_that_breaks_off() -> None:
     assert ("recording/breaks-off", 7) in found(b"\n".join(whole[:7]))
     assert found(b"\n".join(whole[:4])) == []
     only_agent = said("agent")
-    assert rules([reading.line_of(1, line) for line in only_agent[:-1]], "recording") == []
+    assert rules([reading.parse_line(1, line) for line in only_agent[:-1]], "recording") == []
 
 
 # Times and directions
@@ -336,7 +334,7 @@ def test_values_of_any_kind_in_any_place_never_crash(changes: list[tuple[int, ob
         target[sorted(target)[0]] = value
     everything(
         [
-            reading.line_of(number, json.dumps(one).encode())
+            reading.parse_line(number, json.dumps(one).encode())
             for number, one in enumerate(messages, 1)
         ]
     )

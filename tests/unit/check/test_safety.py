@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.observe.lines import line_of
+from callsheet.observe.lines import parse_line
 from callsheet.redaction.redact import Redactor
 from callsheet.redaction.rules import fill
 from tests.support import RECORDINGS
@@ -156,7 +156,8 @@ def test_escape_sequences_belong_into_a_terminal() -> None:
 def test_half_of_a_surrogate_pair_is_found_and_the_rest_is_read(half: str) -> None:
     raw = [line.raw for line in turn().call("a", "completed", title="HALF").stop().lines()]
     lines = [
-        line_of(number, data.replace(b"HALF", half.encode())) for number, data in enumerate(raw, 1)
+        parse_line(number, data.replace(b"HALF", half.encode()))
+        for number, data in enumerate(raw, 1)
     ]
     assert [(one.rule, one.line) for one in everything(lines)] == [("safety/lone-surrogate", 6)]
 
@@ -165,7 +166,7 @@ def test_half_of_a_surrogate_pair_is_found_and_the_rest_is_read(half: str) -> No
 def test_whole_pairs_and_what_only_looks_like_a_half_are_fine(whole: str) -> None:
     raw = [line.raw for line in turn().call("a", "completed", title="WHOLE").stop().lines()]
     lines = [
-        line_of(number, data.replace(b"WHOLE", whole.encode()))
+        parse_line(number, data.replace(b"WHOLE", whole.encode()))
         for number, data in enumerate(raw, 1)
     ]
     assert everything(lines) == []

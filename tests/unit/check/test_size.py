@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.observe.again import grew, news
+from callsheet.observe.repetition import grew, news
 from tests.support import RECORDINGS
 from tests.support.talk import Talk, findings, rules
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from callsheet.observe.ids import EXACT, UsedIds
+from callsheet.observe.model import REMEMBERED_IDS, UsedIds
 
 
 def test_ids_are_known_by_their_sessions() -> None:
@@ -16,12 +16,15 @@ def test_ids_are_known_by_their_sessions() -> None:
 
 
 def test_the_last_ids_are_known_and_the_oldest_are_forgotten() -> None:
-    used, last = UsedIds(), EXACT // 2
-    for number in range(2 * EXACT):
+    used, last = UsedIds(), REMEMBERED_IDS // 2
+    for number in range(2 * REMEMBERED_IDS):
         used.add("s", str(number))
         used.add("s", str(number))  # twice is once
-    assert all(used.has("s", str(number)) for number in range(2 * EXACT - last, 2 * EXACT))
-    assert not any(used.has("s", str(number)) for number in range(EXACT // 2))
+    assert all(
+        used.has("s", str(number))
+        for number in range(2 * REMEMBERED_IDS - last, 2 * REMEMBERED_IDS)
+    )
+    assert not any(used.has("s", str(number)) for number in range(REMEMBERED_IDS // 2))
 
 
 def test_it_is_as_a_set_until_there_are_too_many() -> None:

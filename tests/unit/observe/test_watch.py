@@ -7,23 +7,23 @@ from typing import Any, TypeVar
 
 import pytest
 
-from callsheet.observe import calls, sessions
-from callsheet.observe.lines import Line, line_of
-from callsheet.observe.moments import (
-    Asked,
-    Begun,
-    CallOver,
-    Decided,
-    Folded,
-    Heard,
-    LeftOpen,
-    Over,
-    Strayed,
-    TerminalTold,
-    TurnOver,
-    Unreadable,
+from callsheet.observe import calls, turns
+from callsheet.observe.events import (
+    CallBegan,
+    CallClosed,
+    CallLeftOpen,
+    MessageSeen,
+    PermissionAsked,
+    PermissionDecided,
+    RecordingEnded,
+    TerminalUpdated,
+    TurnEnded,
+    UnopenedSession,
+    UnreadableLine,
+    UpdateApplied,
 )
-from callsheet.observe.watch import Watch
+from callsheet.observe.lines import RecordedLine, parse_line
+from callsheet.observe.tracker import Tracker
 from tests.support.talk import Style, Talk, rules, watched
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def busy(version: int = 1) -> Talk:
 def test_who_spoke_is_told_from_the_messages_alone(version: int) -> None:
     talk = busy(version)
     _, moments = watched(talk.lines("raw"))
-    assert [heard.sender for heard in of(Heard, moments)] == [who for who, _, _ in talk.said]
+    assert [heard.sender for heard in of(MessageSeen, moments)] == [who for who, _, _ in talk.said]
 
 
 def test_an_answer_goes_to_whoever_asked_where_both_asked_under_one_id() -> None:
@@ -59,9 +59,9 @@ def test_an_answer_goes_to_whoever_asked_where_both_asked_under_one_id() -> None
     talk.question("a").decide("no")  # this is the agent's third
     talk.stop()
     _, moments = watched(talk.lines("raw"))
-    assert [heard.sender for heard in of(Heard, moments)] == [who for who, _, _ in talk.said]
-    assert [moment.question.outcome for moment in of(Decided, moments)][-1] == "rejected"
-    assert len(of(TurnOver, moments)) == 1
+    assert [heard.sender for heard in of(MessageSeen, moments)] == [who for who, _, _ in talk.said]
+    assert [moment.question.outcome for moment in of(PermissionDecided, moments)][-1] == "rejected"
+    assert len(of(TurnEnded, moments)) == 1
 
 
 def test_an_error_under_an_id_of_both_answers_what_was_asked_last() -> None:
@@ -71,7 +71,7 @@ def test_an_error_under_an_id_of_both_answers_what_was_asked_last() -> None:
         talk.answer("client", key, error="no such method")
     talk.call("a", "completed").stop()
     _, moments = watched(talk.lines("raw"))
-    assert [heard.sender for heard in of(Heard, moments)] == [who for who, _, _ in talk.said]
+    assert [heard.sender for heard in of(MessageSeen, moments)] == [who for who, _, _ in talk.said]
 
 
 def test_of_the_agents_lines_alone_the_version_the_session_and_the_turn_are_known() -> None:
@@ -80,12 +80,12 @@ def test_of_the_agents_lines_alone_the_version_the_session_and_the_turn_are_know
     assert seen.connection.is_whole
     assert not seen.connection.has_both_ways
     assert seen.sessions["s"].is_whole
-    assert [over.turn.stop_reason for over in of(TurnOver, moments)] == ["end_turn", "cancelled"]
+    assert [over.turn.stop_reason for over in of(TurnEnded, moments)] == ["end_turn", "cancelled"]
 
 
 def test_a_line_that_is_no_message_is_told_of() -> None:
-    _, moments = watched([line_of(1, b"\x00\x01")])
-    assert [type(moment) for moment in moments] == [Unreadable, Over]
+    _, moments = watched([parse_line(1, b"\x00\x01")])
+    assert [type(moment) for moment in moments] == [UnreadableLine, RecordingEnded]
 
 
 # Versions
@@ -116,14 +116,14 @@ def test_a_first_update_announces_in_v2_only() -> None:
     for version, announced in ((1, None), (2, 6)):
         talk = Talk(version).opened().say("client", {}).tell("tool_call_update", "a", "pending")
         _, moments = watched(talk)
-        assert of(Folded, moments)[0].call.announced == announced
+        assert of(UpdateApplied, moments)[0].call.announced == announced
 
 
 def test_a_question_announces_in_v2_and_tells_of_the_call() -> None:
     talk = Talk(2).opened().prompt().question("a", title="Run it", status="pending")
     _, moments = watched(talk.decide().call("a", "completed").stop())
-    (folded,) = of(Folded, moments)
-    assert folded.call.announced == of(Asked, moments)[0].line.number
+    (folded,) = of(UpdateApplied, moments)
+    assert folded.call.announced == of(PermissionAsked, moments)[0].line.number
     assert folded.call.fields["title"] == "Run it"
     assert not folded.is_first
 
@@ -133,7 +133,7 @@ def test_null_clears_in_v2_and_changes_nothing_in_v1() -> None:
         talk = Talk(version).opened().prompt().call("a", "in_progress", title="Reading")
         talk.update("tool_call_update", toolCallId="a", title=None, status=None)
         _, moments = watched(talk)
-        call = of(Folded, moments)[-1].call
+        call = of(UpdateApplied, moments)[-1].call
         assert call.fields.get("title") == title
         assert call.status == ("in_progress" if version == 1 else "pending")
 
@@ -145,7 +145,7 @@ def test_chunks_are_added_to_the_content_and_leave_the_announcement_alone() -> N
         item = {"type": "content", "content": {"type": "text", "text": text}}
         talk.tell("tool_call_content_chunk", "a", content=item)
     _, moments = watched(talk)
-    call = of(Folded, moments)[-1].call
+    call = of(UpdateApplied, moments)[-1].call
     assert [item["content"]["text"] for item in call.fields["content"]] == ["0", "1", "2"]
     assert len(call.opening["content"]) == 1
 
@@ -163,7 +163,7 @@ def test_a_session_that_is_used_without_being_opened_was_opened_before() -> None
     seen, moments = watched(Talk().prompt().call("a", "pending"))
     assert seen.sessions["s"].is_known
     assert not seen.sessions["s"].is_whole
-    assert of(Strayed, moments) == []
+    assert of(UnopenedSession, moments) == []
 
 
 def test_what_comes_before_the_answer_to_load_is_history() -> None:
@@ -171,7 +171,7 @@ def test_what_comes_before_the_answer_to_load_is_history() -> None:
     key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.call("old", "completed").answer("agent", key, {})
     _, moments = watched(talk.prompt().call("new", "completed").stop())
-    assert [begun.call.is_replayed for begun in of(Begun, moments)] == [True, False]
+    assert [begun.call.is_replayed for begun in of(CallBegan, moments)] == [True, False]
 
 
 def test_a_load_that_is_refused_ends_the_replay() -> None:
@@ -179,7 +179,7 @@ def test_a_load_that_is_refused_ends_the_replay() -> None:
     key = talk.ask("client", "session/load", {"sessionId": "s", "cwd": "/code"})
     talk.answer("agent", key, error="it runs").prompt().call("a", "completed").stop()
     _, moments = watched(talk)
-    assert [begun.call.is_replayed for begun in of(Begun, moments)] == [False]
+    assert [begun.call.is_replayed for begun in of(CallBegan, moments)] == [False]
 
 
 def test_a_fork_leaves_the_session_that_it_comes_from_as_it_is() -> None:
@@ -195,7 +195,7 @@ def test_a_session_that_a_call_opens_for_its_own_agent_is_known() -> None:
     meta = {"subagent_session_info": {"session_id": "child"}}
     talk = Talk().opened().prompt().call("a", "in_progress", _meta=meta)
     _, moments = watched(talk.call("b", "completed", session="child"))
-    assert of(Strayed, moments) == []
+    assert of(UnopenedSession, moments) == []
 
 
 def test_an_agent_that_is_started_again_begins_anew() -> None:
@@ -203,7 +203,7 @@ def test_an_agent_that_is_started_again_begins_anew() -> None:
     seen, moments = watched(talk)
     assert list(seen.sessions) == ["s"]
     assert seen.sessions["s"].calls == {}
-    assert [over.at_the_end for over in of(CallOver, moments)] == [True]
+    assert [over.at_the_end for over in of(CallClosed, moments)] == [True]
 
 
 # Turns
@@ -211,14 +211,14 @@ def test_an_agent_that_is_started_again_begins_anew() -> None:
 
 def test_a_turn_lasts_from_the_prompt_to_its_answer() -> None:
     _, moments = watched(Talk().opened().prompt().call("a", "completed").stop("refusal"))
-    (over,) = of(TurnOver, moments)
+    (over,) = of(TurnEnded, moments)
     assert (over.turn.begun, over.turn.ended, over.turn.stop_reason) == (5, 7, "refusal")
 
 
 def test_in_v2_a_turn_lasts_until_the_session_is_idle() -> None:
     talk = Talk(2).opened().update("state_update", state="idle").prompt()
     _, moments = watched(talk.call("a", "completed").stop().stop())
-    (over,) = of(TurnOver, moments)
+    (over,) = of(TurnEnded, moments)
     assert (over.turn.begun, over.turn.ended) == (6, 10)
 
 
@@ -228,20 +228,20 @@ def test_in_v2_an_idle_that_crosses_the_prompt_does_not_end_the_turn() -> None:
     talk.update("state_update", state="idle", stopReason="end_turn")
     talk.update("state_update", state="running").call("a", "completed").stop()
     _, moments = watched(talk)
-    assert [over.turn.ended for over in of(TurnOver, moments)] == [9]
+    assert [over.turn.ended for over in of(TurnEnded, moments)] == [9]
 
 
 def test_in_v2_an_agent_may_begin_a_turn_by_itself() -> None:
     talk = Talk(2).opened().update("state_update", state="running")
     _, moments = watched(talk.call("a", "completed").stop())
-    assert len(of(TurnOver, moments)) == 1
+    assert len(of(TurnEnded, moments)) == 1
 
 
 def test_in_v2_a_refused_prompt_is_no_turn() -> None:
     talk = Talk(2).opened()
     key = talk.ask("client", "session/prompt", {"sessionId": "s", "prompt": []})
     seen, moments = watched(talk.answer("agent", key, error="busy"))
-    assert of(TurnOver, moments) == []
+    assert of(TurnEnded, moments) == []
     assert seen.sessions["s"].turn is None
 
 
@@ -250,17 +250,17 @@ def test_a_prompt_that_is_refused_leaves_the_turn_that_runs() -> None:
     key = talk.ask("client", "session/prompt", {"sessionId": "s", "prompt": []})
     talk.answer("agent", key, error="busy").call("a", "completed").stop()
     _, moments = watched(talk)
-    (over,) = of(TurnOver, moments)
+    (over,) = of(TurnEnded, moments)
     assert over.turn.begun == 5
-    assert of(CallOver, moments)[0].call.turn is over.turn
+    assert of(CallClosed, moments)[0].call.turn is over.turn
 
 
 def test_a_prompt_that_is_answered_with_an_error_ends_its_turn() -> None:
     talk = Talk().opened()
     key = talk.ask("client", "session/prompt", {"sessionId": "s", "prompt": []})
     _, moments = watched(talk.call("a", "pending").answer("agent", key, error="no model"))
-    assert of(TurnOver, moments)[0].turn.is_failed
-    assert len(of(LeftOpen, moments)) == 1
+    assert of(TurnEnded, moments)[0].turn.is_failed
+    assert len(of(CallLeftOpen, moments)) == 1
 
 
 @pytest.mark.parametrize("style", ["dir", "raw"])
@@ -269,7 +269,7 @@ def test_a_turn_is_cancelled_by_session_cancel_and_by_taking_its_prompt_back(sty
     other.note("client", "$/cancel_request", {"requestId": 3})
     for talk in (Talk().opened().prompt().cancel(), other):
         _, moments = watched(talk.stop("cancelled").lines(style))
-        assert of(TurnOver, moments)[0].turn.cancelled == 6
+        assert of(TurnEnded, moments)[0].turn.cancelled == 6
 
 
 def test_one_call_is_cancelled_when_the_agent_takes_it() -> None:
@@ -278,7 +278,7 @@ def test_one_call_is_cancelled_when_the_agent_takes_it() -> None:
         key = talk.ask("client", "tool_call/cancel", {"sessionId": "s", "toolCallId": "a"})
         talk.answer("agent", key, {}, error=error).call("a", "cancelled").stop()
         _, moments = watched(talk)
-        assert of(CallOver, moments)[0].call.cancelled == cancelled
+        assert of(CallClosed, moments)[0].call.cancelled == cancelled
 
 
 def test_the_list_of_background_work_names_calls_and_their_terminals() -> None:
@@ -287,7 +287,7 @@ def test_the_list_of_background_work_names_calls_and_their_terminals() -> None:
     talk = Talk(2).opened().prompt()
     talk.call("a", "in_progress").call("b", "in_progress", content=shown).call("c", "in_progress")
     _, moments = watched(talk.stop(background=listed))
-    assert [left.call.id for left in of(LeftOpen, moments)] == ["c"]
+    assert [left.call.id for left in of(CallLeftOpen, moments)] == ["c"]
 
 
 # Questions
@@ -300,28 +300,28 @@ def test_the_list_of_background_work_names_calls_and_their_terminals() -> None:
 def test_what_the_client_decided(version: int, option: str, outcome: str) -> None:
     talk = Talk(version).opened().prompt().call("a", "pending").question("a").decide(option)
     _, moments = watched(talk)
-    (decided,) = of(Decided, moments)
+    (decided,) = of(PermissionDecided, moments)
     assert decided.question.outcome == outcome
-    assert decided.question.call is of(Folded, moments)[0].call
+    assert decided.question.call is of(UpdateApplied, moments)[0].call
 
 
 def test_an_answer_that_nobody_offered_is_neither_yes_nor_no() -> None:
     _, moments = watched(Talk().opened().prompt().question("a").decide("maybe"))
-    assert of(Decided, moments)[0].question.outcome is None
+    assert of(PermissionDecided, moments)[0].question.outcome is None
 
 
 def test_a_question_that_the_agent_takes_back() -> None:
     talk = Talk().opened().prompt().call("a", "pending").question("a")
     talk.note("agent", "$/cancel_request", {"requestId": 1}).decide("cancelled")
     _, moments = watched(talk)
-    assert of(Decided, moments)[0].question.withdrawn == 8
+    assert of(PermissionDecided, moments)[0].question.withdrawn == 8
 
 
 def test_a_call_that_is_only_asked_about_is_known_too() -> None:
     _, moments = watched(Talk().opened().prompt().question("a").decide("no").stop())
-    (begun,) = of(Begun, moments)
+    (begun,) = of(CallBegan, moments)
     assert begun.call.is_asked_first
-    assert [left.call for left in of(LeftOpen, moments)] == [begun.call]
+    assert [left.call for left in of(CallLeftOpen, moments)] == [begun.call]
 
 
 # Calls
@@ -330,10 +330,10 @@ def test_a_call_that_is_only_asked_about_is_known_too() -> None:
 def test_an_id_that_is_used_again_is_another_call() -> None:
     talk = Talk().opened().prompt().call("a", "completed").tell("tool_call", "a", "pending")
     seen, moments = watched(talk)
-    first, second = of(Begun, moments)
+    first, second = of(CallBegan, moments)
     assert first.call is not second.call
     assert (second.call.is_reused, second.call.ended_before) == (True, 6)
-    assert [over.call for over in of(CallOver, moments)] == [first.call, second.call]
+    assert [over.call for over in of(CallClosed, moments)] == [first.call, second.call]
     assert seen.calls == 2
 
 
@@ -341,7 +341,7 @@ def test_each_call_is_over_once() -> None:
     talk = Talk().opened().prompt().call("a", "completed").call("b", "pending").stop()
     talk.call("b", "failed").prompt().stop()
     _, moments = watched(talk)
-    assert [over.call.id for over in of(CallOver, moments)] == ["a", "b"]
+    assert [over.call.id for over in of(CallClosed, moments)] == ["a", "b"]
 
 
 def test_output_by_terminals_is_counted_for_their_call() -> None:
@@ -350,8 +350,8 @@ def test_output_by_terminals_is_counted_for_their_call() -> None:
     talk.update("terminal_update", terminalId="t")
     talk.update("terminal_output_chunk", terminalId="t", data="four")
     _, moments = watched(talk)
-    assert [told.is_known for told in of(TerminalTold, moments)] == [False, True]
-    assert of(CallOver, moments)[0].call.output_bytes == 4
+    assert [told.is_known for told in of(TerminalUpdated, moments)] == [False, True]
+    assert of(CallClosed, moments)[0].call.output_bytes == 4
 
 
 # Whatever comes
@@ -359,13 +359,13 @@ def test_output_by_terminals_is_counted_for_their_call() -> None:
 
 def test_nothing_that_a_message_holds_is_trusted() -> None:
     odd: list[Any] = [None, 1, "x", [], {}, {"update": 1}, {"sessionId": [], "update": {}}]
-    watching, number = Watch(), 0
+    watching, number = Tracker(), 0
     for method in ("initialize", "session/new", "session/prompt", "session/update", "session/load"):
         for params in odd:
             for key in (None, 1, [], {}):
                 for message in ({"method": method, "params": params}, {"result": params}):
                     number += 1
-                    line = Line(
+                    line = RecordedLine(
                         number, 2, {**message, "id": key}, "agent" if number % 2 else "client"
                     )
                     list(watching.feed(line))
@@ -375,43 +375,43 @@ def test_nothing_that_a_message_holds_is_trusted() -> None:
 def test_an_answer_that_is_none_to_the_agents_question_is_not_taken_for_one() -> None:
     talk = Talk().opened().prompt().call("a", "pending").question("a")
     talk.answer("agent", 1, {"modes": {}})  # to a request of the client's that was not recorded
-    assert not of(Decided, watched(talk.lines("agent"))[1])
+    assert not of(PermissionDecided, watched(talk.lines("agent"))[1])
     talk.decide()
-    assert of(Decided, watched(talk.lines("raw"))[1])
+    assert of(PermissionDecided, watched(talk.lines("raw"))[1])
 
 
 def test_an_agent_that_is_started_again_may_tell_a_history_of_ids_that_were_used() -> None:
     first = Talk().opened().prompt().call("a", "completed").stop()
     again = Talk().opened().call("a", "completed")
     lines = [*first.lines("agent"), *again.lines("agent")]
-    calls_ = [moment.call for moment in of(Begun, watched(lines)[1])]
+    calls_ = [moment.call for moment in of(CallBegan, watched(lines)[1])]
     assert [call.is_reused for call in calls_] == [False, False]
     same = Talk().opened().prompt().call("a", "completed").tell("tool_call", "a", "completed")
-    assert [one.call.is_reused for one in of(Begun, watched(same.lines("agent"))[1])] == [0, 1]
+    assert [one.call.is_reused for one in of(CallBegan, watched(same.lines("agent"))[1])] == [0, 1]
 
 
 def test_in_v2_a_call_from_before_the_recording_is_not_announced_by_its_end() -> None:
     talk = Talk(2).opened().prompt().call("a", "in_progress", title="Reading a.py")
     talk.update("state_update", state="running").call("a", "completed").stop()
-    (begun,) = of(Begun, watched(talk.lines()[-3:])[1])
+    (begun,) = of(CallBegan, watched(talk.lines()[-3:])[1])
     assert begun.call.announced is None
-    (begun,) = of(Begun, watched(talk)[1])
+    (begun,) = of(CallBegan, watched(talk)[1])
     assert begun.call.announced is not None
 
 
 def test_memory_does_not_grow_with_the_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)
     monkeypatch.setattr(calls, "KEEP_OPEN", 20)
-    monkeypatch.setattr(sessions, "KEEP", 5)
-    watching, over, begun = Watch(), 0, 0
+    monkeypatch.setattr(turns, "MOST_SESSIONS", 5)
+    watching, over, begun = Tracker(), 0, 0
     for line in long_recording(sessions=12, calls=60):
         for moment in watching.feed(line):
-            over += isinstance(moment, CallOver)
-            begun += isinstance(moment, Begun)
+            over += isinstance(moment, CallClosed)
+            begun += isinstance(moment, CallBegan)
     assert len(watching.sessions) == 5
     assert sum(len(session.calls) for session in watching.sessions.values()) <= 5 * 20
     assert begun == watching.calls == 12 * 60
-    over += sum(isinstance(moment, CallOver) for moment in watching.finish())
+    over += sum(isinstance(moment, CallClosed) for moment in watching.finish())
     assert over == begun
 
 
@@ -422,12 +422,12 @@ def test_large_calls_are_let_go_by_their_bytes(monkeypatch: pytest.MonkeyPatch) 
         talk.call(f"c{number}", "completed", rawOutput="x" * 1000)
     seen, moments = watched(talk)
     assert len(seen.sessions["s"].calls) <= 5
-    assert len(of(CallOver, moments)) == 20
+    assert len(of(CallClosed, moments)) == 20
 
 
-def long_recording(*, sessions: int, calls: int) -> Iterator[Line]:
-    """Make turns that end, with calls of which each third does not."""
-    lines: list[Line] = []
+def long_recording(*, sessions: int, calls: int) -> Iterator[RecordedLine]:
+    """Make sessions that end, with calls of which each third does not."""
+    lines: list[RecordedLine] = []
     for number in range(sessions):
         talk = Talk(session=f"s{number}").prompt()
         for call in range(calls):
@@ -460,6 +460,6 @@ def test_of_half_a_recording_an_id_may_be_used_again() -> None:
 def test_what_is_told_by_the_way_adds_up() -> None:
     talk = Talk().opened().prompt().call("a", "in_progress", _meta={"x": 1})
     _, moments = watched(talk.call("a", _meta={"y": 2}).call("a", "completed").stop())
-    (over,) = of(CallOver, moments)
+    (over,) = of(CallClosed, moments)
     assert over.call.fields["_meta"] == {"x": 1, "y": 2}
     assert over.call.opening["_meta"] == {"x": 1}

@@ -8,7 +8,7 @@ from io import BytesIO
 from typing import Any
 
 from callsheet.check.examples import SESSION
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import (
@@ -46,7 +46,7 @@ def said(tap: Tapped) -> str:
 def test_calls_that_have_ended_are_let_go() -> None:
     def known() -> int:
         gc.collect()
-        return sum(type(one) is Call for one in gc.get_objects())
+        return sum(type(one) is ObservedCall for one in gc.get_objects())
 
     before = known()
     tap = Tapped()

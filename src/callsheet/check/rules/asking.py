@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import Asked, Decided, Question, TurnOver
+from callsheet.observe.events import PermissionAsked, PermissionDecided, TurnEnded
+from callsheet.observe.model import ApprovalRequest
 
 
-def asked_unannounced(asked: Asked) -> Said | None:
+def asked_unannounced(asked: PermissionAsked) -> Said | None:
     """Find a question about a call that was never announced."""
     question = asked.question
     if question.twin is not None or not _is_unheard_of(asked):
@@ -14,7 +15,7 @@ def asked_unannounced(asked: Asked) -> Said | None:
     return Said(f"no call {question.call_id} was announced", _field(question))
 
 
-def asked_under_another_id(asked: Asked) -> Said | None:
+def asked_under_another_id(asked: PermissionAsked) -> Said | None:
     """Find a question about a call that was announced under another id."""
     question = asked.question
     twin = question.twin
@@ -25,7 +26,7 @@ def asked_under_another_id(asked: Asked) -> Said | None:
     )
 
 
-def left_unanswered(over: TurnOver) -> list[Said] | None:
+def left_unanswered(over: TurnEnded) -> list[Said] | None:
     """Find the questions that are open when their turn is over."""
     turn = over.turn
     if not turn.questions or turn.cancelled is not None or not over.connection.has_both_ways:
@@ -37,7 +38,7 @@ def left_unanswered(over: TurnOver) -> list[Said] | None:
     ]
 
 
-def ended_while_asking(decided: Decided) -> Said | None:
+def ended_while_asking(decided: PermissionDecided) -> Said | None:
     """Find a question whose call ended before it was answered."""
     question = decided.question
     call, turn = question.call, question.turn
@@ -50,7 +51,7 @@ def ended_while_asking(decided: Decided) -> Said | None:
     return Said(f"it was {call.status} on line {call.ended}, before the answer")
 
 
-def _is_unheard_of(asked: Asked) -> bool:
+def _is_unheard_of(asked: PermissionAsked) -> bool:
     """Whether a question is the first that is heard of its call, and no announcement, as in v2."""
     question, session = asked.question, asked.question.session
     call = question.call
@@ -59,7 +60,7 @@ def _is_unheard_of(asked: Asked) -> bool:
     return not call.is_reused and call.announced is None
 
 
-def _field(question: Question) -> str:
+def _field(question: ApprovalRequest) -> str:
     if "toolCall" in question.params:
         return "params.toolCall.toolCallId"
     return "params.subject.toolCallId"
@@ -69,7 +70,7 @@ RULES = (
     Rule(
         id="order/asked-unannounced",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Permission is asked for a call that was never announced",
         protocol="A question is about a call that was announced (v1: `tool_call`), and tells its id.",
         harm="People are asked about a call that has no card: they can't see how it goes on and ends.",
@@ -82,7 +83,7 @@ RULES = (
     Rule(
         id="order/asked-under-another-id",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Permission is asked under another id than the call's",
         protocol="A question tells the id under which its call was announced.",
         harm="Clients can't tie the question to its card: it stands alone, and the card never asks.",
@@ -97,7 +98,7 @@ RULES = (
     Rule(
         id="order/left-unanswered",
         severity="warning",
-        moment=TurnOver,
+        moment=TurnEnded,
         title="A question is open when its turn is over",
         protocol="An agent waits for the answer, or takes the question back with `$/cancel_request`.",
         harm="People are asked about something that is over; whatever they answer has no effect.",
@@ -111,7 +112,7 @@ RULES = (
     Rule(
         id="order/ended-while-asking",
         severity="error",
-        moment=Decided,
+        moment=PermissionDecided,
         title="A call ended before its question was answered",
         protocol="An agent that asks waits for the answer, or takes the question back.",
         harm="What people decide has no effect: it was done without their word, or is over already.",

@@ -6,12 +6,12 @@ from typing import Any
 
 from callsheet.check.finding import Rule, Said
 from callsheet.check.rules.shown import can_know
-from callsheet.observe.moments import CallOver
-from callsheet.observe.results import OUTPUT_KEYS
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import CallClosed
+from callsheet.observe.evidence import OUTPUT_KEYS
+from callsheet.observe.model import many, obj, text
 
 
-def output_has_no_key(over: CallOver) -> Said | None:
+def output_has_no_key(over: CallClosed) -> Said | None:
     """Find a raw output of which acpx knows no key, where there is no content either."""
     call = over.call
     raw = obj(call.fields.get("rawOutput"))
@@ -36,7 +36,7 @@ def _some(keys: list[str]) -> str:
     return f"{named}, …" if len(keys) > 5 else named
 
 
-def no_title(over: CallOver) -> Said | None:
+def no_title(over: CallClosed) -> Said | None:
     """Find a call that was never given a title."""
     call = over.call
     if (text(call.fields.get("title")) or "").strip() or not can_know(over.connection):
@@ -54,7 +54,7 @@ RULES = (
     _rule(
         "unknown-output",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="acpx does not know what is output",
         protocol="`rawOutput` may be any JSON. Text for people belongs into `content`.",
         harm="acpx prints the whole object as JSON, and people look for the output in it.",
@@ -66,7 +66,7 @@ RULES = (
     _rule(
         "no-title",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="acpx prints an id for a title",
         protocol="A `tool_call` has a title.",
         harm="People read `call_00_Xk3…` and don't know what was done.",

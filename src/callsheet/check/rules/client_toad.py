@@ -8,13 +8,13 @@ from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
 from callsheet.check.rules.complete_diffs import bare_diffs
 from callsheet.check.rules.shown import can_know, output_of
-from callsheet.observe.moments import Asked, CallOver, Told
-from callsheet.observe.values import many
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateArrived
+from callsheet.observe.model import many
 
 _NO_OLD_TEXT = "its diff has no oldText, so Toad does not show it"
 
 
-def diff_is_not_shown(told: Told) -> list[Said]:
+def diff_is_not_shown(told: UpdateArrived) -> list[Said]:
     """Find diffs without the key `oldText`."""
     if not can_know(told.connection):
         return []
@@ -26,7 +26,7 @@ def diff_is_not_shown(told: Told) -> list[Said]:
     ]
 
 
-def diff_is_not_asked(asked: Asked) -> list[Said]:
+def diff_is_not_asked(asked: PermissionAsked) -> list[Said]:
     """Find the same in a request for permission, where it decides what people allow."""
     if not can_know(asked.connection):
         return []
@@ -36,7 +36,7 @@ def diff_is_not_asked(asked: Asked) -> list[Said]:
     ]
 
 
-def card_is_empty(over: CallOver) -> Said | None:
+def card_is_empty(over: CallClosed) -> Said | None:
     """Find an output that is only in the raw output."""
     call = over.call
     if call.ended is None or not over.is_known or many(call.fields.get("content")):
@@ -57,7 +57,7 @@ RULES = (
     _rule(
         "no-diff",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="Toad does not show a diff",
         protocol=_DIFFS,
         harm="Toad shows a diff only if the key is there. People don't see what was written.",
@@ -69,7 +69,7 @@ RULES = (
     _rule(
         "asks-without-diff",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Toad asks for permission without the diff",
         protocol=_DIFFS,
         harm="Toad shows a diff only if the key is there. People allow a change that they can't see.",
@@ -83,7 +83,7 @@ RULES = (
     _rule(
         "empty-card",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A card in Toad is empty",
         protocol="`content` is what is shown. `rawOutput` is what the tool gave.",
         harm="Toad shows content only. People see a call that seems to have given nothing.",

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
 from callsheet.check.rules.shown import can_know, output_of
-from callsheet.observe.moments import Begun, Call, CallOver, Folded, Told
-from callsheet.observe.results import texts
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import CallBegan, CallClosed, UpdateApplied, UpdateArrived
+from callsheet.observe.evidence import texts
+from callsheet.observe.model import ObservedCall, many, obj, text
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -40,7 +40,7 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 # How a call ends
 
 
-def spins_for_ever(over: CallOver) -> Said | None:
+def spins_for_ever(over: CallClosed) -> Said | None:
     """Find a call that no final status ended, though its turn is over, and that Zed did not end by itself."""
     call = over.call
     turn = call.turn
@@ -54,7 +54,7 @@ def spins_for_ever(over: CallOver) -> Said | None:
     return Said(f"its last status is {told}, which Zed shows as pending", "update.status")
 
 
-def _ended_by_zed(call: Call) -> bool:
+def _ended_by_zed(call: ObservedCall) -> bool:
     """Whether Zed itself has ended the card: by a cancelled turn, or a rejected question."""
     turn = call.turn
     last = call.statuses[-1][1] if call.statuses else call.first
@@ -71,7 +71,7 @@ def _ended_by_zed(call: Call) -> bool:
 # Which card it is
 
 
-def not_found(told: Told) -> Said | None:
+def not_found(told: UpdateArrived) -> Said | None:
     """Find an update of a call that Zed has no card for."""
     if told.kind != "tool_call_update" or told.known_before or not can_know(told.connection):
         return None
@@ -80,7 +80,7 @@ def not_found(told: Told) -> Said | None:
     return Said("Zed shows a failed card “Tool call not found”, and not what this update says")
 
 
-def rewrites_a_card(begun: Begun) -> Said | None:
+def rewrites_a_card(begun: CallBegan) -> Said | None:
     """Find a call that takes over the card of another that has ended."""
     call = begun.call
     if not call.is_reused or not can_know(begun.connection):
@@ -92,7 +92,7 @@ def rewrites_a_card(begun: Begun) -> Said | None:
 # What it says
 
 
-def title_is_markdown(told: Told) -> Said | None:
+def title_is_markdown(told: UpdateArrived) -> Said | None:
     """Find a title of which Zed's Markdown swallows characters."""
     title = text(told.update.get("title"))
     if title is None or told.kind == "tool_call_content_chunk" or not can_know(told.connection):
@@ -126,7 +126,7 @@ def _markdown() -> MarkdownIt:
     return MarkdownIt("commonmark").enable("strikethrough")
 
 
-def output_is_hidden(folded: Folded) -> Said | None:
+def output_is_hidden(folded: UpdateApplied) -> Said | None:
     """Find an end that brings its output as raw output only, while older content is in its place."""
     update, call = folded.update, folded.call
     if update.get("status") not in ENDS or "content" in update or not can_know(folded.connection):
@@ -149,7 +149,7 @@ def output_is_hidden(folded: Folded) -> Said | None:
 # Following
 
 
-def follow_goes_nowhere(told: Told) -> Said | None:
+def follow_goes_nowhere(told: UpdateArrived) -> Said | None:
     """Find locations of which the last, which moves follow, can't be opened."""
     paths = _new_paths(told)
     if not paths:
@@ -163,7 +163,7 @@ def follow_goes_nowhere(told: Told) -> Said | None:
     return None
 
 
-def too_many_locations(told: Told) -> Said | None:
+def too_many_locations(told: UpdateArrived) -> Said | None:
     """Find more locations than anybody wants to have opened."""
     count = len(_new_paths(told))
     if count <= MANY_LOCATIONS:
@@ -171,7 +171,7 @@ def too_many_locations(told: Told) -> Said | None:
     return Said(f"Zed opens {count:,} files, and follows to the last", "update.locations")
 
 
-def _new_paths(told: Told) -> list[str]:
+def _new_paths(told: UpdateArrived) -> list[str]:
     """Return the paths of locations that were not told before."""
     locations = told.update.get("locations")
     if not locations or not can_know(told.connection):
@@ -189,7 +189,7 @@ def _is_in(path: str, cwd: str) -> bool:
 # Terminals
 
 
-def unknown_terminal(told: Told) -> list[Said]:
+def unknown_terminal(told: UpdateArrived) -> list[Said]:
     """Find terminals in content that Zed knows nothing of."""
     connection = told.connection
     if not (connection.is_whole and connection.has_both_ways and can_know(connection)):
@@ -217,7 +217,7 @@ def _opened(update: dict[str, Any]) -> str | None:
     return text(obj(obj(update.get("_meta")).get("terminal_info")).get("terminal_id"))
 
 
-def no_live_output(over: CallOver) -> Said | None:
+def no_live_output(over: CallClosed) -> Said | None:
     """Find output for a terminal that nobody has told of."""
     if not over.connection.is_whole or not can_know(over.connection):
         return None
@@ -240,7 +240,7 @@ RULES = (
     _rule(
         "spins-for-ever",
         severity="error",
-        moment=CallOver,
+        moment=CallClosed,
         title="A card in Zed spins for ever",
         protocol="A call ends with `completed` or `failed`. v1 has no other final status.",
         harm="Zed takes a status that it does not know for pending, and ends cards by itself only if the user"
@@ -253,7 +253,7 @@ RULES = (
     _rule(
         "not-found",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="Zed shows “Tool call not found”",
         protocol="`tool_call` announces a call. `tool_call_update` changes one that was announced.",
         harm="A failed card appears that says nothing, and the update is lost.",
@@ -264,7 +264,7 @@ RULES = (
     _rule(
         "rewritten-card",
         severity="error",
-        moment=Begun,
+        moment=CallBegan,
         title="A new call rewrites an old card in Zed",
         protocol="An id is used for one call in the whole session.",
         harm="What people saw of the first call is gone, and the new one appears far above, or not at all.",
@@ -276,7 +276,7 @@ RULES = (
     _rule(
         "markdown-title",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="A title is rendered as Markdown in Zed",
         protocol="A title is a text for people. Whether a client renders it is not said.",
         harm="Zed renders the titles of all kinds but `execute` and `edit`: `__init__.py` reads **init**.py,"
@@ -288,7 +288,7 @@ RULES = (
     _rule(
         "hidden-output",
         severity="warning",
-        moment=Folded,
+        moment=UpdateApplied,
         title="Output is hidden in Zed by older content",
         protocol="`content` is what is shown. `rawOutput` is what the tool gave.",
         harm="People see the content of the announcement and never what came of the call.",
@@ -301,7 +301,7 @@ RULES = (
     _rule(
         "follow-nowhere",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="Follow goes nowhere in Zed",
         protocol="Paths of locations are absolute.",
         harm="Zed moves only to the last location, and only if it is absolute and in the project. People who"
@@ -314,7 +314,7 @@ RULES = (
     _rule(
         "many-locations",
         severity="advice",
-        moment=Told,
+        moment=UpdateArrived,
         title="More locations than Zed should open",
         protocol="Locations are the files that a call works with.",
         harm="Zed opens a buffer for each, which costs memory, and follows only to the last.",
@@ -327,7 +327,7 @@ RULES = (
     _rule(
         "unknown-terminal",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="Zed drops an update for a terminal that it does not know",
         protocol="A terminal in content was made by `terminal/create`.",
         harm="Zed drops what follows in the update: other content, locations, raw input and output.",
@@ -340,7 +340,7 @@ RULES = (
     _rule(
         "no-live-output",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="Zed shows no live output",
         protocol="This is no part of ACP. Clients take it that say `terminal_output` in `_meta` of their"
         " capabilities.",

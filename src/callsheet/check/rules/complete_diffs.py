@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
-from callsheet.observe.moments import Asked, Call, Folded, Json, Session, Told
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import PermissionAsked, UpdateApplied, UpdateArrived
+from callsheet.observe.model import Json, ObservedCall, ObservedSession, many, obj, text
 
 
-def old_text_left_out(told: Told) -> list[Said] | None:
+def old_text_left_out(told: UpdateArrived) -> list[Said] | None:
     """Find diffs without the key `oldText`. It is said once for each file of a call."""
     bare = list(bare_diffs(told.update)) if told.update.get("content") else None
     if not bare:
@@ -24,7 +24,7 @@ def old_text_left_out(told: Told) -> list[Said] | None:
     ]
 
 
-def overwrite_as_new(folded: Folded) -> list[Said] | None:
+def overwrite_as_new(folded: UpdateApplied) -> list[Said] | None:
     """Find a call that ends with a diff of a new file, where there was a file before."""
     call = folded.call
     if call.ended != folded.line.number or call.status != "completed":
@@ -32,7 +32,7 @@ def overwrite_as_new(folded: Folded) -> list[Said] | None:
     return list(_as_new(call.fields, folded.session, call, "update"))
 
 
-def overwrite_asked_as_new(asked: Asked) -> list[Said] | None:
+def overwrite_asked_as_new(asked: PermissionAsked) -> list[Said] | None:
     """Find the same where people have to decide about it."""
     question = asked.question
     if question.session is None:
@@ -41,7 +41,9 @@ def overwrite_asked_as_new(asked: Asked) -> list[Said] | None:
     return list(found)
 
 
-def _as_new(fields: Json, session: Session, call: Call | None, begin: str) -> Iterator[Said]:
+def _as_new(
+    fields: Json, session: ObservedSession, call: ObservedCall | None, begin: str
+) -> Iterator[Said]:
     for field, path in _new_files(fields):
         line = session.files.get(path)
         if line is not None and (call is None or line < call.first):
@@ -82,7 +84,7 @@ RULES = (
     Rule(
         id="complete/old-text-left-out",
         severity="advice",
-        moment=Told,
+        moment=UpdateArrived,
         title="A diff has no `oldText`",
         protocol="`oldText` is null or left out for a new file.",
         harm="Some clients show no diff at all without the key, and nobody can tell if it was forgotten.",
@@ -94,7 +96,7 @@ RULES = (
     Rule(
         id="complete/overwrite-as-new",
         severity="error",
-        moment=Folded,
+        moment=UpdateApplied,
         title="An overwrite is shown as a new file",
         protocol="`oldText` is the original content; null or left out only for new files.",
         harm="People believe that nothing was lost, where a whole file was replaced.",
@@ -109,7 +111,7 @@ RULES = (
     Rule(
         id="complete/overwrite-asked-as-new",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Permission to overwrite is asked as if the file were new",
         protocol="`oldText` is the original content; null or left out only for new files.",
         harm="People agree to a new file, and lose the one that they had.",

@@ -7,16 +7,15 @@ from typing import Any
 import msgspec
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import Asked, Call, CallOver, Question, Told
-from callsheet.observe.results import is_blank, texts
-from callsheet.observe.titles import is_bare_title
-from callsheet.observe.tools import diff_paths, needs_input
-from callsheet.observe.values import text
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateArrived
+from callsheet.observe.evidence import is_blank, texts
+from callsheet.observe.model import ApprovalRequest, ObservedCall, text
+from callsheet.observe.tool_identity import diff_paths, is_bare_title, needs_input
 
 _decode = msgspec.json.Decoder().decode
 
 
-def empty_at_first(over: CallOver) -> Said | None:
+def empty_at_first(over: CallClosed) -> Said | None:
     """Find an announcement without input. An empty object is none, unless the tool takes nothing."""
     call = over.call
     if call.announced is None or call.is_replayed or call.opening.get("rawInput"):
@@ -30,7 +29,7 @@ def empty_at_first(over: CallOver) -> Said | None:
     return Said(f"it is announced {what}", "update.rawInput", call.announced)
 
 
-def empty_for_ever(over: CallOver) -> Said | None:
+def empty_for_ever(over: CallClosed) -> Said | None:
     """Find a call whose input is never told."""
     call = over.call
     if call.fields.get("rawInput") or not over.is_known or not over.is_settled:
@@ -46,17 +45,17 @@ def empty_for_ever(over: CallOver) -> Said | None:
     return None
 
 
-def _takes_none(call: Call) -> bool:
+def _takes_none(call: ObservedCall) -> bool:
     """Whether the call is of a kind that may have no input by nature."""
     return call.fields.get("kind") in ("think", "switch_mode")
 
 
-def _lacks_to_the_end(call: Call) -> bool:
+def _lacks_to_the_end(call: ObservedCall) -> bool:
     """Whether an empty input can't be true. Of a call that failed it may be: just because of that."""
     return call.status == "completed" and needs_input(call)
 
 
-def text_of_json(told: Told) -> Said | None:
+def text_of_json(told: UpdateArrived) -> Said | None:
     """Find an input that is a text of JSON. It is said once for a call."""
     raw = told.update.get("rawInput")
     if type(raw) is not str or not _is_json(raw):
@@ -67,7 +66,7 @@ def text_of_json(told: Told) -> Said | None:
     return Said("it is an object, written as a text", "update.rawInput")
 
 
-def asked_as_json(asked: Asked) -> Said | None:
+def asked_as_json(asked: PermissionAsked) -> Said | None:
     """Find the same in a request for permission."""
     question = asked.question
     before = question.call.fields.get("rawInput") if question.call is not None else None
@@ -76,21 +75,21 @@ def asked_as_json(asked: Asked) -> Said | None:
     return Said("it is an object, written as a text", "params.toolCall.rawInput")
 
 
-def asked_blindly(asked: Asked) -> Said | None:
+def asked_blindly(asked: PermissionAsked) -> Said | None:
     """Find a request for permission that shows nothing of what is to be done."""
     if not _lacks_input(asked) or _shows_what(asked.question):
         return None
     return Said("neither input, nor title, nor content says what would be done", _field(asked))
 
 
-def asked_without_input(asked: Asked) -> Said | None:
+def asked_without_input(asked: PermissionAsked) -> Said | None:
     """Find a request for permission that tells what is to be done in words for people only."""
     if not _lacks_input(asked) or not _shows_what(asked.question):
         return None
     return Said("what would be done is only in its title or content", _field(asked))
 
 
-def _lacks_input(asked: Asked) -> bool:
+def _lacks_input(asked: PermissionAsked) -> bool:
     question = asked.question
     if question.call_id is None or question.tool_call.get("rawInput"):
         return False
@@ -105,12 +104,12 @@ def _lacks_input(asked: Asked) -> bool:
     return not has_told or needs_input(_as_asked(question, call))
 
 
-def _as_asked(question: Question, call: Call) -> Call:
+def _as_asked(question: ApprovalRequest, call: ObservedCall) -> ObservedCall:
     """Return a call as it is after what a question tells of it."""
     return msgspec.structs.replace(call, fields={**call.fields, **question.tool_call})
 
 
-def _shows_what(question: Question) -> bool:
+def _shows_what(question: ApprovalRequest) -> bool:
     told = question.tool_call
     known = question.call.fields if question.call is not None else {}
     if any(text(question.params.get(key)) for key in ("title", "description")):
@@ -125,7 +124,7 @@ def _shows_what(question: Question) -> bool:
     return any(not is_blank(found) for found in shown)
 
 
-def _field(asked: Asked) -> str:
+def _field(asked: PermissionAsked) -> str:
     inside = "params.subject.toolCall" if "subject" in asked.question.params else "params.toolCall"
     return f"{inside}.rawInput"
 
@@ -145,7 +144,7 @@ RULES = (
     Rule(
         id="complete/input-at-first",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call is announced without its input",
         protocol=f"{_PROTOCOL} It may come later, by an update.",
         harm="The card is a skeleton at first: nobody sees what is about to happen.",
@@ -157,7 +156,7 @@ RULES = (
     Rule(
         id="complete/input",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call's input is never told",
         protocol=_PROTOCOL,
         harm="Nobody can see, audit or repeat what was done.",
@@ -170,7 +169,7 @@ RULES = (
     Rule(
         id="complete/input-as-text",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="The input is a text of JSON",
         protocol=f"{_PROTOCOL} It can be any JSON, so an object is sent as an object.",
         harm="Clients look for `command` or `path` in it, and find none.",
@@ -182,7 +181,7 @@ RULES = (
     Rule(
         id="complete/asked-input-as-text",
         severity="warning",
-        moment=Asked,
+        moment=PermissionAsked,
         title="The input in a request for permission is a text of JSON",
         protocol=f"{_PROTOCOL} It can be any JSON, so an object is sent as an object.",
         harm="Clients look for `command` or `path` in it, and find none to show to who decides.",
@@ -196,7 +195,7 @@ RULES = (
     Rule(
         id="complete/asked-blindly",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Permission is asked without saying for what",
         protocol="A request for permission carries the details of the tool call.",
         harm="People approve blind. It is what users of agents complain about most.",
@@ -210,7 +209,7 @@ RULES = (
     Rule(
         id="complete/asked-without-input",
         severity="warning",
-        moment=Asked,
+        moment=PermissionAsked,
         title="Permission is asked without the input",
         protocol="A request for permission carries the details of the tool call.",
         harm="People see a summary; a client can't show, check or remember the exact command.",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from callsheet.check.exit_evidence import failure_of
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.exits import Exit, exit_of
-from callsheet.observe.moments import Call, CallOver
-from callsheet.observe.results import (
+from callsheet.observe.events import CallClosed
+from callsheet.observe.evidence import (
     error_in,
     has_output,
     is_blank,
     raw_text,
     texts,
 )
-from callsheet.observe.tools import entry_kind
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.exit_codes import CommandExit, exit_of
+from callsheet.observe.model import ObservedCall, many, obj, text
+from callsheet.observe.tool_identity import entry_kind
 
 _SILENT_KINDS = ("think", "switch_mode")
 
 
-def only_in_raw_output(over: CallOver) -> Said | None:
+def only_in_raw_output(over: CallClosed) -> Said | None:
     """Find a result that is in `rawOutput` and not in `content`."""
     call = over.call
     if call.status not in ("completed", "failed") or not over.is_known or has_output(call):
@@ -30,7 +30,7 @@ def only_in_raw_output(over: CallOver) -> Said | None:
     return Said("its content is empty, but its raw output is not", "update.content")
 
 
-def nothing_shown(over: CallOver) -> Said | None:
+def nothing_shown(over: CallClosed) -> Said | None:
     """Find a call that is completed and shows nothing. A raw output may say that there was nothing."""
     call = over.call
     if call.status != "completed" or not over.is_known or has_output(call):
@@ -40,12 +40,12 @@ def nothing_shown(over: CallOver) -> Said | None:
     return Said("it is completed, and nothing of it can be seen", "update.content")
 
 
-def exit_code_hidden(over: CallOver) -> Said | None:
+def exit_code_hidden(over: CallClosed) -> Said | None:
     """Find a command that failed and is shown as completed."""
     call = over.call
     if call.status != "completed":
         return None
-    found: Exit | None = exit_of(call)
+    found: CommandExit | None = exit_of(call)
     if found is not None and not found.is_fine:
         return Said(f"{found.where} {found.code}, but the call is completed", found.field)
     # What the tap repairs by does not see all that it should: there is a second opinion.
@@ -55,7 +55,7 @@ def exit_code_hidden(over: CallOver) -> Said | None:
     return Said(f"the exit code is {seen.code}, but the call is completed", seen.field)
 
 
-def error_hidden(over: CallOver) -> Said | None:
+def error_hidden(over: CallClosed) -> Said | None:
     """Find a tool that says that it failed, and is shown as completed."""
     call = over.call
     if call.status != "completed":
@@ -66,7 +66,7 @@ def error_hidden(over: CallOver) -> Said | None:
     return Said(f"`{where}` tells of an error, but the call is completed", "update.status")
 
 
-def failed_without_reason(over: CallOver) -> Said | None:
+def failed_without_reason(over: CallClosed) -> Said | None:
     """Find a failed call that says nothing about why."""
     call = over.call
     if call.status != "failed" or not over.is_known or not over.connection.has_both_ways:
@@ -80,7 +80,7 @@ def failed_without_reason(over: CallOver) -> Said | None:
     return Said("it failed, and nothing says why", "update.content")
 
 
-def _is_known_to_people(call: Call) -> bool:
+def _is_known_to_people(call: ObservedCall) -> bool:
     """Whether people have ended it themselves, or the agent gives a reason in its own way."""
     if call.turn is not None and call.turn.cancelled is not None:
         return True
@@ -90,12 +90,12 @@ def _is_known_to_people(call: Call) -> bool:
     return any(text(obj(value).get("reason")) for value in meta.values())
 
 
-def _has_terminal(call: Call) -> bool:
+def _has_terminal(call: ObservedCall) -> bool:
     """Whether it shows a terminal: what is in it may be known to the client only."""
     return any(obj(item).get("type") == "terminal" for item in many(call.fields.get("content")))
 
 
-def _is_silent(call: Call) -> bool:
+def _is_silent(call: ObservedCall) -> bool:
     """Whether the tool is of a sort that has nothing to show."""
     kind = call.fields.get("kind")
     return kind in _SILENT_KINDS or entry_kind(call) in (*_SILENT_KINDS, "other")
@@ -105,7 +105,7 @@ RULES = (
     Rule(
         id="complete/result-in-raw-output",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="The result is in the raw output only",
         protocol="`content` is what the call has produced, for people; `rawOutput` is for programs.",
         harm="Clients that show only `content` show an empty card.",
@@ -117,7 +117,7 @@ RULES = (
     Rule(
         id="complete/nothing-shown",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A completed call shows nothing",
         protocol="`content` is what the call has produced.",
         harm="People can't see what was found, printed or changed, nor if anything was.",
@@ -128,7 +128,7 @@ RULES = (
     Rule(
         id="complete/exit-code",
         severity="error",
-        moment=CallOver,
+        moment=CallClosed,
         title="A command that failed is shown as completed",
         protocol="`completed` means that the call was successful; `failed`, that it ended with an error.",
         harm="People see a green mark where tests failed or nothing ran at all.",
@@ -140,7 +140,7 @@ RULES = (
     Rule(
         id="complete/error-as-success",
         severity="error",
-        moment=CallOver,
+        moment=CallClosed,
         title="A tool's error is shown as completed",
         protocol="`completed` means that the call was successful; `failed`, that it ended with an error.",
         harm="People see a green mark and believe that it was done.",
@@ -152,7 +152,7 @@ RULES = (
     Rule(
         id="complete/failed-without-reason",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call failed, and nothing says why",
         protocol="`content` is what the call has produced; of a failed one, the error.",
         harm="People see a red mark and can do nothing about it.",

@@ -8,16 +8,16 @@ from typing import Any
 
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
-from callsheet.observe.moments import Asked, CallOver, Json, Told
-from callsheet.observe.tools import works_on_a_file
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateArrived
+from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tool_identity import works_on_a_file
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:").match
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
-def nowhere_at_first(over: CallOver) -> Said | None:
+def nowhere_at_first(over: CallClosed) -> Said | None:
     """Find a call that works on a file and is announced without a location."""
     call = over.call
     if call.announced is None or call.is_replayed or many(call.opening.get("locations")):
@@ -27,7 +27,7 @@ def nowhere_at_first(over: CallOver) -> Said | None:
     return Said("it is announced without a location", "update.locations", call.announced)
 
 
-def nowhere_for_ever(over: CallOver) -> Said | None:
+def nowhere_for_ever(over: CallClosed) -> Said | None:
     """Find a call that works on a file and never gives a location."""
     call = over.call
     if many(call.fields.get("locations")) or not over.is_known or not over.is_settled:
@@ -37,17 +37,17 @@ def nowhere_for_ever(over: CallOver) -> Said | None:
     )
 
 
-def not_absolute(told: Told) -> list[Said] | None:
+def not_absolute(told: UpdateArrived) -> list[Said] | None:
     """Find paths that are relative, begin at a home, or are links."""
     return _not_absolute(_paths(told.update, "update")) if _may_have_paths(told.update) else None
 
 
-def not_absolute_when_asked(asked: Asked) -> list[Said]:
+def not_absolute_when_asked(asked: PermissionAsked) -> list[Said]:
     """Find the same in a request for permission."""
     return _not_absolute(_asked_paths(asked))
 
 
-def not_normal(told: Told) -> list[Said] | None:
+def not_normal(told: UpdateArrived) -> list[Said] | None:
     """Find absolute paths that go back and forth."""
     if not _may_have_paths(told.update):
         return None
@@ -58,7 +58,7 @@ def not_normal(told: Told) -> list[Said] | None:
     ]
 
 
-def line_zero(told: Told) -> list[Said] | None:
+def line_zero(told: UpdateArrived) -> list[Said] | None:
     """Find a line 0."""
     places = many(told.update.get("locations"))
     if not places:
@@ -93,7 +93,7 @@ def _why_not_absolute(path: str) -> str | None:
     return "is relative" if path else "is empty"
 
 
-def _asked_paths(asked: Asked) -> Iterator[tuple[str, str]]:
+def _asked_paths(asked: PermissionAsked) -> Iterator[tuple[str, str]]:
     question = asked.question
     known = {path for _, path in _paths(question.call.fields, "")} if question.call else set[str]()
     for field, path in _paths(question.tool_call, "params.toolCall"):
@@ -134,7 +134,7 @@ RULES = (
     Rule(
         id="complete/locations-at-first",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call on a file is announced without a location",
         protocol=f"{_PROTOCOL} They may come later, by an update.",
         harm="An editor that follows the agent stays behind until an update comes.",
@@ -147,7 +147,7 @@ RULES = (
     Rule(
         id="complete/locations",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call on a file never gives a location",
         protocol=_PROTOCOL,
         harm="Following the agent goes nowhere, and the file can't be opened from the card.",
@@ -160,7 +160,7 @@ RULES = (
     Rule(
         id="complete/path-not-absolute",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A path is not absolute",
         protocol="Paths of locations and diffs are absolute. They are no URIs.",
         harm="An editor opens the wrong file, or none, and shows no diff.",
@@ -172,7 +172,7 @@ RULES = (
     Rule(
         id="complete/asked-path-not-absolute",
         severity="error",
-        moment=Asked,
+        moment=PermissionAsked,
         title="A path in a request for permission is not absolute",
         protocol="Paths of locations and diffs are absolute. They are no URIs.",
         harm="People decide about a file that the editor can't show.",
@@ -186,7 +186,7 @@ RULES = (
     Rule(
         id="complete/path-not-normal",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="A path goes back and forth",
         protocol="Paths of locations and diffs are absolute; clients compare them as they are.",
         harm="`/a/../b` looks like another file than `/b`: it is opened twice, or taken for one outside.",
@@ -198,7 +198,7 @@ RULES = (
     Rule(
         id="complete/line-zero",
         severity="warning",
-        moment=Told,
+        moment=UpdateArrived,
         title="A line is 0",
         protocol="Lines count from 1. ACP v2 refuses 0.",
         harm="Clients that go by the protocol open the line before the first, or drop the location.",

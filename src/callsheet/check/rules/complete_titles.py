@@ -6,13 +6,12 @@ from typing import Any
 
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
-from callsheet.observe.moments import Call, CallOver
-from callsheet.observe.titles import NO_KIND, is_bare_title
-from callsheet.observe.tools import certain_kind, tool_name
-from callsheet.observe.values import text
+from callsheet.observe.events import CallClosed
+from callsheet.observe.model import ObservedCall, text
+from callsheet.observe.tool_identity import NO_KIND, certain_kind, is_bare_title, tool_name
 
 
-def bare_at_first(over: CallOver) -> Said | None:
+def bare_at_first(over: CallClosed) -> Said | None:
     """Find an announcement under the tool's bare name."""
     call = over.call
     if call.announced is None or call.is_replayed:
@@ -21,7 +20,7 @@ def bare_at_first(over: CallOver) -> Said | None:
     return Said(f"it is announced {what}", "update.title", call.announced) if what else None
 
 
-def bare_for_ever(over: CallOver) -> Said | None:
+def bare_for_ever(over: CallClosed) -> Said | None:
     """Find a call that never says what it does."""
     call = over.call
     if call.announced is None or not over.is_settled:
@@ -32,7 +31,7 @@ def bare_for_ever(over: CallOver) -> Said | None:
     return Said(f"to the end, it stands {what}", "update.title") if what else None
 
 
-def kind_missing(over: CallOver) -> Said | None:
+def kind_missing(over: CallClosed) -> Said | None:
     """Find a call without a kind, or with `other`, although its tool is well known."""
     call = over.call
     kind = call.fields.get("kind")
@@ -47,14 +46,14 @@ def kind_missing(over: CallOver) -> Said | None:
     return Said(f"{has}, but {quoted(tool_name(call))} is `{known}`", "update.kind")
 
 
-def name_missing(over: CallOver) -> Said | None:
+def name_missing(over: CallClosed) -> Said | None:
     """Find a call that does not say which tool it is of."""
     if over.call.name or not over.is_known or not over.is_settled:
         return None
     return Said("its tool's name is nowhere", "update.name", over.call.announced)
 
 
-def _bare(call: Call, told: Any) -> str | None:
+def _bare(call: ObservedCall, told: Any) -> str | None:
     """Say what a title lacks, or None if it tells something."""
     title = text(told) or ""
     if not is_bare_title(title, call):
@@ -68,7 +67,7 @@ RULES = (
     Rule(
         id="complete/title-at-first",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call is announced under its tool's bare name",
         protocol="`title` describes what the tool is doing, for people. It may be updated later.",
         harm='People see "bash" or "read" and don\'t know what is being done until an update comes.',
@@ -80,7 +79,7 @@ RULES = (
     Rule(
         id="complete/title",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call never says what it does",
         protocol="`title` describes what the tool is doing, for people.",
         harm="A list of cards that all say the same tells nobody which file was read or what was run.",
@@ -92,7 +91,7 @@ RULES = (
     Rule(
         id="complete/kind",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="The kind is missing where it is known",
         protocol="`kind` says what sort of tool it is. Clients choose icons and views by it.",
         harm="Edits and commands look like anything else; editors treat them all as `other`.",
@@ -104,7 +103,7 @@ RULES = (
     Rule(
         id="complete/name",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="The tool's name is missing",
         protocol="`name` is the programmatic name of the tool. It is optional.",
         harm="Who filters, counts or audits calls has to guess the tool from a title made for people.",

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.cancels import did_its_work, ran_when_cancelled
-from callsheet.observe.moments import Call, CallOver, LeftOpen, Told
+from callsheet.observe.events import CallClosed, CallLeftOpen, UpdateArrived
+from callsheet.observe.exit_codes import did_its_work, ran_when_cancelled
+from callsheet.observe.model import ObservedCall
 
 
-def never_ended(left: LeftOpen) -> Said | None:
+def never_ended(left: CallLeftOpen) -> Said | None:
     """Find a call that is open when its turn is over, and nobody stopped it."""
     if left.call.is_replayed or _was_cancelled(left) or _was_denied(left):
         return None
     return Said(f"{_state(left.call)} when its turn is over (line {left.line})")
 
 
-def open_after_cancel(left: LeftOpen) -> Said | None:
+def open_after_cancel(left: CallLeftOpen) -> Said | None:
     """Find a call that was cancelled, and did not end."""
     if left.call.is_replayed or not _was_cancelled(left):
         return None
@@ -22,7 +23,7 @@ def open_after_cancel(left: LeftOpen) -> Said | None:
     return Said(f"it was cancelled on line {by}, and did not end: {_state(left.call)}")
 
 
-def open_after_denial(left: LeftOpen) -> Said | None:
+def open_after_denial(left: CallLeftOpen) -> Said | None:
     """Find a call that was denied, and did not end."""
     denied = left.call.denied
     if left.call.is_replayed or denied is None or _was_cancelled(left):
@@ -30,14 +31,14 @@ def open_after_denial(left: LeftOpen) -> Said | None:
     return Said(f"it was denied on line {denied.answered}, and did not end: {_state(left.call)}")
 
 
-def open_in_history(left: LeftOpen) -> Said | None:
+def open_in_history(left: CallLeftOpen) -> Said | None:
     """Find a call of a history that is told without an end."""
     if not left.call.is_replayed:
         return None
     return Said(f"{_state(left.call)} when the session is loaded (line {left.line})")
 
 
-def cut_off(over: CallOver) -> Said | None:
+def cut_off(over: CallClosed) -> Said | None:
     """Find a call that is open only because the recording ends before its turn does."""
     call = over.call
     if not over.at_the_end or call.ended is not None or call.is_left or call.is_background:
@@ -45,7 +46,7 @@ def cut_off(over: CallOver) -> Said | None:
     return Said(f"{_state(call)} where the recording ends")
 
 
-def denied_but_completed(told: Told) -> Said | None:
+def denied_but_completed(told: UpdateArrived) -> Said | None:
     """Find a call that is shown as done, although people said no."""
     call = told.call
     if call is None or told.update.get("status") != "completed" or call.ended is not None:
@@ -59,7 +60,7 @@ def denied_but_completed(told: Told) -> Said | None:
     )
 
 
-def cancelled_but_completed(over: CallOver) -> Said | None:
+def cancelled_but_completed(over: CallClosed) -> Said | None:
     """Find a call that ran when people cancelled, and is shown as done."""
     call, turn = over.call, over.call.turn
     if turn is None or turn.stop_reason != "cancelled" or not ran_when_cancelled(call, call.ended):
@@ -73,11 +74,11 @@ def cancelled_but_completed(over: CallOver) -> Said | None:
     )
 
 
-def _first_end(call: Call) -> str | None:
+def _first_end(call: ObservedCall) -> str | None:
     return next((status for status, line in call.statuses if line == call.ended), None)
 
 
-def _was_cancelled(left: LeftOpen) -> bool:
+def _was_cancelled(left: CallLeftOpen) -> bool:
     turn = left.turn
     if left.call.cancelled is not None:
         return True
@@ -87,11 +88,11 @@ def _was_cancelled(left: LeftOpen) -> bool:
     return denied is None or denied.outcome != "rejected"
 
 
-def _was_denied(left: LeftOpen) -> bool:
+def _was_denied(left: CallLeftOpen) -> bool:
     return left.call.denied is not None
 
 
-def _state(call: Call) -> str:
+def _state(call: ObservedCall) -> str:
     if not call.updates:
         return f"nothing was heard of it since the question on line {call.first}"
     return f"it is still {call.status or 'pending'}"
@@ -101,7 +102,7 @@ RULES = (
     Rule(
         id="lifecycle/never-ended",
         severity="error",
-        moment=LeftOpen,
+        moment=CallLeftOpen,
         title="A call is open when its turn is over",
         protocol="Each call ends before its turn does (v1: the prompt's answer; v2: `idle`).",
         harm="The card spins for ever. People can't tell what was done.",
@@ -112,7 +113,7 @@ RULES = (
     Rule(
         id="lifecycle/open-after-cancel",
         severity="error",
-        moment=LeftOpen,
+        moment=CallLeftOpen,
         title="A cancelled call does not end",
         protocol="After a cancel, the agent sends the last updates of its calls, then answers the prompt.",
         harm="The card spins for ever. People who have cancelled can't tell whether it still runs.",
@@ -124,7 +125,7 @@ RULES = (
     Rule(
         id="lifecycle/open-after-denial",
         severity="error",
-        moment=LeftOpen,
+        moment=CallLeftOpen,
         title="A denied call does not end",
         protocol="A call that may not run has ended, too: it is `failed` (v2: or `cancelled`).",
         harm="The card spins for ever, or keeps asking, although people have said no.",
@@ -139,7 +140,7 @@ RULES = (
     Rule(
         id="lifecycle/open-in-history",
         severity="warning",
-        moment=LeftOpen,
+        moment=CallLeftOpen,
         title="A loaded session shows a call that never ended",
         protocol="`session/load` tells the history as it was, before it is answered. What is past has ended.",
         harm="The card of a call from days ago spins for ever.",
@@ -154,7 +155,7 @@ RULES = (
     Rule(
         id="lifecycle/cut-off",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="The recording ends before the call does",
         protocol="Each call ends before its turn does. Here, the turn's end was not recorded.",
         harm="If the agent died there, people saw a card that spins for ever.",
@@ -164,7 +165,7 @@ RULES = (
     Rule(
         id="lifecycle/denied-but-completed",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A denied call is shown as completed",
         protocol="`completed` is for calls that were carried out. Without permission, nothing may be.",
         harm="People believe that it was done against their word; or it was.",
@@ -180,7 +181,7 @@ RULES = (
     Rule(
         id="lifecycle/cancelled-but-completed",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A cancelled call is shown as completed",
         protocol="A call that was stopped is `failed`, in v2 `cancelled`; `completed` is for what was done.",
         harm="People believe that the work was done, and build on it.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import quoted
-from callsheet.observe.moments import FINAL, Begun, Connection, Told
-from callsheet.observe.values import text
+from callsheet.observe.events import CallBegan, UpdateArrived
+from callsheet.observe.model import FINAL, ObservedConnection, text
 
 V1 = ("pending", "in_progress", "completed", "failed")
 V2 = (*V1, "paused", "cancelled")
@@ -14,7 +14,7 @@ _INSTANT = ("think", "switch_mode")
 """Kinds of which nothing runs."""
 
 
-def announced_twice(told: Told) -> Said | None:
+def announced_twice(told: UpdateArrived) -> Said | None:
     """Find a `tool_call` for a call that is open."""
     call = told.call
     if told.kind != "tool_call" or call is None or call.ended is not None:
@@ -24,7 +24,7 @@ def announced_twice(told: Told) -> Said | None:
     return Said(f"it was announced on line {call.announced}, and is open", "update.toolCallId")
 
 
-def id_reused(begun: Begun) -> Said | None:
+def id_reused(begun: CallBegan) -> Said | None:
     """Find a call that has the id of another that was there before."""
     call = begun.call
     if not call.is_reused:
@@ -34,7 +34,7 @@ def id_reused(begun: Begun) -> Said | None:
     return Said(f"the id {call.id} was another call's{before}", where)
 
 
-def not_announced(told: Told) -> Said | None:
+def not_announced(told: UpdateArrived) -> Said | None:
     """Find the first update of a call that was not announced."""
     if told.kind == "tool_call" or told.elsewhere is not None or not told.session.is_whole:
         return None
@@ -49,7 +49,7 @@ def not_announced(told: Told) -> Said | None:
     return None
 
 
-def moved_back(told: Told) -> Said | None:
+def moved_back(told: UpdateArrived) -> Said | None:
     """Find a call that goes back: from running to pending, from an end to anything that is none."""
     call, status = told.call, _status(told)
     if call is None or status is None or told.kind == "tool_call" or _is_told_again(told):
@@ -63,7 +63,7 @@ def moved_back(told: Told) -> Said | None:
     )
 
 
-def never_ran(told: Told) -> Said | None:
+def never_ran(told: UpdateArrived) -> Said | None:
     """Find a call that is done, and never was shown to run."""
     call = told.call
     if call is None or call.announced is None or call.is_replayed or call.ended is not None:
@@ -79,7 +79,7 @@ def never_ran(told: Told) -> Said | None:
     )
 
 
-def changed_after_its_end(told: Told) -> Said | None:
+def changed_after_its_end(told: UpdateArrived) -> Said | None:
     """Find the first update of a call that has ended, and each that ends it in another way."""
     call, status = told.call, _status(told)
     if told.kind == "tool_call" or _is_told_again(told):
@@ -98,7 +98,7 @@ def changed_after_its_end(told: Told) -> Said | None:
     )
 
 
-def unknown_status(told: Told) -> Said | None:
+def unknown_status(told: UpdateArrived) -> Said | None:
     """Find a status that the version of the protocol does not have."""
     status, connection = text(told.update.get("status")), told.connection
     if status is None or status in V1:
@@ -110,31 +110,31 @@ def unknown_status(told: Told) -> Said | None:
     return Said(f"{quoted(status, 40)} is no status of ACP {_version(connection)}", "update.status")
 
 
-def _status(told: Told) -> str | None:
+def _status(told: UpdateArrived) -> str | None:
     status = told.update.get("status")
     if status is None and "status" in told.update and told.connection.is_v2:
         return "pending"  # v2: null resets it
     return text(status)
 
 
-def _is_told_again(told: Told) -> bool:
+def _is_told_again(told: UpdateArrived) -> bool:
     """Whether a history is told of a call that was known before."""
     session, call = told.session, told.call
     return session.is_replaying and call is not None and call.first < (session.asked or 0)
 
 
-def _may_be_history(told: Told) -> bool:
+def _may_be_history(told: UpdateArrived) -> bool:
     """Whether a session may just be loaded: of the agent's lines alone, nobody can tell."""
     session = told.session
     return not (told.connection.has_both_ways or session.is_whole or session.last_turn)
 
 
-def _tells_anew(told: Told) -> bool:
+def _tells_anew(told: UpdateArrived) -> bool:
     """Whether v2 opens another call under the id, which is another matter."""
     return told.connection.is_v2 and ("title" in told.update or "rawInput" in told.update)
 
 
-def _version(connection: Connection) -> str:
+def _version(connection: ObservedConnection) -> str:
     return "v2" if connection.is_v2 else "v1" if connection.is_v1 else "v1 or v2"
 
 
@@ -142,7 +142,7 @@ RULES = (
     Rule(
         id="lifecycle/announced-twice",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="An open call is announced again",
         protocol="`tool_call` opens a call, once. `tool_call_update` changes it.",
         harm="Editors set the card back or draw a second one: what was shown is lost, or shown twice.",
@@ -155,7 +155,7 @@ RULES = (
     Rule(
         id="lifecycle/id-reused",
         severity="error",
-        moment=Begun,
+        moment=CallBegan,
         title="A call has the id of an earlier call",
         protocol="`toolCallId` is unique in the whole session, over all its turns.",
         harm="Editors write over the earlier card: people see one call where there were two.",
@@ -167,7 +167,7 @@ RULES = (
     Rule(
         id="lifecycle/not-announced",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A call changes before it is announced",
         protocol="`tool_call` (in v2 the first `tool_call_update`) comes before all else about a call.",
         harm="Editors show a failed card, “Tool call not found”, or nothing at all.",
@@ -178,7 +178,7 @@ RULES = (
     Rule(
         id="lifecycle/moved-back",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A call goes back to an earlier status",
         protocol="A call goes from `pending` to `in_progress` (v2: and `paused`) to its end, and never back.",
         harm="A card that was done spins again, or one that runs seems to wait for people.",
@@ -191,7 +191,7 @@ RULES = (
     Rule(
         id="lifecycle/never-ran",
         severity="advice",
-        moment=Told,
+        moment=UpdateArrived,
         title="A call is completed, and was never in progress",
         protocol="`pending` is for calls that have not started; a call that runs is `in_progress`.",
         harm="While it runs, people can't tell whether it works or waits for them.",
@@ -203,7 +203,7 @@ RULES = (
     Rule(
         id="lifecycle/after-the-end",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A call changes after its end",
         protocol="`completed`, `failed` and v2's `cancelled` are final.",
         harm="Cards that people have read and closed change; histories differ from what was seen.",
@@ -215,7 +215,7 @@ RULES = (
     Rule(
         id="lifecycle/unknown-status",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A status that this version of ACP does not have",
         protocol="v1 has pending, in_progress, completed, failed. v2 adds paused, cancelled, and `_` words.",
         harm="Editors show an unknown status as pending, so the call spins for ever.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import Call, Session, Strayed, Told, Turn, TurnOver, Updated
-from callsheet.observe.values import obj, text
+from callsheet.observe.events import SessionUpdated, TurnEnded, UnopenedSession, UpdateArrived
+from callsheet.observe.model import ObservedCall, ObservedSession, ObservedTurn, obj, text
 
 _OF_A_SESSION = frozenset(
     (
@@ -20,17 +20,17 @@ _OF_A_SESSION = frozenset(
 _OF_A_TURN = ("agent_message_chunk", "agent_thought_chunk")
 
 
-def before_session(strayed: Strayed) -> Said | None:
+def before_session(strayed: UnopenedSession) -> Said | None:
     """Find an update of a session that is not answered yet."""
     return None if _is_news(strayed) else _too_early(strayed)
 
 
-def news_before_session(strayed: Strayed) -> Said | None:
+def news_before_session(strayed: UnopenedSession) -> Said | None:
     """Find news of a session that is not answered yet: its commands, its mode, its use of tokens."""
     return _too_early(strayed) if _is_news(strayed) else None
 
 
-def _too_early(strayed: Strayed) -> Said | None:
+def _too_early(strayed: UnopenedSession) -> Said | None:
     if strayed.opening is None or not _is_all_recorded(strayed):
         return None
     return Said(
@@ -39,26 +39,26 @@ def _too_early(strayed: Strayed) -> Said | None:
     )
 
 
-def _is_news(strayed: Strayed) -> bool:
+def _is_news(strayed: UnopenedSession) -> bool:
     update = obj(obj(obj(strayed.line.message).get("params")).get("update"))
     return update.get("sessionUpdate") in _OF_A_SESSION
 
 
-def unknown_session(strayed: Strayed) -> Said | None:
+def unknown_session(strayed: UnopenedSession) -> Said | None:
     """Find an update of a session that nobody has opened."""
     if strayed.opening is not None or not _is_all_recorded(strayed):
         return None
     return Said("nobody has opened this session", "params.sessionId")
 
 
-def another_session(told: Told) -> Said | None:
+def another_session(told: UpdateArrived) -> Said | None:
     """Find an update of a call that is another session's."""
     if told.elsewhere is None:
         return None
     return Said(f"the call is one of session {told.elsewhere}", "params.sessionId")
 
 
-def late_call(told: Told) -> Said | None:
+def late_call(told: UpdateArrived) -> Said | None:
     """Find the first update of a call that comes after its turn."""
     if told.session.is_replaying:
         return None
@@ -68,7 +68,7 @@ def late_call(told: Told) -> Said | None:
     return Said(f"its turn was over on line {turn.ended}")
 
 
-def late_content(updated: Updated) -> Said | None:
+def late_content(updated: SessionUpdated) -> Said | None:
     """Find the first message of the agent after the turn that it belongs to."""
     session, turn = updated.session, updated.session.last_turn
     if turn is None or turn.late or updated.connection.is_v2 or not _is_between(session):
@@ -81,7 +81,7 @@ def late_content(updated: Updated) -> Said | None:
     return Said(f"{kind} after the turn was over on line {turn.ended}", "update.sessionUpdate")
 
 
-def overlapping_prompts(over: TurnOver) -> Said | None:
+def overlapping_prompts(over: TurnEnded) -> Said | None:
     """Find a prompt that was taken while another was not answered."""
     turn, connection = over.turn, over.connection
     first = turn.overlaps
@@ -97,11 +97,11 @@ def overlapping_prompts(over: TurnOver) -> Said | None:
     )
 
 
-def _is_all_recorded(strayed: Strayed) -> bool:
+def _is_all_recorded(strayed: UnopenedSession) -> bool:
     return strayed.connection.is_whole and strayed.connection.has_both_ways
 
 
-def _turn_missed(told: Told) -> Turn | None:
+def _turn_missed(told: UpdateArrived) -> ObservedTurn | None:
     """Return the turn that an update comes too late for."""
     call = told.call
     if call is None:
@@ -112,7 +112,7 @@ def _turn_missed(told: Told) -> Turn | None:
     return None if _may_go_on(call, told) else turn
 
 
-def _turn_before(told: Told) -> Turn | None:
+def _turn_before(told: UpdateArrived) -> ObservedTurn | None:
     """Return the turn after which a call begins that no turn has. v2 lets an agent begin by itself."""
     session, connection = told.session, told.connection
     if not (connection.is_v1 and connection.has_both_ways and _is_between(session)):
@@ -122,17 +122,17 @@ def _turn_before(told: Told) -> Turn | None:
     return session.last_turn
 
 
-def _is_between(session: Session) -> bool:
+def _is_between(session: ObservedSession) -> bool:
     return session.turn is None and not session.is_replaying and session.last_turn is not None
 
 
-def _may_go_on(call: Call, told: Told) -> bool:
+def _may_go_on(call: ObservedCall, told: UpdateArrived) -> bool:
     if call.is_background or _is_of_background(told):
         return True
     return told.connection.is_v2 and told.session.background is None
 
 
-def _is_of_background(told: Told) -> bool:
+def _is_of_background(told: UpdateArrived) -> bool:
     """Whether the call was made by one that goes on in the background."""
     meta = obj(told.update.get("_meta"))
     parent = (
@@ -156,7 +156,7 @@ RULES = (
     Rule(
         id="order/before-session",
         severity="error",
-        moment=Strayed,
+        moment=UnopenedSession,
         title="An update comes before the session is there",
         protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
         harm="Clients drop the update, or show a spinner that never ends.",
@@ -170,7 +170,7 @@ RULES = (
     Rule(
         id="order/news-before-session",
         severity="warning",
-        moment=Strayed,
+        moment=UnopenedSession,
         title="News of a session come before the session is there",
         protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
         harm="Clients drop them: commands and modes are missing until they are told again.",
@@ -184,7 +184,7 @@ RULES = (
     Rule(
         id="order/unknown-session",
         severity="error",
-        moment=Strayed,
+        moment=UnopenedSession,
         title="An update is for a session that nobody has opened",
         protocol="`sessionId` is one that the client has opened: by `session/new`, `session/load`, …",
         harm="Clients drop the update: people never see what was done.",
@@ -196,7 +196,7 @@ RULES = (
     Rule(
         id="order/another-session",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="An update of a call comes under another session",
         protocol="A call belongs to the session that it was announced in, with all its updates.",
         harm="Its card never ends, and in the other session a failed card appears.",
@@ -211,7 +211,7 @@ RULES = (
     Rule(
         id="order/late-call",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="An update of a call comes after its turn",
         protocol="All updates of a turn come before its answer (v2: before `idle`, but for background work).",
         harm="Clients have closed the turn: the update is lost, or shown below the next prompt.",
@@ -224,7 +224,7 @@ RULES = (
     Rule(
         id="order/late-content",
         severity="error",
-        moment=Updated,
+        moment=SessionUpdated,
         title="The agent speaks after its turn",
         protocol="All messages of a turn come before its answer.",
         harm="Clients have closed the turn: words are lost, or shown below the next prompt.",
@@ -236,7 +236,7 @@ RULES = (
     Rule(
         id="order/overlapping-prompts",
         severity="warning",
-        moment=TurnOver,
+        moment=TurnEnded,
         title="Two turns of a session overlap",
         protocol="In v1, a prompt is sent when the turn before is over.",
         harm="Nobody can tell which turn a call belongs to, or which of them a cancel ends.",

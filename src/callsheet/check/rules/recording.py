@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.mending import Fault
-from callsheet.observe.moments import Over, Unreadable
+from callsheet.observe.events import RecordingEnded, UnreadableLine
+from callsheet.observe.lines import Fault
 
 
 def _finds(
     fault: Fault, message: str, *, once: bool = False
-) -> Callable[[Unreadable], Said | None]:
+) -> Callable[[UnreadableLine], Said | None]:
     """Make a rule of lines with one fault. `once` is for faults that a file has on each line, or on none."""
 
-    def check(unreadable: Unreadable) -> Said | None:
+    def check(unreadable: UnreadableLine) -> Said | None:
         if unreadable.line.fault != fault:
             return None
         # What can still be read of a line makes it one of many, not a file of another kind.
@@ -24,13 +24,13 @@ def _finds(
     return check
 
 
-def lost_bytes(unreadable: Unreadable) -> Said | None:
+def lost_bytes(unreadable: UnreadableLine) -> Said | None:
     """Find where the recorder could not keep up, as it says itself."""
     line = unreadable.line
     return Said(line.problem or "") if line.fault == "lost" else None
 
 
-def no_messages(over: Over) -> Said | None:
+def no_messages(over: RecordingEnded) -> Said | None:
     """Find a recording in which nobody says anything."""
     if over.messages:
         return None
@@ -44,7 +44,7 @@ RULES = (
     Rule(
         id="recording/no-messages",
         severity="error",
-        moment=Over,
+        moment=RecordingEnded,
         title="The recording has no message",
         protocol=_ONE_LINE,
         harm="Nothing can be said about the agent: that no rule is broken means nothing.",
@@ -54,17 +54,17 @@ RULES = (
     Rule(
         id="recording/cut-line",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line breaks off",
         protocol=_ONE_LINE,
         harm="A message is lost. Clients that get such a line drop it, or die.",
-        fix="Write each message in one piece, and flush before you exit.",
+        fix="Write each message in one piece and on one line, and flush before you exit.",
         check=_finds("cut", "the line breaks off in the middle of a message"),
     ),
     Rule(
         id="recording/several-messages",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line has several messages",
         protocol=_ONE_LINE + " ACP has no batches.",
         harm="Clients read a line as one message: they drop all that is on it.",
@@ -72,19 +72,9 @@ RULES = (
         check=_finds("several", "the line has several messages, or parts of them"),
     ),
     Rule(
-        id="recording/split-message",
-        severity="error",
-        moment=Unreadable,
-        title="A message is on several lines",
-        protocol=_ONE_LINE,
-        harm="Clients read each line for itself, and understand none of them.",
-        fix="Encode messages without newlines, and without indentation.",
-        check=_finds("split", "the message goes on on the next line"),
-    ),
-    Rule(
         id="recording/gigantic-line",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line is too long to be looked into",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Clients run out of memory, or drop the connection.",
@@ -94,7 +84,7 @@ RULES = (
     Rule(
         id="recording/binary",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="The recording has binary data",
         protocol=_ONE_LINE,
         harm="Nobody can read it. Clients drop it, or die.",
@@ -104,7 +94,7 @@ RULES = (
     Rule(
         id="recording/not-utf8",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line is no UTF-8",
         protocol=_ONE_LINE,
         harm="Clients drop the message, or show wrong characters.",
@@ -114,7 +104,7 @@ RULES = (
     Rule(
         id="recording/not-json",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line is no JSON",
         protocol="An agent writes nothing to its stdout but messages.",
         harm="Some clients skip such a line, some close the connection.",
@@ -124,7 +114,7 @@ RULES = (
     Rule(
         id="recording/not-a-message",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A line is JSON, but no message",
         protocol="A message is an object of JSON-RPC 2.0.",
         harm="Some clients skip such a line, some close the connection.",
@@ -134,7 +124,7 @@ RULES = (
     Rule(
         id="recording/lost-bytes",
         severity="advice",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="The recorder has lost bytes",
         protocol="Nothing is wrong with the agent: the disk was too slow for `callsheet record`.",
         harm="Messages are missing, so less can be said about the calls that they were about.",
@@ -144,7 +134,7 @@ RULES = (
     Rule(
         id="recording/blank-line",
         severity="advice",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="The recording has empty lines",
         protocol="An agent writes nothing to its stdout but messages, each with one newline.",
         harm="Most clients skip an empty line, some report an error for it.",

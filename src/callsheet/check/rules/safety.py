@@ -8,9 +8,9 @@ from typing import Any
 from callsheet.check.finding import Rule, Said
 from callsheet.check.quoting import redactor
 from callsheet.check.secret_evidence import secrets_in
-from callsheet.observe.again import news
-from callsheet.observe.moments import Asked, Json, TerminalTold, Told
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.events import PermissionAsked, TerminalUpdated, UpdateArrived
+from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.repetition import news
 
 _FIELDS = ("title", "rawInput", "content", "rawOutput", "locations", "_meta")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -18,7 +18,7 @@ _TURNING = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 _COMMANDS = ("command", "cmd", "script")
 
 
-def secret(moment: Told | Asked | TerminalTold) -> list[Said] | None:
+def secret(moment: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Said] | None:
     """Find secrets in what is new about a call. Each rule is told once for a call, and no secret."""
     fresh = _news(moment)
     if not fresh:
@@ -41,8 +41,8 @@ def _counted(name: str, count: int) -> str:
     return f"{name}, {count} times" if count > 1 else f"{name}, once"
 
 
-def _news(moment: Told | Asked | TerminalTold) -> Json:
-    if isinstance(moment, TerminalTold):
+def _news(moment: UpdateArrived | PermissionAsked | TerminalUpdated) -> Json:
+    if isinstance(moment, TerminalUpdated):
         data = text(moment.update.get("data"))
         return {"update.data": data} if data else {}
     begin, update, known = _parts(moment)
@@ -55,9 +55,9 @@ def _news(moment: Told | Asked | TerminalTold) -> Json:
     return fresh
 
 
-def _parts(moment: Told | Asked) -> tuple[str, Json, Json]:
+def _parts(moment: UpdateArrived | PermissionAsked) -> tuple[str, Json, Json]:
     """Return where the fields are, the fields, and what was known of them."""
-    if isinstance(moment, Told):
+    if isinstance(moment, UpdateArrived):
         known = moment.call.fields if moment.call is not None else {}
         return "update", moment.update, known
     question = moment.question
@@ -65,7 +65,7 @@ def _parts(moment: Told | Asked) -> tuple[str, Json, Json]:
     return "params.toolCall", question.tool_call, known
 
 
-def control_characters(moment: Told | Asked) -> Said | None:
+def control_characters(moment: UpdateArrived | PermissionAsked) -> Said | None:
     """Find a title with characters that steer a terminal instead of being shown."""
     begin, update, _ = _parts(moment)
     title = update.get("title")
@@ -79,7 +79,7 @@ def control_characters(moment: Told | Asked) -> Said | None:
     )
 
 
-def turning_characters(moment: Told | Asked) -> list[Said]:
+def turning_characters(moment: UpdateArrived | PermissionAsked) -> list[Said]:
     """Find characters that turn the direction of the text around, where people read what will be done."""
     begin, update, _ = _parts(moment)
     return [
@@ -98,7 +98,7 @@ def _read_to_decide(update: Json) -> list[tuple[str, Any]]:
     return shown
 
 
-def raw_escapes(told: Told) -> Said | None:
+def raw_escapes(told: UpdateArrived) -> Said | None:
     """Find what is meant for a terminal in text that is meant for people."""
     for item in _items(told.update):
         block = obj(obj(item).get("content"))
@@ -109,7 +109,7 @@ def raw_escapes(told: Told) -> Said | None:
     return None
 
 
-def unknown_terminal(told: Told) -> list[Said] | None:
+def unknown_terminal(told: UpdateArrived) -> list[Said] | None:
     """Find a terminal that nobody has made."""
     shown = [item for item in _items(told.update) if "terminalId" in obj(item)]
     seen, session = told.connection, told.session
@@ -139,7 +139,7 @@ RULES = (
     Rule(
         id="safety/secret",
         severity="warning",
-        moment=(Told, Asked, TerminalTold),
+        moment=(UpdateArrived, PermissionAsked, TerminalUpdated),
         title="A secret is sent in clear",
         protocol="The protocol does not say what may be shown. What is sent is shown, logged and kept.",
         harm="Keys and passwords stand on screens, in logs and in bug reports, and are misused.",
@@ -149,7 +149,7 @@ RULES = (
     Rule(
         id="safety/control-characters",
         severity="warning",
-        moment=(Told, Asked),
+        moment=(UpdateArrived, PermissionAsked),
         title="A title has control characters",
         protocol="`title` is text for people.",
         harm="In a terminal, they can hide what will be done, or show something else.",
@@ -159,7 +159,7 @@ RULES = (
     Rule(
         id="safety/turned-text",
         severity="warning",
-        moment=(Told, Asked),
+        moment=(UpdateArrived, PermissionAsked),
         title="A title or a command has characters that turn its direction",
         protocol="`title` and `rawInput` are what people approve by.",
         harm="People approve something else than what they read (“Trojan Source”).",
@@ -169,7 +169,7 @@ RULES = (
     Rule(
         id="safety/raw-escapes",
         severity="advice",
-        moment=Told,
+        moment=UpdateArrived,
         title="A text has escape sequences",
         protocol="Content of the type `text` is shown as text; a terminal's output goes into a terminal.",
         harm="Editors show rubbish between the words; a terminal client does what the sequence says.",
@@ -179,7 +179,7 @@ RULES = (
     Rule(
         id="safety/unknown-terminal",
         severity="error",
-        moment=Told,
+        moment=UpdateArrived,
         title="A terminal is shown that was never made",
         protocol="`terminal/create`, `_meta.terminal_info` or v2's `terminal_update` makes a terminal first.",
         harm="Clients drop the rest of the update: people see no output at all.",

@@ -7,13 +7,13 @@ from typing import Any
 
 from callsheet.acp import schemas
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import Heard
+from callsheet.observe.events import MessageSeen
 
 _MOST = 5
 """So many breaches of a message are told."""
 
 
-def not_valid(heard: Heard) -> Sequence[Said] | None:
+def not_valid(heard: MessageSeen) -> Sequence[Said] | None:
     """Find a message that is not what its version says."""
     message, method = heard.message, heard.method
     if method is not None:
@@ -26,7 +26,9 @@ def not_valid(heard: Heard) -> Sequence[Said] | None:
     return None
 
 
-def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Sequence[Said] | None:
+def _judged(
+    heard: MessageSeen, what: tuple[str, bool], begin: str, value: Any
+) -> Sequence[Said] | None:
     versions = _versions(heard)
     for version in versions:
         found = schemas.definition(version, what)
@@ -36,7 +38,7 @@ def _judged(heard: Heard, what: tuple[str, bool], begin: str, value: Any) -> Seq
     return _broken(versions[:1], first.name, begin, value) if first is not None else None
 
 
-def _versions(heard: Heard) -> Sequence[int]:
+def _versions(heard: MessageSeen) -> Sequence[int]:
     """Return the versions that a message may be of: before one is agreed on, each."""
     seen = heard.connection
     version = seen.spoken if seen.version is None else seen.version
@@ -69,7 +71,7 @@ def _field(begin: str, path: Sequence[str | int]) -> str:
     return begin + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
 
 
-def not_json_rpc(heard: Heard) -> Said | None:
+def not_json_rpc(heard: MessageSeen) -> Said | None:
     """Find a message that is not one of JSON-RPC 2.0."""
     message = heard.message
     if message.get("jsonrpc") != "2.0":
@@ -89,7 +91,7 @@ RULES = (
     Rule(
         id="schema/invalid",
         severity="error",
-        moment=Heard,
+        moment=MessageSeen,
         title="A message is not what the official schema says",
         protocol="The schema of the agreed version says which fields there are, and what they hold.",
         harm="Strict clients drop the message, or the connection; others lose the field.",
@@ -99,7 +101,7 @@ RULES = (
     Rule(
         id="schema/not-json-rpc",
         severity="error",
-        moment=Heard,
+        moment=MessageSeen,
         title="A message is not one of JSON-RPC 2.0",
         protocol='JSON-RPC 2.0: `"jsonrpc": "2.0"`, and a method, or an id with either a result or an error.',
         harm="Peers drop the message, or close the connection.",

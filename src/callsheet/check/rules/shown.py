@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from callsheet.observe.moments import Connection
-from callsheet.observe.results import OUTPUT_KEYS
-from callsheet.observe.values import obj, text
+from callsheet.observe.evidence import OUTPUT_KEYS
+from callsheet.observe.model import ObservedConnection, obj, text
 
 
-def can_know(connection: Connection) -> bool:
+def can_know(connection: ObservedConnection) -> bool:
     """Whether a client of v1 would understand the recording."""
     return not connection.is_v2
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 import msgspec
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import BIG, Again, Big, Call, CallOver, Json
-from callsheet.observe.values import obj
+from callsheet.observe.events import LARGE, CallClosed, LargeMessage
+from callsheet.observe.model import Json, ObservedCall, Repetition, obj
 
 FLOOR = 256 * 1024
 """Bytes that a call may take on the wire, whatever it says."""
@@ -35,7 +35,7 @@ FLOOD = 40
 """Updates of a call in a second, at most. Eyes and screens take fewer."""
 
 
-def amplified(over: CallOver) -> Said | None:
+def amplified(over: CallClosed) -> Said | None:
     """Find a call that takes many times the bytes of what it tells in the end."""
     call = over.call
     if call.wire_bytes < FLOOR or not over.is_known:
@@ -48,7 +48,7 @@ def amplified(over: CallOver) -> Said | None:
     return Said(f"{_size(call.wire_bytes)} in {call.updates} updates: {times}")
 
 
-def told_bytes(call: Call) -> int:
+def told_bytes(call: ObservedCall) -> int:
     """Return the bytes of what a call tells in the end: its input, and its output once."""
     fields = call.fields
     output = max(_encoded(fields.get("content")), _encoded(fields.get("rawOutput")))
@@ -56,32 +56,32 @@ def told_bytes(call: Call) -> int:
     return given + max(output, call.output_bytes, call.news_bytes)
 
 
-def _asked(call: Call) -> Iterator[Json]:
+def _asked(call: ObservedCall) -> Iterator[Json]:
     """Return what questions tell of a call. They may have all of an input that is cut elsewhere."""
     return (question.tool_call for question in call.questions)
 
 
-def sent_again(over: CallOver) -> Iterator[Said]:
+def sent_again(over: CallClosed) -> Iterator[Said]:
     """Find fields that were sent again as they were."""
     for (name, how), again in over.call.again.items():
         if how == "same" and again.size > AGAIN:
             yield _again(name, again, "unchanged")
 
 
-def grows(over: CallOver) -> Iterator[Said]:
+def grows(over: CallClosed) -> Iterator[Said]:
     """Find fields that were sent again and again, each time with a little more."""
     for (name, how), again in over.call.again.items():
         if how == "grown" and again.times >= GROWTHS:
             yield _again(name, again, "with more at its end")
 
 
-def _again(name: str, again: Again, how: str) -> Said:
+def _again(name: str, again: Repetition, how: str) -> Said:
     times = f"{again.times} times" if again.times > 1 else "once"
     message = f"{name} was sent again {times} {how}: {_size(again.size)} that were known"
     return Said(message, f"update.{name}", line=again.line)
 
 
-def output_twice(over: CallOver) -> Said | None:
+def output_twice(over: CallClosed) -> Said | None:
     """Find a long text that is in the content and in the raw output."""
     fields = over.call.fields
     shown = [text for text in _texts(fields.get("content")) if len(text) >= SAME]
@@ -100,17 +100,17 @@ def _is_in(text: str, raw: list[str]) -> bool:
     return bool(core) and any(core in other or other.strip() in text for other in raw)
 
 
-def flood(over: CallOver) -> Said | None:
+def flood(over: CallClosed) -> Said | None:
     """Find a call with more updates than anybody can see."""
     if over.call.busiest <= FLOOD:
         return None
     return Said(f"{over.call.busiest} updates within a second")
 
 
-def _bigger(least: int, most: int | None) -> Callable[[Big], Said | None]:
+def _bigger(least: int, most: int | None) -> Callable[[LargeMessage], Said | None]:
     """Make a rule of messages of the agent that are bigger than one size, and not than the next."""
 
-    def check(big: Big) -> Said | None:
+    def check(big: LargeMessage) -> Said | None:
         size = big.line.size
         if size <= least or big.sender == "client" or (most is not None and size > most):
             return None
@@ -119,10 +119,10 @@ def _bigger(least: int, most: int | None) -> Callable[[Big], Said | None]:
     return check
 
 
-_over_64_kb = _bigger(BIG, _MB)
+_over_64_kb = _bigger(LARGE, _MB)
 
 
-def over_64_kb(big: Big) -> Said | None:
+def over_64_kb(big: LargeMessage) -> Said | None:
     """Find messages that some clients die of. Who is asked for permission is shown the whole input."""
     return None if big.method == "session/request_permission" else _over_64_kb(big)
 
@@ -154,7 +154,7 @@ RULES = (
     Rule(
         id="size/amplified",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A call takes many times the bytes that it tells",
         protocol=_PATCH,
         harm="Editors become slow, and logs huge: 280 KB of output became 890 MB in the field.",
@@ -164,7 +164,7 @@ RULES = (
     Rule(
         id="size/sent-again",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A field is sent again unchanged",
         protocol=_PATCH,
         harm="Editors render again what has not changed: diffs flicker, and people lose their place.",
@@ -174,7 +174,7 @@ RULES = (
     Rule(
         id="size/growing",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="A growing text is sent again and again",
         protocol=_PATCH + " v1 replaces the content as a whole; v2 has chunks that are added.",
         harm="Bytes grow with the square of the output. Editors freeze, and sessions die.",
@@ -184,7 +184,7 @@ RULES = (
     Rule(
         id="size/output-twice",
         severity="advice",
-        moment=CallOver,
+        moment=CallClosed,
         title="The output is sent twice",
         protocol="`content` is for people, `rawOutput` for programs, and for people if there is no content.",
         harm="Each call takes twice the bytes, on the wire and in every log.",
@@ -194,7 +194,7 @@ RULES = (
     Rule(
         id="size/flood",
         severity="warning",
-        moment=CallOver,
+        moment=CallClosed,
         title="Too many updates in a second",
         protocol="The protocol names no limit; each update is rendered.",
         harm="Editors spend their time on pictures that nobody sees, and react late.",
@@ -204,7 +204,7 @@ RULES = (
     Rule(
         id="size/frame-64kb",
         severity="advice",
-        moment=Big,
+        moment=LargeMessage,
         title="A message is over 64 KB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Clients that read lines with Python's default limit die on it.",
@@ -215,7 +215,7 @@ RULES = (
     Rule(
         id="size/frame-1mb",
         severity="warning",
-        moment=Big,
+        moment=LargeMessage,
         title="A message is over 1 MB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Many clients die on it, the others stand still while they render it.",
@@ -225,7 +225,7 @@ RULES = (
     Rule(
         id="size/frame-10mb",
         severity="error",
-        moment=Big,
+        moment=LargeMessage,
         title="A message is over 10 MB",
         protocol="A message is one line. The protocol names no limit; readers have one.",
         harm="Most clients close the connection: the session is lost.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from callsheet.check.finding import Rule, Said
-from callsheet.observe.moments import Heard, Over, Unreadable
+from callsheet.observe.events import MessageSeen, RecordingEnded, UnreadableLine
 
 _CLIENTS = frozenset(
     f"session/{name}" for name in ("new", "load", "prompt", "cancel", "set_mode", "resume", "list")
@@ -21,7 +21,7 @@ _LAST = 3
 """A request of the last lines may be one that nobody waited for."""
 
 
-def begins_in_the_middle(over: Over) -> Said | None:
+def begins_in_the_middle(over: RecordingEnded) -> Said | None:
     """Find a recording of a conversation without its beginning."""
     seen = over.connection
     if not over.has_ids or seen.is_whole or seen.version is not None:
@@ -29,14 +29,14 @@ def begins_in_the_middle(over: Over) -> Said | None:
     return Said("there is no `initialize`: what was before is not known", line=over.first)
 
 
-def breaks_off(over: Over) -> Iterator[Said]:
+def breaks_off(over: RecordingEnded) -> Iterator[Said]:
     """Find turns that go on when the recording is over."""
     for turn in over.turns:
         if not turn.is_implied and turn.request is not None:
             yield Said(f"the prompt of line {turn.begun} is not answered when the recording ends")
 
 
-def time_goes_back(heard: Heard) -> Said | None:
+def time_goes_back(heard: MessageSeen) -> Said | None:
     """Find a message that was earlier than the one before."""
     now, before = heard.line.time, heard.before
     if now is None or before is None or now >= before - _JITTER:
@@ -46,7 +46,7 @@ def time_goes_back(heard: Heard) -> Said | None:
     return Said(f"it is {before - now:.3f} s earlier than the message before", "t")
 
 
-def wrong_way(heard: Heard) -> Said | None:
+def wrong_way(heard: MessageSeen) -> Said | None:
     """Find a message that goes from the one who should get it."""
     sender, method = heard.line.sender, heard.method
     if sender is None or method is None:
@@ -62,7 +62,7 @@ def wrong_way(heard: Heard) -> Said | None:
     return None
 
 
-def answer_to_nobody(heard: Heard) -> Said | None:
+def answer_to_nobody(heard: MessageSeen) -> Said | None:
     """Find an answer to something that nobody has asked, or that was answered before."""
     if heard.answers != "" or heard.message.get("id") is None:
         return None
@@ -71,7 +71,7 @@ def answer_to_nobody(heard: Heard) -> Said | None:
     return Said("nothing waits for an answer under this id", "id")
 
 
-def same_id(heard: Heard) -> Said | None:
+def same_id(heard: MessageSeen) -> Said | None:
     """Find a request under the id of another that waits."""
     if heard.same_id is None or not heard.connection.has_both_ways:
         return None  # the answer may be what was not recorded
@@ -80,7 +80,7 @@ def same_id(heard: Heard) -> Said | None:
     )
 
 
-def unanswered(over: Over) -> Iterator[Said]:
+def unanswered(over: RecordingEnded) -> Iterator[Said]:
     """Find requests that were never answered, though all went on."""
     seen = over.connection
     if over.turns or not (seen.is_whole and seen.has_both_ways):
@@ -91,7 +91,7 @@ def unanswered(over: Over) -> Iterator[Said]:
             yield Said(f"the {other} never answered `{waiting.method}`", line=waiting.line)
 
 
-def lone_surrogate(unreadable: Unreadable) -> Said | None:
+def lone_surrogate(unreadable: UnreadableLine) -> Said | None:
     """Find half of a surrogate pair."""
     if unreadable.line.fault != "surrogate":
         return None
@@ -102,7 +102,7 @@ RULES = (
     Rule(
         id="recording/begins-in-the-middle",
         severity="advice",
-        moment=Over,
+        moment=RecordingEnded,
         title="The recording does not begin at the beginning",
         protocol="A connection begins with `initialize`, which agrees on the version.",
         harm="The version and what was announced before are not known, so some rules can't hold.",
@@ -112,7 +112,7 @@ RULES = (
     Rule(
         id="recording/breaks-off",
         severity="advice",
-        moment=Over,
+        moment=RecordingEnded,
         title="The recording ends in the middle of a turn",
         protocol="Each prompt is answered, when its turn is over.",
         harm="Nobody can tell how the turn's calls ended. If the agent died, so did what it did.",
@@ -122,7 +122,7 @@ RULES = (
     Rule(
         id="recording/time-goes-back",
         severity="warning",
-        moment=Heard,
+        moment=MessageSeen,
         title="Times go backwards",
         protocol="The lines of a recording are in the order in which the messages went.",
         harm="Lines may be out of order, and what is found about order may be wrong.",
@@ -132,7 +132,7 @@ RULES = (
     Rule(
         id="recording/wrong-direction",
         severity="error",
-        moment=Heard,
+        moment=MessageSeen,
         title="A message goes the wrong way",
         protocol="Each method has one side: `session/prompt` the client, `session/update` the agent.",
         harm="The other side answers with an error. If the recorder has mixed them up, so is what is found.",
@@ -142,7 +142,7 @@ RULES = (
     Rule(
         id="recording/answer-without-request",
         severity="warning",
-        moment=Heard,
+        moment=MessageSeen,
         title="An answer to nothing",
         protocol="JSON-RPC: an answer has the id of the request that it answers, and there is one for each.",
         harm="Peers log an error, or drop the connection; and somebody may wait for the right answer.",
@@ -152,7 +152,7 @@ RULES = (
     Rule(
         id="recording/same-id",
         severity="error",
-        moment=Heard,
+        moment=MessageSeen,
         title="Two requests wait under one id",
         protocol="JSON-RPC: an id tells which request is answered, so those that wait have different ones.",
         harm="An answer reaches the wrong request: a permission may be given for another call.",
@@ -162,7 +162,7 @@ RULES = (
     Rule(
         id="recording/unanswered-request",
         severity="advice",
-        moment=Over,
+        moment=RecordingEnded,
         title="A request is never answered",
         protocol="JSON-RPC: each request is answered, with an error if nothing else; cancelled ones, too.",
         harm="Whoever has asked waits for ever.",
@@ -172,7 +172,7 @@ RULES = (
     Rule(
         id="safety/lone-surrogate",
         severity="error",
-        moment=Unreadable,
+        moment=UnreadableLine,
         title="A text has half of a surrogate pair",
         protocol="JSON in UTF-8: a character is whole. `\\ud83d` alone is none.",
         harm="Strict readers drop the message, or die: Python, Rust and Go can't write it again.",

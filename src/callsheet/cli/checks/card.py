@@ -9,7 +9,7 @@ from callsheet.check.finding import Finding
 from callsheet.check.summary import HEADS, Row, Summary, markdown, rows
 from callsheet.check.telling import Outcome, Recording, totals
 from callsheet.cli.cards.words import visible
-from callsheet.observe.moments import Call
+from callsheet.observe.model import ObservedCall
 
 from .page import Page, Part, cells
 
@@ -29,7 +29,7 @@ class CardTeller:
     def found(self, finding: Finding, title: str, fingerprint: str) -> None:
         """Show nothing."""
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """Show nothing."""
 
     def end(self, recording: Recording) -> None:

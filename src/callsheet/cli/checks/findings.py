@@ -8,8 +8,7 @@ from callsheet.check.finding import SEVERITIES, Finding, Rule
 from callsheet.check.quoting import shown
 from callsheet.check.telling import Outcome, Recording, count, totals
 from callsheet.cli.cards.words import visible
-from callsheet.observe.moments import Call
-from callsheet.observe.values import text
+from callsheet.observe.model import ObservedCall, text
 
 from .card import show_card
 from .page import STYLES, Page
@@ -90,7 +89,7 @@ class TextTeller:
         group = self._groups.setdefault(key, _Group(title))
         group.kept.setdefault(rule, []).append(_Kept(finding))
 
-    def over(self, call: Call) -> None:
+    def over(self, call: ObservedCall) -> None:
         """Take the last title of a call: it says most."""
         group = self._groups.get((call.session.id, call.id))
         title = text(call.fields.get("title"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from callsheet.observe.results import texts
-from callsheet.observe.values import text
+from callsheet.observe.evidence import texts
+from callsheet.observe.model import text
 from callsheet.report.status import Reason
 
 from .profile import Profile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from callsheet.observe.values import text
+from callsheet.observe.model import text
 
 from .profile import Profile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.observe.values import text
+from callsheet.observe.model import text
 from callsheet.report.status import Reason
 
 from .announced import name_announced

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from callsheet.observe.results import texts
-from callsheet.observe.values import obj, text
+from callsheet.observe.evidence import texts
+from callsheet.observe.model import obj, text
 from callsheet.report.status import Reason
 
 from .announced import name_announced

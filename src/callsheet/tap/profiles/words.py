@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from callsheet.observe.results import texts
-from callsheet.observe.values import text
+from callsheet.observe.evidence import texts
+from callsheet.observe.model import text
 from callsheet.report.status import Reason
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from callsheet.observe.values import many, text
+from callsheet.observe.model import many, text
 
 from .contents import contents
 from .inputs import restore_input

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.describe.programs import RULES
-from callsheet.observe.moments import Json
-from callsheet.observe.streaming import sole_text
-from callsheet.observe.tools import diff_paths, entry_of
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.evidence import sole_text
+from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tool_identity import diff_paths, entry_of
 from callsheet.tap.profiles.words import without_notes
 
 from .known import Draft, Known

@@ -10,9 +10,9 @@ from typing import Any
 
 from callsheet.acp.terminal_text import fenced
 from callsheet.limits.repeats import IN_CONTENT
-from callsheet.observe.exits import exit_of
-from callsheet.observe.results import is_blank, raw_text, results_in, shows_something, texts
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.evidence import is_blank, raw_text, results_in, shows_something, texts
+from callsheet.observe.exit_codes import exit_of
+from callsheet.observe.model import many, obj, text
 from callsheet.report.status import Reason
 
 from .edits import diffs_in

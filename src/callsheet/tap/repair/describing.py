@@ -11,8 +11,7 @@ from weakref import WeakKeyDictionary
 
 from callsheet.describe import Describer, Description
 from callsheet.describe import arguments as roles
-from callsheet.observe.moments import Call
-from callsheet.observe.values import obj, text
+from callsheet.observe.model import ObservedCall, obj, text
 
 from .known import Draft, Known
 from .streamed import members_of, object_in
@@ -31,7 +30,9 @@ _BY_KIND = {
 """Tools that do what a kind says, for calls whose own tool nobody knows."""
 
 
-_made: WeakKeyDictionary[Call, tuple[Describer, str, Any, Description]] = WeakKeyDictionary()
+_made: WeakKeyDictionary[ObservedCall, tuple[Describer, str, Any, Description]] = (
+    WeakKeyDictionary()
+)
 
 
 def description_of(known: Known, draft: Draft) -> Description:

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.describe import arguments as roles
-from callsheet.observe.moments import Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, many, obj, text
 
 _PAIRS = (
     ("old_string", "new_string"),

@@ -10,10 +10,9 @@ import ast
 import re
 from typing import Any
 
-from callsheet.observe.moments import FINAL, Json
-from callsheet.observe.streaming import sole_text
-from callsheet.observe.tools import needs_of
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.evidence import sole_text
+from callsheet.observe.model import FINAL, Json, many, obj, text
+from callsheet.observe.tool_identity import needs_of
 from callsheet.tap.profiles.profile import InputOf
 
 from .clues import input_by_clues

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from callsheet.acp.terminal_text import fenced
-from callsheet.observe.moments import Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, many, obj, text
 
 _NEEDS = {
     "text": ("text",),

@@ -7,8 +7,7 @@ than what the agent itself has told: a repair may only make it stricter.
 from __future__ import annotations
 
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
-from callsheet.observe.moments import Json
-from callsheet.observe.values import text
+from callsheet.observe.model import Json, text
 from callsheet.report.fields import UNASKED, ToolKind
 
 from .describing import description_of

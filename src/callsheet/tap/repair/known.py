@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from callsheet.describe import Describer
-from callsheet.observe.moments import Call, Connection, Json
+from callsheet.observe.model import Json, ObservedCall, ObservedConnection
 from callsheet.tap.profiles.profile import Profile
 
 from .statuses import FINAL
@@ -21,9 +21,9 @@ from .statuses import FINAL
 class Known(Struct, eq=False):
     """All that is known of a call now. Stages read it, and change nothing in it."""
 
-    call: Call
+    call: ObservedCall
     """As it was told: `call.fields` by ACP's names, in the agent's version, secrets and all."""
-    connection: Connection
+    connection: ObservedConnection
     profile: Profile
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])

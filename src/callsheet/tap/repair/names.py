@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.observe.moments import Json
-from callsheet.observe.tools import is_name_of_tool, is_plain_name
-from callsheet.observe.values import obj, text
+from callsheet.observe.model import Json, obj, text
+from callsheet.observe.tool_identity import is_name_of_tool, is_plain_name
 
 from .known import Draft, Known
 from .wording import name_called, name_in, unwrapped

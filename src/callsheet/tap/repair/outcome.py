@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.observe.cancels import did_its_work, ran_when_cancelled
-from callsheet.observe.exits import exit_of
-from callsheet.observe.moments import Call, Json
-from callsheet.observe.results import error_in, inner, result_text, texts
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.evidence import error_in, inner, result_text, texts
+from callsheet.observe.exit_codes import did_its_work, exit_of, ran_when_cancelled
+from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.status import Reason
 
 from .known import Draft, Known
@@ -74,7 +72,7 @@ def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
     draft.status = "cancelled" if reason is Reason.CANCELLED else "failed"
 
 
-def as_drafted(known: Known, draft: Draft) -> Call:
+def as_drafted(known: Known, draft: Draft) -> ObservedCall:
     """Return the call with what was found out about it: which tool it is of, and its input."""
     call = known.call
     found: Json = {"kind": draft.kind, "name": draft.name, "rawInput": draft.raw_input}
@@ -87,7 +85,7 @@ def as_drafted(known: Known, draft: Draft) -> Call:
     return call
 
 
-def _ended(call: Call, *, is_v2: bool) -> int | None:
+def _ended(call: ObservedCall, *, is_v2: bool) -> int | None:
     """Return the line on which the call was first told to have ended, in whatever words."""
     if call.ended is not None:
         return call.ended
@@ -95,7 +93,7 @@ def _ended(call: Call, *, is_v2: bool) -> int | None:
     return next(ends, None)
 
 
-def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
+def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason | None:
     """Return why a call failed that the agent tells as completed; None if it may well be."""
     refused = _refused(call, ended) or _reads_refused(call)
     if refused is not None:
@@ -113,7 +111,9 @@ def _why_not_done(known: Known, call: Call, ended: int | None) -> Reason | None:
     return Reason.TOOL_ERROR if is_error else None
 
 
-def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None) -> Reason | None:
+def _why_failed(
+    known: Known, call: ObservedCall, ended: int | None, word: Reason | None
+) -> Reason | None:
     """Return why a call failed that the agent tells as failed; None if nothing tells.
 
     `word` is what its status says. People's own word counts more.
@@ -141,7 +141,7 @@ def _why_failed(known: Known, call: Call, ended: int | None, word: Reason | None
     return Reason.TOOL_ERROR if says_why else None
 
 
-def _refused(call: Call, ended: int | None) -> Reason | None:
+def _refused(call: ObservedCall, ended: int | None) -> Reason | None:
     """Return what people answered before the call ended, if that was a no."""
     denied = call.denied
     if denied is None or (ended is not None and (denied.answered or 0) > ended):
@@ -149,7 +149,7 @@ def _refused(call: Call, ended: int | None) -> Reason | None:
     return Reason.DENIED if denied.outcome == "rejected" else Reason.CANCELLED
 
 
-def _reads_refused(call: Call) -> Reason | None:
+def _reads_refused(call: ObservedCall) -> Reason | None:
     """Return why there is no result, where a call shows just that. A file or a program may say the same."""
     if call.status == "completed" and call.fields.get("kind") in ("read", "search", "fetch"):
         return None
@@ -159,7 +159,7 @@ def _reads_refused(call: Call) -> Reason | None:
     return Reason.CANCELLED if _SAYS_CANCELLED(said) else None
 
 
-def _was_stopped(call: Call, ended: int | None) -> bool:
+def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
     """Whether the call ran when its turn was cancelled. A turn that went on has stopped nothing."""
     turn = call.turn
     if turn is None or ended is None or not ran_when_cancelled(call, ended):
@@ -167,13 +167,13 @@ def _was_stopped(call: Call, ended: int | None) -> bool:
     return turn.ended is None or ended < turn.ended or turn.stop_reason == "cancelled"
 
 
-def _declared(call: Call) -> Reason | None:
+def _declared(call: ObservedCall) -> Reason | None:
     """Return the reason that the agent tells itself, as Callsheet does."""
     told = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
     return _REASONS.get(text(told) or "")
 
 
-def _beside(call: Call) -> Iterator[Json]:
+def _beside(call: ObservedCall) -> Iterator[Json]:
     """Return the objects beside the result in which agents may say how it went."""
     for item in many(call.fields.get("content")):
         told = obj(item)
@@ -188,12 +188,12 @@ def _says_error(told: Json) -> bool:
     return told.get("isError") is True or told.get("is_error") is True
 
 
-def _says_timed_out(call: Call) -> bool:
+def _says_timed_out(call: ObservedCall) -> bool:
     raw = obj(call.fields.get("rawOutput"))
     return any(told.get(key) is True for told in inner(raw) for key in _TIMED_OUT)
 
 
-def _reads_timed_out(call: Call) -> bool:
+def _reads_timed_out(call: ObservedCall) -> bool:
     raw: Any = call.fields.get("rawOutput")
     shown = (*texts(call.fields.get("content")), text(raw) or "")
     return any(_SAYS_TIMEOUT(line) for said in shown for line in _edges(said))

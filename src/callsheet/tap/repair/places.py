@@ -9,9 +9,8 @@ from typing import Any
 
 from callsheet.describe.drafts import MAX_LOCATIONS
 from callsheet.describe.paths import Workspace
-from callsheet.observe.moments import Json
-from callsheet.observe.tools import diff_paths
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation
 
 from .describing import description_of

@@ -2,7 +2,7 @@
 
 They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and the tool,
 where it is well known, could use them; if the title is made of them; or if something else took their place,
-as nothing does that of output. See `callsheet.observe.streaming`.
+as nothing does that of output. See `callsheet.observe.evidence`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from callsheet.describe import arguments as roles
-from callsheet.observe.moments import Json
-from callsheet.observe.streaming import sole_text
-from callsheet.observe.tools import needs_of
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.evidence import sole_text
+from callsheet.observe.model import Json, many, obj, text
+from callsheet.observe.tool_identity import needs_of
 
 from .known import Draft, Known
 from .wording import is_bare, mentions

@@ -8,8 +8,8 @@ from typing import Any
 
 from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
-from callsheet.observe.tools import LONGEST_NAME, is_name_of_tool
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import many, obj, text
+from callsheet.observe.tool_identity import LONGEST_NAME, is_name_of_tool
 
 from .describing import arguments_of, description_of, stand_in
 from .known import Draft, Known

@@ -7,15 +7,17 @@ from typing import Any
 
 from callsheet.describe import arguments as roles
 from callsheet.describe.naming import squash
-from callsheet.observe.titles import NO_KIND, fits_any_call, says_no_more
-from callsheet.observe.tools import (
+from callsheet.observe.model import obj, text
+from callsheet.observe.tool_identity import (
     LONGEST_NAME,
+    NO_KIND,
     PROGRAMS,
     entry_of,
+    fits_any_call,
     is_name_of_tool,
     is_plain_name,
+    says_no_more,
 )
-from callsheet.observe.values import obj, text
 
 _BEFORE = re.compile(
     r"(?:(?:running|calling|executing|using|invoking|preparing|starting) (?:the )?(?:tool )?"

@@ -9,36 +9,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.observe import files, mending, senders
-from callsheet.observe.calls import Calls, announces, begins_again, over
-from callsheet.observe.ids import UsedIds
-from callsheet.observe.lines import Line, Way
-from callsheet.observe.moments import (
-    BIG,
-    Asked,
-    Begun,
-    Big,
-    Call,
-    Connection,
-    Decided,
-    Folded,
-    Json,
-    LeftOpen,
-    Question,
-    Session,
-    Strayed,
-    Told,
-    Turn,
-    TurnOver,
-    Unreadable,
-    Updated,
+from callsheet.observe.calls import CallTracker, TerminalTracker, announces, begins_again, over
+from callsheet.observe.events import (
+    LARGE,
+    CallBegan,
+    CallLeftOpen,
+    LargeMessage,
+    PermissionAsked,
+    PermissionDecided,
+    SessionUpdated,
+    TurnEnded,
+    UnopenedSession,
+    UnreadableLine,
+    UpdateApplied,
+    UpdateArrived,
 )
-from callsheet.observe.questions import meant_by, outcome_of, question_of, twin_of
-from callsheet.observe.requests import Requests
-from callsheet.observe.sessions import Sessions
-from callsheet.observe.terminals import Terminals
-from callsheet.observe.turns import Turns
-from callsheet.observe.values import name_of, obj, rpc_id, text
+from callsheet.observe.evidence import note_files
+from callsheet.observe.lines import RecordedLine, Sender, loses_a_message
+from callsheet.observe.model import (
+    ApprovalRequest,
+    Json,
+    ObservedCall,
+    ObservedConnection,
+    ObservedSession,
+    ObservedTurn,
+    UsedIds,
+    name_of,
+    obj,
+    rpc_id,
+    text,
+)
+from callsheet.observe.rpc import (
+    OPENING,
+    RequestTracker,
+    answered_method,
+    meant_by,
+    outcome_of,
+    pending_opening,
+    question_of,
+    twin_of,
+)
+from callsheet.observe.turns import SessionTracker, TurnTracker
 
 KEEP_ASKED = 4096
 """Questions that wait for an answer at most."""
@@ -50,21 +61,21 @@ REOPENING = ("session/load", "session/resume")
 _SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS[2]), 2)
 
 
-class Watch:
+class Tracker:
     """Watches one recording."""
 
     def __init__(self) -> None:
-        self.connection: Connection = Connection()
+        self.connection: ObservedConnection = ObservedConnection()
         self.line: int = 0
-        self._requests: Requests = Requests()
-        self._questions: dict[Any, Question] = {}
-        self._turns: Turns = Turns()
-        self._calls: Calls = Calls()
-        self._sessions: Sessions = Sessions(self._calls)
-        self._terminals: Terminals = Terminals()
+        self._requests: RequestTracker = RequestTracker()
+        self._questions: dict[Any, ApprovalRequest] = {}
+        self._turns: TurnTracker = TurnTracker()
+        self._calls: CallTracker = CallTracker()
+        self._sessions: SessionTracker = SessionTracker(self._calls)
+        self._terminals: TerminalTracker = TerminalTracker()
 
     @property
-    def sessions(self) -> dict[str, Session]:
+    def sessions(self) -> dict[str, ObservedSession]:
         """The sessions that are known, by their ids."""
         return self._sessions.by_id
 
@@ -73,14 +84,14 @@ class Watch:
         """How many calls there were."""
         return self._calls.count
 
-    def feed(self, line: Line) -> Iterator[Any]:
+    def feed(self, line: RecordedLine) -> Iterator[Any]:
         """Take in a line, and give what happens in it."""
         self.line = line.number
         message = line.message
         if line.fault is not None:
-            yield Unreadable(line)
+            yield UnreadableLine(line)
         if message is None:
-            if mending.loses_a_message(line.raw, line.fault):
+            if loses_a_message(line):
                 self._lost()
             return
         params = obj(message.get("params"))
@@ -89,8 +100,8 @@ class Watch:
             self.connection.has_both_ways = True
         heard = self._requests.heard(line, message, sender, self.connection, params)
         yield heard
-        if line.size > BIG:
-            yield Big(line, sender, heard.session, heard.method)
+        if line.size > LARGE:
+            yield LargeMessage(line, sender, heard.session, heard.method)
         method = heard.method
         if method == "session/update":
             yield from self._updated(line, params)
@@ -121,7 +132,7 @@ class Watch:
     # Requests and notifications
 
     def _called(
-        self, line: Line, message: Json, method: str, params: Json, sender: Way | None
+        self, line: RecordedLine, message: Json, method: str, params: Json, sender: Sender | None
     ) -> Iterator[Any]:
         if "id" in message and sender is not None:
             self._requests.ask(sender, rpc_id(message["id"]), method, params, line)
@@ -150,12 +161,12 @@ class Watch:
         yield from self._end()
         self._sessions.forget()
         self._requests.restart()
-        self._questions, self._turns = {}, Turns()
-        self.connection = Connection(has_both_ways=self.connection.has_both_ways)
+        self._questions, self._turns = {}, TurnTracker()
+        self.connection = ObservedConnection(has_both_ways=self.connection.has_both_ways)
         if not self.connection.has_both_ways:
             self._calls.used = UsedIds()  # a history may be told now, and nobody can tell
 
-    def _of_client(self, line: Line, message: Json, method: str, params: Json) -> None:
+    def _of_client(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
         if session is None:
             return
@@ -173,14 +184,14 @@ class Watch:
         elif method == "session/cancel":
             self._turns.cancelled(line, session)
 
-    def _taken_back(self, line: Line, key: Any, sender: Way | None) -> None:
+    def _taken_back(self, line: RecordedLine, key: Any, sender: Sender | None) -> None:
         question = self._questions.get(key)
         if sender == "client":
             self._turns.cancelled_request(line, key)
         elif sender == "agent" and question is not None:
             question.withdrawn = line.number
 
-    def _asking(self, line: Line, message: Json, params: Json) -> Iterator[Any]:
+    def _asking(self, line: RecordedLine, message: Json, params: Json) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
         question = question_of(line, message.get("id"), params, session)
         key = question.call_id
@@ -193,10 +204,10 @@ class Watch:
         if len(self._questions) >= KEEP_ASKED:
             del self._questions[next(iter(self._questions))]
         self._questions[rpc_id(message.get("id"))] = question
-        yield Asked(line, self.connection, question)
+        yield PermissionAsked(line, self.connection, question)
 
     def _asked_about(
-        self, line: Line, session: Session, key: str, question: Question
+        self, line: RecordedLine, session: ObservedSession, key: str, question: ApprovalRequest
     ) -> Iterator[Any]:
         call = session.calls.get(key)
         question.is_known = call is not None and call.ended is None
@@ -206,7 +217,7 @@ class Watch:
             call = self._begin(line, session, key)
             call.is_asked_first = True
             question.turn = session.turn
-            yield Begun(line, self.connection, session, call)
+            yield CallBegan(line, self.connection, session, call)
         question.call = call
         call.questions.append(question)
         self._calls.heard(call, line)
@@ -217,14 +228,16 @@ class Watch:
 
     # Answers
 
-    def _answered(self, line: Line, message: Json, sender: Way | None) -> Iterator[Any]:
-        asker: Way | None = None if sender is None else "client" if sender == "agent" else "agent"
+    def _answered(self, line: RecordedLine, message: Json, sender: Sender | None) -> Iterator[Any]:
+        asker: Sender | None = (
+            None if sender is None else "client" if sender == "agent" else "agent"
+        )
         if asker is None:
             return
         key, told = rpc_id(message.get("id")), obj(message.get("result"))
         method, params, asked = self._requests.asked.pop((asker, key), ("", {}, 0))
         if asker == "client":
-            method = method or senders.method_answered(told)
+            method = method or answered_method(told)
         if method == "initialize":
             yield from self._agreed(told)
         elif method == "session/prompt":
@@ -254,12 +267,12 @@ class Watch:
         )
 
     def _opened(
-        self, line: Line, method: str, params: Json, message: Json, asked: int
+        self, line: RecordedLine, method: str, params: Json, message: Json, asked: int
     ) -> Iterator[Any]:
         told, failed = obj(message.get("result")), "error" in message
         opens = method in REOPENING
         session = self._session(params.get("sessionId") if opens else told.get("sessionId"))
-        if session is not None and session.is_known and method not in senders.OPENING:
+        if session is not None and session.is_known and method not in OPENING:
             return
         if session is not None and not failed:
             session.asked, session.opened = asked or line.number, line.number
@@ -274,7 +287,7 @@ class Watch:
             if call is not None:
                 call.cancelled = asked
 
-    def _replayed(self, line: Line, session: Session) -> Iterator[Any]:
+    def _replayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
         """Tell of calls that a history left open. In v2 they may be going on."""
         was, session.is_replaying = session.is_replaying, False
         if was:
@@ -285,9 +298,9 @@ class Watch:
         for call in session.calls.values():
             if call.is_replayed and call.ended is None and not call.is_left:
                 call.is_left = True
-                yield LeftOpen(line.number, self.connection, call, None)
+                yield CallLeftOpen(line.number, self.connection, call, None)
 
-    def _prompt_answered(self, line: Line, key: Any, message: Json) -> Iterator[Any]:
+    def _prompt_answered(self, line: RecordedLine, key: Any, message: Json) -> Iterator[Any]:
         turn = self._turns.answered(key, message, self.connection)
         reason = obj(message.get("result")).get("stopReason")
         if turn is None and reason is not None:
@@ -296,23 +309,23 @@ class Watch:
         if turn is not None:
             yield from self._turn_over(line, turn, reason)
 
-    def _decided(self, line: Line, message: Json) -> Iterator[Any]:
+    def _decided(self, line: RecordedLine, message: Json) -> Iterator[Any]:
         question = self._questions.pop(rpc_id(message.get("id")), None)
         if question is not None:
             question.answered = line.number
             question.outcome = outcome_of(message, question)
             if question.turn is not None and question in question.turn.questions:
                 question.turn.questions.remove(question)
-            yield Decided(line, self.connection, question)
+            yield PermissionDecided(line, self.connection, question)
 
-    def _turn_over(self, line: Line, turn: Turn, reason: Any) -> Iterator[Any]:
+    def _turn_over(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> Iterator[Any]:
         self._turns.over(line, turn, reason)
-        yield TurnOver(line, self.connection, turn)
+        yield TurnEnded(line, self.connection, turn)
         yield from self._calls.left_open(turn, line.number, self.connection)
 
     # Updates
 
-    def _updated(self, line: Line, params: Json) -> Iterator[Any]:
+    def _updated(self, line: RecordedLine, params: Json) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
         told = obj(params.get("update"))
         if session is None or not told:
@@ -330,16 +343,18 @@ class Watch:
                 yield self._terminals.told(line, self.connection, session, terminal, told)
         else:
             self._sessions.note_child(line, session, told, self.connection)
-            yield Updated(line, self.connection, session, told)
+            yield SessionUpdated(line, self.connection, session, told)
             yield from self._spoke(line, session, kind, told)
 
-    def _strayed(self, line: Line, session: Session) -> Iterator[Any]:
+    def _strayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
         if session.is_known or session.updates:
             return
-        opening = senders.opening(self._requests.asked)
-        yield Strayed(line, self.connection, session, opening)
+        opening = pending_opening(self._requests.asked)
+        yield UnopenedSession(line, self.connection, session, opening)
 
-    def _spoke(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
+    def _spoke(
+        self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
+    ) -> Iterator[Any]:
         if kind == "state_update":
             if "background" in update:
                 session.background = self._terminals.background(session, update["background"])
@@ -352,7 +367,9 @@ class Watch:
             elif session.last_turn is not None:
                 session.last_turn.late += 1
 
-    def _told(self, line: Line, session: Session, kind: str, update: Json) -> Iterator[Any]:
+    def _told(
+        self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
+    ) -> Iterator[Any]:
         key = text(update.get("toolCallId"))
         if key is None:
             return
@@ -360,32 +377,34 @@ class Watch:
         known = call is not None or self._calls.used.has(session.id, key)
         may_open = known or announces(kind, update, self.connection)
         elsewhere = None if may_open else self._sessions.elsewhere(session, key)
-        yield Told(line, self.connection, session, key, call, kind, update, known, elsewhere)
+        yield UpdateArrived(
+            line, self.connection, session, key, call, kind, update, known, elsewhere
+        )
         if elsewhere is not None:
             return  # it is another session's
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # it was let go long ago
         if call is None or begins_again(call, kind, update, self.connection):
             call = self._begin(line, session, key)
-            yield Begun(line, self.connection, session, call)
+            yield CallBegan(line, self.connection, session, call)
         elif call.ended is not None and kind == "tool_call_update":
             call = meant_by(call, update) or call
         is_first = call.updates == 0 and call.announced is None
         self._calls.fold(call, kind, update, line, self.connection)
         self._terminals.shown(call, update)
         self._sessions.note_child(line, session, update, self.connection)
-        yield Folded(line, self.connection, session, call, kind, update, is_first)
-        files.note(session, call, line.number)
+        yield UpdateApplied(line, self.connection, session, call, kind, update, is_first)
+        note_files(session, call, line.number)
         yield from self._terminals.in_meta(line, self.connection, session, update)
 
-    def _begin(self, line: Line, session: Session, key: str) -> Call:
+    def _begin(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
         seen = self.connection
         is_recorded = seen.is_whole and seen.has_both_ways
         if session.turn is None and not session.is_replaying and not is_recorded:
-            session.turn = Turn(session, line.number, is_implied=True)
+            session.turn = ObservedTurn(session, line.number, is_implied=True)
         if session.turn is not None:
             session.turn.is_active = True
         return self._calls.begin(line, session, key, self.connection)
 
-    def _session(self, given: Any) -> Session | None:
+    def _session(self, given: Any) -> ObservedSession | None:
         return self._sessions.of(given, self.connection)

@@ -2,6 +2,8 @@
 
 Only exact names that `describe` knows count here. A word that may mean anything ("create", "search")
 counts only together with the arguments that go with it.
+
+Does a title say what a call does, or is it no more than the name of a tool?
 """
 
 from __future__ import annotations
@@ -17,8 +19,7 @@ from callsheet.describe.drafts import Shape
 from callsheet.describe.names import TABLE, Entry
 from callsheet.describe.naming import squash, words_of
 from callsheet.describe.paths import is_path
-from callsheet.observe.moments import Call, Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.fields import ToolKind
 
 IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
@@ -100,7 +101,7 @@ _PATH_KEYS = ("path", "file", "relative_path", "target_path")
 _ELSEWHERE = frozenset(("owner", "repo", "repository", "project_id", "projectId", "bucket", "host"))
 
 
-def tool_name(call: Call) -> str:
+def tool_name(call: ObservedCall) -> str:
     """Return the tool's name: the one that is told, or the bare name that the call was announced under."""
     if call.name:
         return call.name
@@ -120,7 +121,7 @@ def is_name_of_tool(title: str) -> bool:
     return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
 
 
-def certain_kind(call: Call) -> str | None:
+def certain_kind(call: ObservedCall) -> str | None:
     """Return the kind that a call has, if that is beyond doubt."""
     entry = _entry(call)
     if entry is None or entry.shape not in _EVIDENCE or not _is_meant(call, entry):
@@ -128,13 +129,13 @@ def certain_kind(call: Call) -> str | None:
     return entry.kind.value
 
 
-def entry_kind(call: Call) -> str | None:
+def entry_kind(call: ObservedCall) -> str | None:
     """Return the kind of the well-known tool that a call is of, whatever the call says of itself."""
     entry = _entry(call)
     return None if entry is None else entry.kind.value
 
 
-def needs_input(call: Call) -> bool:
+def needs_input(call: ObservedCall) -> bool:
     """Whether the call is of a tool that can't do anything without arguments."""
     if call.fields.get("kind") in ("edit", "delete", "move"):
         return True
@@ -147,7 +148,7 @@ def needs_of(name: str) -> tuple[str, ...]:
     return _EVIDENCE.get(entry.shape, ()) if entry is not None else ()
 
 
-def works_on_a_file(call: Call) -> bool:
+def works_on_a_file(call: ObservedCall) -> bool:
     """Whether it is certain that the call reads or changes a file with a path."""
     kind, entry = call.fields.get("kind"), _entry(call)
     is_known = entry is not None and entry.shape in FILE_SHAPES
@@ -175,7 +176,7 @@ def diff_paths(fields: Json) -> Iterator[str]:
                     yield path
 
 
-def command_of(call: Call) -> str:
+def command_of(call: ObservedCall) -> str:
     """Return the command that a call runs: from its input; where none is told, its title may be it."""
     raw: Any = call.fields.get("rawInput")
     told = obj(raw)
@@ -197,15 +198,15 @@ def is_plain_name(name: str) -> bool:
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
 
 
-def _entry(call: Call) -> Entry | None:
+def _entry(call: ObservedCall) -> Entry | None:
     return entry_of(tool_name(call))
 
 
-def _is_plain(call: Call) -> bool:
+def _is_plain(call: ObservedCall) -> bool:
     return is_plain_name(tool_name(call))
 
 
-def _is_meant(call: Call, entry: Entry) -> bool:
+def _is_meant(call: ObservedCall, entry: Entry) -> bool:
     if _is_plain(call):
         return True
     told = obj(call.fields.get("rawInput"))
@@ -236,3 +237,53 @@ def _is_file(value: object) -> bool:
     if type(value) is not str or not value.strip(". /\\"):
         return False
     return value[:5].lower() == "file:" or is_path(value)
+
+
+NO_KIND = (None, "other")
+
+_WORDS = frozenset(
+    ("tool", "tool call", "tool use", "call", "function", "unknown", "unknown tool", "untitled")
+)
+"""Titles that would fit any call. Others are names of tools."""
+
+
+def is_bare_title(title: str, call: ObservedCall | None) -> bool:
+    """Whether a title says no more than the name of a tool. `call` is what is known besides, if anything."""
+    title = title.strip()
+    if call is None:
+        return fits_any_call(title) or is_name_of_tool(title)
+    fields = call.fields
+    return fits_any_call(title) or says_no_more(
+        title, call.name, tool_name(call), fields.get("kind"), fields.get("rawInput")
+    )
+
+
+def fits_any_call(title: str) -> bool:
+    """Whether a title, without blanks around it, tells nothing at all."""
+    return not title or title.lower() in _WORDS
+
+
+def says_no_more(title: str, told_name: str, name: str, kind: object, raw: object) -> bool:
+    """Whether a title, without blanks around it, says no more than the name of its call's tool.
+
+    `told_name` is the name that was told, `name` the one that is known.
+    """
+    if len(title) > LONGEST_NAME or not IDENTIFIER(title) or title in _arguments(raw):
+        return False
+    if is_name_of_tool(title):
+        return True
+    if title == told_name:
+        return kind not in ("think", "switch_mode")
+    if name and title.rpartition("/")[2] == name.rpartition("/")[2]:
+        return True
+    # A name that only a program would write, of a tool that nobody knows.
+    return "_" in title and kind in NO_KIND
+
+
+def _arguments(raw: Any) -> Iterator[Any]:
+    """Return what a call was given: a title that is just that says something."""
+    if type(raw) is str:
+        yield raw
+    for value in obj(raw).values():
+        yield value
+        yield from many(value)

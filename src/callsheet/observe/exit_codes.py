@@ -2,6 +2,8 @@
 
 What a terminal or the raw output says is sure. In a text, only a status line counts: one that says nothing
 else, above or below what the command has printed. Neither what it prints itself is evidence, nor the command.
+
+Whether a call was running when people cancelled, and so may have been stopped by it.
 """
 
 from __future__ import annotations
@@ -12,10 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from callsheet.observe.moments import Call, Json
-from callsheet.observe.results import inner, of_a_command, parts, raw_texts, shows_something, texts
-from callsheet.observe.tools import command_of, entry_kind
-from callsheet.observe.values import obj, text
+from callsheet.observe.evidence import inner, of_a_command, parts, raw_texts, shows_something, texts
+from callsheet.observe.model import Json, ObservedCall, obj, text
+from callsheet.observe.tool_identity import command_of, entry_kind
 
 _KEYS = ("exit_code", "exitCode", "exit", "returncode", "return_code", "returnCode", "exit_status")
 _VAGUE_KEYS = ("code", "status")
@@ -120,7 +121,7 @@ _ONE_IS_AN_ANSWER = frozenset(
 _MAX_COMMAND = 2000
 
 
-class Exit(Struct, frozen=True):
+class CommandExit(Struct, frozen=True):
     """A command's end. `where` says how it is known: "its terminal says exit code"."""
 
     code: int
@@ -129,16 +130,16 @@ class Exit(Struct, frozen=True):
     is_fine: bool
 
 
-def exit_of(call: Call) -> Exit | None:
+def exit_of(call: ObservedCall) -> CommandExit | None:
     """Return how a call's command ended, or None if nothing tells."""
     found = _told(call)
     if found is None:
         return None
     code, where, field = found
-    return Exit(code, where, field, code == 0 or (code == 1 and _is_an_answer(call)))
+    return CommandExit(code, where, field, code == 0 or (code == 1 and _is_an_answer(call)))
 
 
-def _told(call: Call) -> tuple[int, str, str] | None:
+def _told(call: ObservedCall) -> tuple[int, str, str] | None:
     if call.exit_code is not None:
         return call.exit_code, "its terminal says exit code", "update.status"
     code = _in_meta(call)
@@ -161,14 +162,14 @@ def _told(call: Call) -> tuple[int, str, str] | None:
     return _of_no_command(call, raw)
 
 
-def _in_meta(call: Call) -> int | None:
+def _in_meta(call: ObservedCall) -> int | None:
     """Return the code that an update tells of a terminal by the way, as some v1 agents do."""
     meta = call.fields.get("_meta")
     code: Any = obj(obj(meta).get("terminal_exit")).get("exit_code") if meta else None
     return code if type(code) is int else None
 
 
-def _looks_after_another(call: Call) -> bool:
+def _looks_after_another(call: ObservedCall) -> bool:
     """Whether the call asks how a process does that another has begun: the code is not its own."""
     told = obj(call.fields.get("rawInput"))
     return not _OF_ANOTHER.isdisjoint(told) and not command_of(call)
@@ -196,7 +197,7 @@ def _as_code(value: Any) -> int | None:
     return value if type(value) is int and value != -1 else None
 
 
-def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
+def _in_texts(call: ObservedCall, raw: Any) -> tuple[int, str, str] | None:
     is_printed = _prints_others(call)
     for field, found in _shown(call, raw):
         code = _in_text(found, is_printed=is_printed)
@@ -205,7 +206,7 @@ def _in_texts(call: Call, raw: Any) -> tuple[int, str, str] | None:
     return None
 
 
-def _shown(call: Call, raw: Any) -> Iterator[tuple[str, str]]:
+def _shown(call: ObservedCall, raw: Any) -> Iterator[tuple[str, str]]:
     """Return the texts that tell what a command has printed: its content, its raw output if that is one."""
     content = call.fields.get("content")
     for shown in texts(content):
@@ -215,7 +216,7 @@ def _shown(call: Call, raw: Any) -> Iterator[tuple[str, str]]:
             yield "update.rawOutput", own
 
 
-def _of_no_command(call: Call, raw: Any) -> tuple[int, str, str] | None:
+def _of_no_command(call: ObservedCall, raw: Any) -> tuple[int, str, str] | None:
     """Return the code of a command that is one program, of which a shell says that there is none."""
     asked = _ONE_PROGRAM(command_of(call)[:_MAX_COMMAND])
     if asked is None:
@@ -260,7 +261,7 @@ def _status_in(line: str) -> int | None:
     return int(match["code"]) if match is not None else None
 
 
-def _prints_others(call: Call) -> bool:
+def _prints_others(call: ObservedCall) -> bool:
     """Whether the command prints what stands somewhere, or a code that it asked for."""
     command = command_of(call)[:_MAX_COMMAND]
     if _ASKS_FOR_CODES(command):
@@ -272,7 +273,7 @@ def _prints_others(call: Call) -> bool:
     return False
 
 
-def _is_an_answer(call: Call) -> bool:
+def _is_an_answer(call: ObservedCall) -> bool:
     """Whether 1 is no failure: a search that found nothing, a comparison."""
     if call.fields.get("kind") == "search":
         return True
@@ -292,3 +293,26 @@ def _answers(command: str) -> bool:
     if program == "git":
         program = " ".join(match[0][match.start(1) - match.start() :].split()[:2])
     return program in _ONE_IS_AN_ANSWER
+
+
+CROSSED = 0.005
+"""Seconds in which a cancel and the call's own end may cross on the wire."""
+
+
+def ran_when_cancelled(call: ObservedCall, ended: int | None) -> bool:
+    """Whether a call that ended on a line had begun before its turn was cancelled, and ended after it."""
+    turn = call.turn
+    if turn is None or turn.cancelled is None or ended is None:
+        return False
+    return call.first < turn.cancelled < ended and not _has_crossed(call)
+
+
+def did_its_work(call: ObservedCall) -> bool:
+    """Whether a call surely was through with what it had to do: its command says so."""
+    found = exit_of(call)
+    return found is not None and found.is_fine
+
+
+def _has_crossed(call: ObservedCall) -> bool:
+    begun = call.turn.cancelled_at if call.turn is not None else None
+    return begun is not None and call.ended_at is not None and call.ended_at - begun < CROSSED

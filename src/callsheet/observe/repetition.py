@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Any, cast
 
-from callsheet.observe.lines import Line
-from callsheet.observe.moments import Again, Call, Json
-from callsheet.observe.values import many, obj
+from callsheet.observe.lines import RecordedLine
+from callsheet.observe.model import Json, ObservedCall, Repetition, many, obj
 
 FIELDS = ("content", "rawInput", "rawOutput")
 
@@ -20,7 +19,7 @@ _WINDOW = 5000
 _FENCE = "```"
 
 
-def note(call: Call, update: Json, line: Line) -> None:
+def note_repetition(call: ObservedCall, update: Json, line: RecordedLine) -> None:
     """Compare an update with what is known of its call, and note what it repeats, and what is new."""
     if line.size < _SMALL:
         return
@@ -38,10 +37,10 @@ def note(call: Call, update: Json, line: Line) -> None:
             _add(call, (name, "grown"), known, line)
 
 
-def _add(call: Call, key: tuple[str, str], known: Any, line: Line) -> None:
+def _add(call: ObservedCall, key: tuple[str, str], known: Any, line: RecordedLine) -> None:
     found = call.again.get(key)
     if found is None:
-        found = call.again[key] = Again(line.number)
+        found = call.again[key] = Repetition(line.number)
     found.times += 1
     found.size += bulk(known)
 
@@ -124,7 +123,7 @@ _BLOCK = "-----BEGIN "
 
 
 def _end(old: str, new: str) -> str:
-    """Return what is new of a text that goes on: from the line on that was the last, or from an open block."""
+    """Return the new part of a text that has grown: from its last known line on, or from an open block on."""
     known = _open(old)
     if not known or not new.startswith(known):
         return new

@@ -1,4 +1,14 @@
-"""What a call has shown, and what its raw output says: texts, exit codes, errors."""
+"""What a call has shown, and what its raw output says: texts, exit codes, errors.
+
+Which files are there, surely, as far as calls have shown it: those that were read or changed.
+
+A command may remove any file without a word, so whatever could have run one makes all of it uncertain.
+
+Arguments that an agent shows in a call's content while its model still writes them.
+
+Some agents have no other place for them: the content is the text of a JSON object that grows, until the
+output takes its place. Whether it is that is for others to judge; here it is only kept.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +18,7 @@ from typing import Any
 
 import msgspec
 
-from callsheet.observe.moments import Call, Json
-from callsheet.observe.values import many, obj, text
+from callsheet.observe.model import FINAL, Json, ObservedCall, ObservedSession, many, obj, text
 
 OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "result")
 """Where clients look for text in a raw output that is an object."""
@@ -102,7 +111,7 @@ def raw_text(raw: Any) -> str:
     return ""
 
 
-def has_output(call: Call) -> bool:
+def has_output(call: ObservedCall) -> bool:
     """Whether a call's terminals have shown something, or its content does."""
     return call.output_bytes > 0 or shows_something(call.fields.get("content"))
 
@@ -138,7 +147,7 @@ def inner(raw: Json) -> Iterator[Json]:
 
 
 def of_a_command(raw: Any) -> Any:
-    """Return what a command came to, where a raw output is a text of JSON that has it; else the raw output."""
+    """Return the object in a raw output that is JSON text about a command; else the raw output itself."""
     if type(raw) is not str or raw[:1] != "{" or len(raw) > _LONGEST:
         return raw
     try:
@@ -148,7 +157,7 @@ def of_a_command(raw: Any) -> Any:
     return raw if _OF_COMMANDS.isdisjoint(told) else told
 
 
-def error_in(call: Call) -> str | None:
+def error_in(call: ObservedCall) -> str | None:
     """Return the field in which a call's tool says that it has failed."""
     raw: Any = call.fields.get("rawOutput")
     if _says_tool_failed(call):
@@ -166,14 +175,14 @@ def error_in(call: Call) -> str | None:
     return "content: it says that there is no such file" if _says_missing(call) else None
 
 
-def result_text(call: Call) -> str:
+def result_text(call: ObservedCall) -> str:
     """Return the text that a call's result is, if it is no more than one that is short; else ""."""
     shown = [said for said in texts(call.fields.get("content")) if not is_blank(said)]
     found = shown or raw_texts(call.fields.get("rawOutput"))
     return found[0].strip("` \n") if len(found) == 1 and len(found[0]) <= _NO_LONGER else ""
 
 
-def _says_tool_failed(call: Call) -> bool:
+def _says_tool_failed(call: ObservedCall) -> bool:
     """Whether a result begins with the agent's word that the tool failed; not that of a file or a program."""
     said = result_text(call)
     mark = _MARK(said)
@@ -186,7 +195,7 @@ def _says_tool_failed(call: Call) -> bool:
     return is_change and _FAILED(said.partition("\n")[0]) is not None
 
 
-def _says_missing(call: Call) -> bool:
+def _says_missing(call: ObservedCall) -> bool:
     """Whether all that a call shows is a line that says that its own file is not there."""
     if call.fields.get("kind") not in _ON_FILES:
         return False
@@ -249,3 +258,74 @@ def _error_in_text(raw: str, kind: Any) -> str | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     return where and f"rawOutput: {where}"
+
+
+MOST_FILES = 1024
+"""Files of a session that are known."""
+
+_HARMLESS = ("read", "search", "fetch", "think", "edit", "switch_mode")
+_COMPLAINT = re.compile(r"(?i)not found|no such|n.t exist|not exist|enoent|error|cannot|could not")
+_LOOKED_AT = 400
+_LEAVES = ("add", "modify", "move", "copy")
+"""What a change of v2 does so that there is a file afterwards."""
+
+
+def note_files(session: ObservedSession, call: ObservedCall, line: int) -> None:
+    """Take in what a call shows, after an update of it."""
+    if call.fields.get("kind") not in _HARMLESS:
+        session.files.clear()
+    if call.ended != line:
+        return
+    if call.status != "completed":  # it may have failed because a file is not there any more
+        for place in many(call.fields.get("locations")):
+            session.files.pop(text(obj(place).get("path")) or "", None)
+        return
+    for path in _shown(call.fields):
+        if len(session.files) >= MOST_FILES:
+            del session.files[next(iter(session.files))]
+        session.files[path] = line
+
+
+def _shown(fields: Json) -> Iterator[str]:
+    """Return the files that a completed call has read or changed."""
+    kind, content, places = fields.get("kind"), many(fields.get("content")), fields.get("locations")
+    if kind == "edit":
+        for item in content:
+            for told in (obj(item), *map(obj, many(obj(item).get("changes")))):
+                path = text(told.get("path"))
+                if path is not None and (told.get("newText") or told.get("operation") in _LEAVES):
+                    yield path
+    elif kind == "read" and len(many(places)) == 1 and _is_good(content):
+        path = text(obj(many(places)[0]).get("path"))
+        if path is not None:
+            yield path
+
+
+def _is_good(content: list[object]) -> bool:
+    """Whether a read has given something that is no complaint."""
+    said = text(obj(obj(content[0]).get("content")).get("text")) if content else None
+    return bool(said) and not _COMPLAINT.search(said[:_LOOKED_AT])
+
+
+def note_streaming(call: ObservedCall, update: Json) -> None:
+    """Keep the content if it may be arguments: it begins as an object does, and nothing else was told."""
+    if call.given or call.ended is not None or update.get("status") in FINAL:
+        return
+    if "rawOutput" in call.fields:
+        return
+    shown = sole_text(call.fields.get("content"))
+    if shown is not None and shown[:1] == "{" and shown.startswith(call.streamed):
+        call.streamed = shown
+
+
+def sole_text(content: Any) -> str | None:
+    """Return the text of a content that is no more than one text, without blanks before it. Else None."""
+    items = many(content)
+    if len(items) != 1:
+        return None
+    item = obj(items[0])
+    block = obj(item.get("content"))
+    if item.get("type") != "content" or block.get("type") != "text":
+        return None
+    shown = text(block.get("text", ""))  # encoders of Go leave out one that is empty
+    return shown and shown.lstrip()
