@@ -23,12 +23,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from callsheet.history.log import WaitingCall
-from callsheet.history.packing import as_json_bytes
+from callsheet.history import sqlite_connection
+from callsheet.history.codec import as_json_bytes
 from callsheet.history.rows import Batch, Query, SessionRow
-from callsheet.history.shelf import MUCH, Shelf
-from callsheet.history.sqlite import schema
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.sink import WaitingCall
+from callsheet.history.sqlite_store import SqliteStore
+from callsheet.history.writer import MUCH, PendingRows
 
 from . import mix
 from .table import Claim, Figures, Subject
@@ -198,7 +198,7 @@ class Bare:
         for pragma in ("auto_vacuum = INCREMENTAL", "journal_mode = WAL", "synchronous = FULL"):
             self._db.execute(f"PRAGMA {pragma}")
         self._db.execute("PRAGMA cache_size = -16000")
-        for statement in schema.STEPS[0].split(";"):
+        for statement in sqlite_connection.STEPS[0].split(";"):
             what = " ".join(statement.split())
             is_index = what.startswith("CREATE") and " INDEX calls_" in what
             if what.startswith("CREATE TABLE calls (") or (indexes and is_index):
@@ -228,7 +228,7 @@ class Ingest:
     def __init__(self, place: Path) -> None:
         place.mkdir(exist_ok=True)
         self.store: SqliteStore = SqliteStore(place / "ours.sqlite")
-        self._shelf: Shelf = Shelf()
+        self._pending: PendingRows = PendingRows()
         self.bare: Bare = Bare(place / "bare.sqlite")
         self.floor: Bare = Bare(place / "floor.sqlite", indexes=False)
         self.costs: dict[str, list[Cost]] = {OURS: [], READY: [], MADE: [], FLOOR: []}
@@ -254,15 +254,15 @@ class Ingest:
     async def write(self, calls: list[WaitingCall]) -> Batch:
         """Do what the history's thread does. Gives what was written."""
         keys = dict.fromkeys(call.session_id for call in calls)
-        self._shelf.put(
+        self._pending.put(
             {(call.session_id, call.record.report.tool_call_id): call for call in calls},
-            self.store.packer,
+            self.store.codec,
             _refuse,
         )
-        batch, taken = self._shelf.batch([SessionRow(session_id=key) for key in keys])
+        batch, taken = self._pending.batch([SessionRow(session_id=key) for key in keys])
         await self.store.write(batch)
-        self._shelf.wrote(taken)
-        if self._shelf:
+        self._pending.wrote(taken)
+        if self._pending:
             raise RuntimeError("a batch is smaller than it should be")
         return batch
 

@@ -27,9 +27,9 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.postgres import Server, programs
 
-from callsheet.history.places import file_of, store_at
 from callsheet.history.rows import Batch, CallRow, Query, SessionRow
 from callsheet.history.store import Store
+from callsheet.history.url import file_of, store_at
 from callsheet.runtime.ids import new_call_id
 
 from . import mix
@@ -135,8 +135,8 @@ async def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple
     """Fill a store. Gives session and id of some calls from all over it."""
     pick = random.Random(size)
     calls = mix.waiting(made, len(made), pick)
-    packed = [row for call in calls for row, blobs in [call.fold(store.packer)] if not blobs]
-    store.packer.press(packed, [])
+    packed = [row for call in calls for row, blobs in [call.to_row(store.codec)] if not blobs]
+    store.codec.compress(packed, [])
     wanted, ids = set(pick.sample(range(size), min(size, ASKED))), list[tuple[str, str]]()
     for start in range(0, size, BATCH):
         rows = list(_rows(packed, start, min(size, start + BATCH)))

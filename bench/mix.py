@@ -24,8 +24,8 @@ import msgspec
 
 from callsheet import Session
 from callsheet.acp.peer import Peer
-from callsheet.history.log import WaitingCall
-from callsheet.history.packing import as_json_bytes, record_of
+from callsheet.history.codec import as_json_bytes, record_of
+from callsheet.history.sink import WaitingCall
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import GuardSettings
 from callsheet.runtime.ids import new_call_id

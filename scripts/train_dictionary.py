@@ -18,7 +18,7 @@ from typing import Any
 import zstandard
 
 from callsheet import Session
-from callsheet.history import packing
+from callsheet.history import codec
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.guard import GuardSettings
 
@@ -82,15 +82,14 @@ def main() -> None:
         shutil.copytree(ROOT / "src", workspace, ignore=shutil.ignore_patterns("__pycache__"))
         records = asyncio.run(collect(workspace))
         samples = [
-            packing.as_json_bytes(record).replace(place.encode(), b"/home/user")
-            for record in records
+            codec.as_json_bytes(record).replace(place.encode(), b"/home/user") for record in records
         ]
-    samples = [one for one in samples if len(one) <= packing.LARGE]
+    samples = [one for one in samples if len(one) <= codec.LARGE]
     random.Random(SEED).shuffle(samples)
     learned = zstandard.train_dictionary(SIZE, samples[::2])
     TARGET.write_bytes(learned.as_bytes())
-    judge = zstandard.ZstdCompressor(dict_data=learned, level=packing.LEVEL)
-    plain = zstandard.ZstdCompressor(level=packing.LEVEL)
+    judge = zstandard.ZstdCompressor(dict_data=learned, level=codec.LEVEL)
+    plain = zstandard.ZstdCompressor(level=codec.LEVEL)
     rest = samples[1::2]
     sizes = [sum(map(len, rest)), sum(len(plain.compress(s)) for s in rest)]
     sizes.append(sum(len(judge.compress(s)) for s in rest))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from callsheet.history import Query, Store, store_at
-from callsheet.history.log import WaitingCall, WaitingMessage
-from callsheet.history.packing import Packer
+from callsheet.history.codec import Codec
 from callsheet.history.rows import Batch, SessionRow
+from callsheet.history.sink import WaitingCall, WaitingMessage
 from callsheet.report.content import TextContent
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
@@ -81,13 +81,13 @@ def message(number: int, text: str, session: str = "s1") -> WaitingMessage:
     return WaitingMessage(session, f"msg_{number}", 0, number, "agent", NOON + number, blocks)
 
 
-def batch(items: Iterable[WaitingCall | WaitingMessage], packer: Packer | None = None) -> Batch:
+def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = None) -> Batch:
     """Return what is written for these."""
-    made, packer = Batch(), packer or Packer()
+    made, codec = Batch(), codec or Codec()
     sessions: dict[str, SessionRow] = {}
     for item in items:
-        row, blobs = item.fold(packer)
-        packer.press([row], blobs)
+        row, blobs = item.to_row(codec)
+        codec.compress([row], blobs)
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # pyright: ignore[reportArgumentType]
         made.blobs += blobs
         key = item.session_id

@@ -12,10 +12,10 @@ from hypothesis import settings
 
 from callsheet import ToolCallReport
 from callsheet.history import HistoryError
-from callsheet.history.log import WaitingCall, WaitingMessage
-from callsheet.history.packing import Packer
+from callsheet.history.codec import Codec
 from callsheet.history.rows import Batch, SessionRow
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.sink import WaitingCall, WaitingMessage
+from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.content import TextContent
 from callsheet.report.terminal import CallRecord
 
@@ -82,11 +82,11 @@ def message(
     )
 
 
-def batch(packer: Packer, *items: WaitingCall | WaitingMessage, info: str = "{}") -> Batch:
+def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") -> Batch:
     made = Batch()
     for item in items:
-        row, blobs = item.fold(packer)
-        packer.press([row], blobs)
+        row, blobs = item.to_row(codec)
+        codec.compress([row], blobs)
         (made.calls if isinstance(item, WaitingCall) else made.messages).append(row)  # type: ignore[arg-type]
         made.blobs += blobs
     for key in dict.fromkeys(item.session_id for item in items):
@@ -104,7 +104,7 @@ def batch(packer: Packer, *items: WaitingCall | WaitingMessage, info: str = "{}"
 
 
 def keep(store: SqliteStore, *items: WaitingCall | WaitingMessage, info: str = "{}") -> None:
-    run(store.write(batch(store.packer, *items, info=info)))
+    run(store.write(batch(store.codec, *items, info=info)))
 
 
 def count(store: SqliteStore, table: str) -> int:

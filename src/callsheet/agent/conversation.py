@@ -26,7 +26,7 @@ from .speech import Speech
 from .turn import Turn
 
 if TYPE_CHECKING:
-    from callsheet.history.log import SessionLog
+    from callsheet.history.sink import SessionLog
 
     from .abilities.host import ClientHost
     from .agent import Agent

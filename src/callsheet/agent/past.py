@@ -14,8 +14,8 @@ from callsheet.report.json import JsonObject, is_list
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
-    from callsheet.history.log import SessionLog
     from callsheet.history.rows import StoredCall, StoredMessage, StoredSession
+    from callsheet.history.sink import SessionLog
 
     Entry: TypeAlias = StoredCall | StoredMessage
 

@@ -85,7 +85,7 @@ def history_settings(
 
     Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
     """
-    from callsheet.history.places import chosen_url
+    from callsheet.history.url import chosen_url
 
     own = own_settings(environ)
     table = HistoryTable() if own is None else _history_table(own)
@@ -102,7 +102,7 @@ def history_settings(
 
 def _projects_history(cwd: str | os.PathLike[str]) -> tuple[str | None, Retention] | None:
     """Return the history that a project keeps inside of it, if it says so; its limits are for that alone."""
-    from callsheet.history.places import chosen_url
+    from callsheet.history.url import chosen_url
 
     file = project_settings(cwd)
     if file is None:
@@ -241,7 +241,7 @@ def _near(word: str, known: tuple[str, ...]) -> str | None:
 
 def _beside(url: str, file: Path) -> str:
     """Return a URL of a file's: a path that is relative is meant from where the file is."""
-    from callsheet.history.places import OFF, is_postgres
+    from callsheet.history.url import OFF, is_postgres
 
     if is_postgres(url) or url.strip().lower() in OFF:
         return url
@@ -260,7 +260,7 @@ def _hold_inside(url: str, file: Path) -> None:
     Whoever opens a directory that they were sent does not mean to send its author their history; nor to let
     links in it lead to their own, which its limits would empty.
     """
-    from callsheet.history.places import OFF, file_of, is_postgres
+    from callsheet.history.url import OFF, file_of, is_postgres
 
     if url.strip().lower() in OFF:
         return

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .errors import (
+    from callsheet.history.errors import (
         BadUrl,
         HistoryError,
         NotKept,
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
         StoreTooNew,
         StoreUnavailable,
     )
-    from .history import History, HistoryHealth
-    from .log import SessionLog
-    from .places import chosen_url, default_file, store_at
-    from .replay import Replay
-    from .rows import (
+    from callsheet.history.history import History, HistoryHealth
+    from callsheet.history.replay import Replay
+    from callsheet.history.rows import (
         KEEP,
         Head,
         Pruned,
@@ -33,7 +31,9 @@ if TYPE_CHECKING:
         ToolStats,
         Vacuumed,
     )
-    from .store import Store
+    from callsheet.history.sink import SessionLog
+    from callsheet.history.store import Store
+    from callsheet.history.url import chosen_url, default_file, store_at
 
 __all__ = [
     "KEEP", "BadUrl", "Head", "History", "HistoryError", "HistoryHealth", "NotKept", "Pruned", "Query",
@@ -45,8 +45,8 @@ __all__ = [
 _PLACES = {
     "errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
     "history": ("History", "HistoryHealth"),
-    "log": ("SessionLog",),
-    "places": ("chosen_url", "default_file", "store_at"),
+    "sink": ("SessionLog",),
+    "url": ("chosen_url", "default_file", "store_at"),
     "replay": ("Replay",),
     "rows": (
         "KEEP", "Head", "Pruned", "Query", "Retention", "Stats", "StoredCall", "StoredMessage",

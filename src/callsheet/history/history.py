@@ -20,15 +20,14 @@ from secrets import token_hex
 from typing import Self, TypeVar
 from weakref import WeakSet
 
+from callsheet.history.codec import Codec
+from callsheet.history.errors import StoreDamaged, StoreUnavailable
+from callsheet.history.rows import KEEP, Pruned, Retention, SessionRow
+from callsheet.history.sink import SessionLog, Waiting
+from callsheet.history.store import Store
+from callsheet.history.url import without_password
+from callsheet.history.writer import HistoryHealth, StoreWriter
 from callsheet.report.json import EMPTY, JsonObject
-
-from .errors import StoreDamaged, StoreUnavailable
-from .log import SessionLog, Waiting
-from .packing import Packer
-from .places import without_password
-from .rows import KEEP, Pruned, Retention, SessionRow
-from .scribe import HistoryHealth, Scribe
-from .store import Store
 
 _T = TypeVar("_T")
 
@@ -81,8 +80,8 @@ class History:
         self.url: str = without_password(url)
         self.lock: threading.RLock = threading.RLock()
         self.run: str = token_hex(8)
-        self._make: Callable[[], Scribe] = lambda: Scribe(url, keep, tell, forget_spills)
-        self._scribe: Scribe = self._make()
+        self._make: Callable[[], StoreWriter] = lambda: StoreWriter(url, keep, tell, forget_spills)
+        self._writer: StoreWriter = self._make()
         self._thread: threading.Thread | None = None
         self._ready: threading.Event = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,7 +104,7 @@ class History:
     @property
     def health(self) -> HistoryHealth:
         """How well it goes."""
-        return self._scribe.health
+        return self._writer.health
 
     def session(
         self,
@@ -171,12 +170,12 @@ class History:
     def _put_by(self) -> bool:
         """Spool what is not in the store yet. Return whether everything is durable."""
         with self._taking:
-            self._take(Packer())
+            self._take(Codec())
             with self.lock:
                 count, sessions = self._taken, {**self._in_hand, **self._sessions}
                 if self._durable >= count:
                     return True
-            if self._is_closed or not self._scribe.put_by(sessions):
+            if self._is_closed or not self._writer.put_by(sessions):
                 return False
             with self.lock:
                 self._durable = max(self._durable, count)
@@ -207,13 +206,13 @@ class History:
             raise StoreUnavailable(self.health.problem or "The history can't be asked now.")
 
         async def answer() -> _T:
-            await self._scribe.open()
+            await self._writer.open()
             try:
-                return await question(self._scribe.store)
+                return await question(self._writer.store)
             except StoreDamaged:  # work goes on in a new one
-                await self._scribe.renew()
-            await self._scribe.open()
-            return await question(self._scribe.store)
+                await self._writer.renew()
+            await self._writer.open()
+            return await question(self._writer.store)
 
         there = asyncio.run_coroutine_threadsafe(answer(), loop)
         try:
@@ -225,7 +224,7 @@ class History:
 
     async def forget(self, session_id: str) -> Pruned:
         """Remove a session, with all that it has said and done, and its spill files."""
-        return await self.ask(lambda _: self._scribe.forget(session_id))
+        return await self.ask(lambda _: self._writer.forget(session_id))
 
     async def close(self, timeout: float = PATIENCE) -> None:
         """Write what waits, and let go of the store."""
@@ -248,15 +247,15 @@ class History:
     def _join(self, thread: threading.Thread, timeout: float) -> None:
         thread.join(timeout)
         if thread.is_alive():  # the store takes longer than there is time
-            self._take(Packer())
-            self._scribe.leave({**self._in_hand, **self._sessions})
+            self._take(Codec())
+            self._writer.leave({**self._in_hand, **self._sessions})
 
     def at_last(self, until: float) -> bool:
         """Wait as `wait` does, at the end of the process, and say what is in the spool only."""
         if self._is_closed:
             return True
         is_durable = self.wait(until)
-        self._scribe.leave({**self._in_hand, **self._sessions})
+        self._writer.leave({**self._in_hand, **self._sessions})
         return is_durable
 
     def _stop(self) -> threading.Thread | None:
@@ -278,7 +277,7 @@ class History:
                     self._thread.start()
                 except RuntimeError as exc:
                     self._thread = None
-                    self._scribe.stuck(f"No thread can be started: {exc}.")
+                    self._writer.stuck(f"No thread can be started: {exc}.")
             if self._thread is not None:
                 # Not for ever: a signal's handler may report in the midst of the start.
                 self._ready.wait(START)
@@ -306,7 +305,7 @@ class History:
         self._ready.set()
         pause = RETRY
         while True:
-            if not self._scribe.is_behind:
+            if not self._writer.is_behind:
                 await self._next_news()
             is_written = await self._write_waiting()
             if self._is_closing and not (is_written and self._given):
@@ -322,7 +321,7 @@ class History:
         self._take()
         with self.lock:
             self._is_closed = True
-        await self._scribe.end({**self._in_hand, **self._sessions})
+        await self._writer.end({**self._in_hand, **self._sessions})
         self._answer_flushes()
 
     async def _pause(self, seconds: float) -> None:
@@ -343,7 +342,7 @@ class History:
             try:
                 await asyncio.wait_for(self._news.wait(), IDLE)
             except TimeoutError:
-                while not self._news.is_set() and await self._scribe.tidy():
+                while not self._news.is_set() and await self._writer.tidy():
                     await asyncio.sleep(0)  # news may come in
                 await self._news.wait()
         if not self._hurry.is_set() and not self._is_closing:
@@ -359,22 +358,22 @@ class History:
             self._in_hand |= self._sessions
             self._sessions = {}
             taken = self._taken
-        is_written = await self._scribe.write(self._in_hand)
+        is_written = await self._writer.write(self._in_hand)
         if is_written:
             with self.lock:
                 self._durable = max(self._durable, taken)
         self._answer_flushes()
         return is_written
 
-    def _take(self, packer: Packer | None = None) -> None:
-        """Pack what was given. Threads other than ours have a packer of their own for it."""
+    def _take(self, codec: Codec | None = None) -> None:
+        """Pack what was given. Threads other than ours have a codec of their own for it."""
         with self._taking:
             with self.lock:
                 given, self._given = self._given, {}
                 self._taken = self._put_count
-                self._is_awake = self._is_awake and packer is not None
+                self._is_awake = self._is_awake and codec is not None
                 sessions = {**self._in_hand, **self._sessions}
-            self._scribe.take(given, sessions, packer)
+            self._writer.take(given, sessions, codec)
 
     def _answer_flushes(self) -> None:
         with self.lock:
@@ -387,15 +386,15 @@ class History:
 
     def after_fork(self) -> None:
         """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
-        _parents.append(self._scribe)
-        self._scribe.spool.drop()
-        self._scribe.drop_claimed()
+        _parents.append(self._writer)
+        self._writer.spool.drop()
+        self._writer.drop_claimed()
         self.lock, self._taking, self._flushes = threading.RLock(), threading.RLock(), []
         self.run = token_hex(8)
         self._thread = self._loop = self._news = self._hurry = None
         self._ready = threading.Event()
         self._given, self._sessions, self._in_hand = {}, {}, {}
-        self._scribe = self._make()
+        self._writer = self._make()
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = False
 
@@ -404,7 +403,7 @@ def _is_true(done: asyncio.Future[bool] | Future[bool]) -> bool:
     return done.done() and not done.cancelled() and done.result()
 
 
-_parents: list[Scribe] = []
+_parents: list[StoreWriter] = []
 """Those of a parent, whose stores a child must not close."""
 
 

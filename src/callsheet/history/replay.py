@@ -16,16 +16,14 @@ from msgspec.structs import replace
 from callsheet.acp.codec import Update, UpdateFrames
 from callsheet.acp.peer import ENGLISH, Peer, Phrases
 from callsheet.acp.views import view_for
+from callsheet.history.call_records import abandoned, possible_ids
+from callsheet.history.rows import StoredCall, StoredMessage
 from callsheet.report.content import TerminalContent
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import TerminalState
-
-from .abandoned import abandoned
-from .naming import names
-from .rows import StoredCall, StoredMessage
 
 LINE = 60 * 1024
 """Bytes of a line from which a call is told in two: some clients die on a line over 64 KB."""
@@ -137,7 +135,7 @@ class Replay:
         runs = self._runs.setdefault(message.message_id, [])
         if message.run not in runs:
             runs.append(message.run)
-        return next(islice(names(message.message_id), runs.index(message.run), None))
+        return next(islice(possible_ids(message.message_id), runs.index(message.run), None))
 
     def _told_plan(self, entries: list[JsonObject]) -> JsonObject:
         if self._peer.version == 1:

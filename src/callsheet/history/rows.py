@@ -204,15 +204,6 @@ class ToolStats(Struct):
     size: int
 
 
-class DictionaryInfo(Struct):
-    """A dictionary that payloads are compressed with."""
-
-    id: int
-    size: int
-    at: float
-    source: str
-
-
 class Stats(Struct, kw_only=True):
     """How a store is doing. `size` is what the calls would take as plain JSON; `stored` is what they take.
 
@@ -231,24 +222,10 @@ class Stats(Struct, kw_only=True):
     oldest: float | None
     newest: float | None
     tools: list[ToolStats]
-    dictionaries: list[DictionaryInfo]
 
 
 GAP = 7 * 86400.0
 """Seconds without an entry after which a clock may have jumped."""
-
-
-def steady(gap: float, newest: float, before: float | None, after: float | None) -> float:
-    """Return the time that calls are old by, as the calls themselves tell it.
-
-    A clock that has jumped would make everything old at once. So time goes on as far as there are calls: over
-    a gap only when there are calls of more than that since. `newest` is the time of the last call that is not
-    in the future, `before` that of the last one to be written that is older by more than a gap, and `after`
-    that of the one written next.
-    """
-    if before is not None and after is not None and after - before > gap:
-        return before
-    return newest
 
 
 class Retention(Struct, kw_only=True, frozen=True):
@@ -268,12 +245,12 @@ class Retention(Struct, kw_only=True, frozen=True):
         """Seconds without an entry after which a clock must be confirmed: see `steady`."""
         return min(GAP, self.max_age or GAP)
 
-    def share(self, count: int, size: float, most: int) -> int:
-        """Return how many calls of a session are to go that has so many, with so many bytes."""
-        too_many = count - self.session_max_calls if self.session_max_calls is not None else 0
+    def session_surplus(self, count: int, size: int) -> int:
+        """Return how many calls of a session are too many, if it has so many with so many bytes."""
+        surplus = count - self.session_max_calls if self.session_max_calls is not None else 0
         if self.session_max_bytes is not None and size > self.session_max_bytes:
-            too_many = max(too_many, 1, int(count * (size - self.session_max_bytes) / size))
-        return min(most, too_many)
+            surplus = max(surplus, 1, int(count * (size - self.session_max_bytes) / size))
+        return surplus
 
 
 KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
@@ -306,4 +283,3 @@ class Vacuumed(Struct):
 
     before: int
     after: int
-    dictionary: int | None = None

@@ -5,6 +5,8 @@ long as it lives. Batches are appended, each with its length and checksum, and a
 returns. When the store can be written again, its process writes them there, in order. A file whose process is
 gone is claimed by the next process that opens the same store. A row has a key, so nothing is kept twice if
 that one is killed in the midst of it, too.
+
+What waits to be written, packed: in order, within bounds, in batches.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -23,9 +25,10 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from .places import default_file
-from .rows import Batch
-from .shelf import Shelf
+from callsheet.history.codec import Codec
+from callsheet.history.rows import Batch, BlobRow, CallRow, MessageRow, SessionRow
+from callsheet.history.sink import Waiting
+from callsheet.history.url import default_file
 
 try:
     import fcntl
@@ -59,7 +62,7 @@ class Spool:
         """What waits in it, by session and key."""
         self._url: str = url
         self._fd: int = -1
-        self._first: Shelf | None = None
+        self._first: PendingRows | None = None
         self._end: int = 0
         self._begin: int = 0
         self._size: int = 0
@@ -89,11 +92,11 @@ class Spool:
             self._size += len(data)
             self.entries |= {(row.session_id, row.owner) for row in (*batch.calls, *batch.messages)}
 
-    def first(self) -> Shelf:
-        """Return what waits of the first batch. What is taken from this shelf is not returned again."""
+    def first(self) -> PendingRows:
+        """Return what waits of the first batch. What is taken from this pending is not returned again."""
         if self._first is None:
             batch, self._end = self._read()
-            self._first = Shelf.of(batch)
+            self._first = PendingRows.of(batch)
         return self._first
 
     def _read(self) -> tuple[Batch, int]:
@@ -233,3 +236,120 @@ def _sync_directory(place: Path) -> None:
 
 def _name(url: str) -> str:
     return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+
+MUCH = 1000
+"""Rows that are written at once, and bytes of them."""
+MUCH_BYTES = 8 << 20
+
+Key = tuple[str, str]
+
+
+class _Item(Struct, gc=False):
+    row: CallRow | MessageRow
+    blobs: list[BlobRow]
+    size: int
+
+
+Some = dict[Key, _Item]
+
+
+class PendingRows:
+    """Holds what waits. A later state of the same thing takes the place of an earlier one."""
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        self.sessions: dict[str, SessionRow] = {}
+        """The sessions of what was spooled."""
+        self._items: dict[Key, _Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @classmethod
+    def of(cls, batch: Batch) -> PendingRows:
+        """Return a pending with what is in a batch."""
+        pending, blobs = cls(), {blob.hash: blob for blob in batch.blobs}
+        pending.sessions = {row.session_id: row for row in batch.sessions}
+        for row in (*batch.calls, *batch.messages):
+            pending._put(
+                (row.session_id, row.owner), row, [blobs[key] for key in row.blobs if key in blobs]
+            )
+        return pending
+
+    def put(
+        self, given: dict[Key, Waiting], codec: Codec, refuse: Callable[[Exception], None]
+    ) -> None:
+        """Pack what was given. What can't be packed is told of."""
+        folded: list[tuple[Key, CallRow | MessageRow, list[BlobRow]]] = []
+        for key, item in given.items():
+            try:
+                folded.append((key, *item.to_row(codec)))
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are kept
+                refuse(exc)
+        codec.compress([row for _, row, _ in folded], [b for *_, blobs in folded for b in blobs])
+        for key, row, blobs in folded:
+            self._put(key, row, blobs)
+
+    def _put(self, key: Key, row: CallRow | MessageRow, blobs: list[BlobRow]) -> None:
+        size = len(row.payload) + 500
+        if blobs:
+            size += sum([len(blob.data) for blob in blobs])
+        old = self._items.get(key)
+        self.size += size - (old.size if old else 0)
+        self._items[key] = _Item(row, blobs, size)
+
+    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
+        """Return as much as is written at once, `most` rows, and which items that are."""
+        some, size = Some(), 0
+        for key, item in self._items.items():
+            some[key] = item
+            size += item.size
+            if len(some) >= most or size >= MUCH_BYTES:
+                break
+        return _batch(some.values(), sessions), some
+
+    def all(self, sessions: Iterable[SessionRow]) -> Batch:
+        """Return everything that waits."""
+        return _batch(self._items.values(), sessions)
+
+    def wrote(self, some: Some) -> int:
+        """Let go of what was written, unless it has changed since. Return how many items that were."""
+        same = [key for key, item in some.items() if self._items.get(key) is item]
+        for key in same:
+            self._pop(key)
+        return len(same)
+
+    def refuse(
+        self, is_odd: Callable[[CallRow | MessageRow], bool], refuse: Callable[[Exception], None]
+    ) -> None:
+        """Let go of what is odd, and tell of each."""
+        for key in [key for key, item in self._items.items() if is_odd(item.row)]:
+            self._pop(key)
+            refuse(ValueError("an id or a number of it can't be written"))
+
+    def drop(self, limit: int) -> int:
+        """Let go of the oldest, until what waits is small enough. Gives how many that were."""
+        count = 0
+        while self._items and self.size > limit:
+            self._pop(next(iter(self._items)))
+            count += 1
+        return count
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._items, self.size = {}, 0
+
+    def _pop(self, key: Key) -> None:
+        self.size -= self._items.pop(key).size
+
+
+def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
+    batch = Batch(sessions=list(sessions))
+    for item in items:
+        if isinstance(item.row, CallRow):
+            batch.calls.append(item.row)
+        else:
+            batch.messages.append(item.row)
+        batch.blobs += item.blobs
+    return batch

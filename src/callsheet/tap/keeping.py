@@ -16,7 +16,7 @@ from .alike import Say
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
-    from callsheet.history.log import SessionLog
+    from callsheet.history.sink import SessionLog
 
 LAST = 4.0
 """Seconds that the history has at the end."""

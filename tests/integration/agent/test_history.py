@@ -19,7 +19,7 @@ from callsheet.agent.brain import Prompt
 from callsheet.agent.start import palette
 from callsheet.agent.turn import Turn
 from callsheet.history import History, NotKept, Query, StoredCall, StoredMessage, store_at
-from callsheet.history.log import SessionLog
+from callsheet.history.sink import SessionLog
 from tests.support.agent_client import Client, Refused, doing, play, play_process
 from tests.support.processes import linux, new_token, with_token
 

@@ -28,8 +28,8 @@ from callsheet.cli.histories import pages
 from callsheet.cli.histories.table import Table, shorts
 from callsheet.cli.histories.words import ago, took_text
 from callsheet.history import Head, History, Query
-from callsheet.history.sqlite.schema import VERSION
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.sqlite_connection import VERSION
+from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.terminal import CallRecord
 from tests.support.histories import ONE, TWO, Cli, cli_in_process, fill
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
@@ -284,7 +284,7 @@ def test_a_server_without_its_package_says_what_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    monkeypatch.setitem(sys.modules, "callsheet.history.postgres.store", None)
+    monkeypatch.setitem(sys.modules, "callsheet.history.postgres_store", None)
     done = cli("history", "--history", "postgresql://me:secret@localhost/x")
     assert (done.code, done.out) == (1, "")
     assert "callsheet[postgres]" in done.err
@@ -523,7 +523,6 @@ def test_stats_count_calls_failures_and_bytes(cli: Cli) -> None:
     assert 0 < found["storedBytes"] < found["bytes"]
     assert found["savedBytes"] == found["bytes"] - found["storedBytes"]
     assert found["fileBytes"] > 0
-    assert found["dictionaries"][0]["source"] == "shipped"
     bash = next(tool for tool in found["tools"] if tool["tool"] == "bash")
     assert (bash["calls"], bash["failed"]) == (2, 2)
     assert bash["p95Ms"] >= bash["p50Ms"] > 0

@@ -13,7 +13,7 @@ import pytest
 
 from callsheet import Session
 from callsheet.history import History, Pruned, Retention
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.sqlite_store import SqliteStore
 from tests.integration.cli.test_history import listed
 from tests.support.histories import ONE, TWO, Cli, fill, fill_with_spill
 from tests.support.shells import Terminal

@@ -13,7 +13,7 @@ import pytest
 from callsheet.cli.amounts import BadAmount, age_of, moment_of, size_of
 from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import KEEP, BadUrl
-from callsheet.history.places import file_of
+from callsheet.history.url import file_of
 from tests.support.histories import Cli, cli_in_process
 from tests.support.shells import CALLSHEET
 

@@ -363,25 +363,6 @@ async def test_figures_of_some_calls_are_of_their_sessions_and_their_texts(store
     assert await store.count(Query(search="make")) == 3
 
 
-async def test_a_dictionary_that_was_learned_is_used_and_understood_by_others(
-    store: Store, url: str
-) -> None:
-    given = [
-        call(n, f"zebra {n * 7919 % 1000} giraffe", command=f"safari --ride {n} --guide alice")
-        for n in range(1500)
-    ]
-    await store.write(batch(given))
-    before = await store.calls(Query(limit=2000))
-    learned = (await store.vacuum()).dictionary
-    assert learned is not None
-    await store.write(batch([call(2000, "zebra 5 giraffe")], store.packer))
-    other = store_at(url)
-    await other.open(write=False)
-    assert (await other.calls(Query(limit=2000)))[1:] == before
-    assert learned in [one.id for one in (await other.stats(Query())).dictionaries]
-    await other.close()
-
-
 # Opening
 
 
@@ -457,7 +438,7 @@ async def answers(store: Store) -> Any:
     for query in queries:
         found[repr(query)] = await store.calls(query)
         stats = await store.stats(query)
-        found[f"stats {query}"] = replace(stats, file_bytes=0, dictionaries=[])
+        found[f"stats {query}"] = replace(stats, file_bytes=0)
     for text in QUESTIONS:  # the order of what is of the same moment is not told
         heads = await store.heads(Query(search=text, limit=500))
         found[text] = sorted(heads, key=lambda head: (head.session_id, head.call_id))

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from callsheet.history import History, HistoryError, Query, StoreUnavailable, scribe, spool
+from callsheet.history import History, HistoryError, Query, StoreUnavailable, spool, writer
 from callsheet.history import history as writing
-from callsheet.history.sqlite import file as opening
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history import sqlite_connection as opening
+from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.terminal import CallRecord
 from tests.support import ROOT
 from tests.support.stores import call, check_whole, count, keep, report, run, store_in
@@ -281,7 +281,7 @@ async def test_a_lock_of_another_process_is_waited_out(kept: Kept) -> None:
         assert other.stdout is not None
         assert other.stdin is not None
         assert other.stdout.readline() == b"held\n"
-        monkey = kept.history._scribe.store.db  # type: ignore[attr-defined]
+        monkey = kept.history._writer.store.db  # type: ignore[attr-defined]
         monkey.execute("PRAGMA busy_timeout = 50")
         kept.put(50)
         await kept.fails()
@@ -469,7 +469,7 @@ async def test_a_history_of_a_later_version_is_said_once_and_nothing_waits_for_i
         kept.put(20, size=3000)
         await kept.fails()
     async with asyncio.timeout(PATIENCE):
-        while len(kept.history._scribe._shelf):
+        while len(kept.history._writer._pending):
             await asyncio.sleep(0.01)
     assert len(kept.told) == 1
     assert "Nothing is kept" in kept.told[0]
@@ -500,15 +500,15 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That is, what waits in memory, where it can't be spooled."""
-    monkeypatch.setattr(scribe, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(writer, "MOST_WAITING", 200_000)
     kept.file.parent.write_text("no directory")
     monkeypatch.setenv("XDG_DATA_HOME", str(kept.file.parent))
     for _ in range(10):
         kept.put(50, size=4000)
         await kept.fails()
-    shelf = kept.history._scribe._shelf
+    pending = kept.history._writer._pending
     async with asyncio.timeout(PATIENCE):
-        while kept.history._given or shelf.size > 200_000 or not kept.history.health.lost:
+        while kept.history._given or pending.size > 200_000 or not kept.history.health.lost:
             await asyncio.sleep(0.01)
     with kept.history._taking:  # nothing is being packed any more
         pass
@@ -528,7 +528,7 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
 async def test_what_is_too_much_for_the_memory_is_spooled(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scribe, "MOST_WAITING", 200_000)
+    monkeypatch.setattr(writer, "MOST_WAITING", 200_000)
     kept.file.parent.write_text("no directory")
     await asyncio.to_thread(kept.put)
     await kept.fails()
@@ -537,7 +537,7 @@ async def test_what_is_too_much_for_the_memory_is_spooled(
         await asyncio.sleep(0.1)
     assert kept.history.health.lost == 0
     async with asyncio.timeout(PATIENCE):
-        while kept.history._scribe._shelf.size > 200_000:
+        while kept.history._writer._pending.size > 200_000:
             await asyncio.sleep(0.01)
     kept.file.parent.unlink()
     await kept.catches_up()

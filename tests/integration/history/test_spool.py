@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from callsheet.history import History, Query, spool, store_at
+from callsheet.history import sqlite_connection as opening
 from callsheet.history.rows import Batch, MessageRow, SessionRow
-from callsheet.history.sqlite import file as opening
 from tests.support.histories import cli_in_process
 from tests.support.stores import batch, call, check_whole, count, message, run, store_in
 
@@ -114,7 +114,7 @@ async def test_a_process_writes_what_it_has_spooled_itself_in_order(tmp_path: Pa
 @pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_each_store_gets_its_own(tmp_path: Path) -> None:
     one, other = (f"sqlite:///{tmp_path}/{name}.sqlite" for name in ("one", "other"))
-    left(one, batch(store_at(one).packer, message("msg_1", "hello")))
+    left(one, batch(store_at(one).codec, message("msg_1", "hello")))
     async with History(other) as history:
         assert await history.ask(lambda store: store.timeline("s")) == []
     assert len(files()) == 1
@@ -156,8 +156,8 @@ async def test_a_batch_that_was_cut_is_left_out_and_those_before_it_are_kept(
     tmp_path: Path, seed: int
 ) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    packer, dice = store_at(url).packer, random.Random(seed)
-    file = left(url, *(batch(packer, message(f"msg_{n}", "hello", position=n)) for n in range(5)))
+    codec, dice = store_at(url).codec, random.Random(seed)
+    file = left(url, *(batch(codec, message(f"msg_{n}", "hello", position=n)) for n in range(5)))
     whole = file.read_bytes()
     cut = dice.randrange(len(whole))
     file.write_bytes(whole[:cut] + (dice.randbytes(5) if seed % 2 else b""))
@@ -175,7 +175,7 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
     bad = MessageRow(
         session_id="s", message_id="m", part=0, position=2**63, kind="user", at=0.0, size=0, payload=b""
     )  # fmt: skip
-    good = batch(store_at(url).packer, message("msg_1", "hello"), message("msg_2", "hello"))
+    good = batch(store_at(url).codec, message("msg_1", "hello"), message("msg_2", "hello"))
     left(
         url,
         Batch(
@@ -209,7 +209,7 @@ async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Pat
 async def test_what_a_living_process_has_spooled_is_left_to_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
     mine = spool.Spool(store_at(url).url)
-    mine.append(batch(store_at(url).packer, message("msg_1", "hello")))
+    mine.append(batch(store_at(url).codec, message("msg_1", "hello")))
     async with History(url) as history:
         assert await history.ask(lambda store: store.timeline("s")) == []
     assert not spool.is_waiting(store_at(url).url)
@@ -219,9 +219,9 @@ async def test_what_a_living_process_has_spooled_is_left_to_it(tmp_path: Path) -
 
 async def test_calls_that_were_open_are_closed_as_abandoned(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    packer = store_at(url).packer
+    codec = store_at(url).codec
     states = [call("c1", status="in_progress"), call("c2", status="in_progress", position=1)]
-    left(url, batch(packer, *states), batch(packer, call("c1")))
+    left(url, batch(codec, *states), batch(codec, call("c1")))
     async with History(url, tell=lambda _: None) as history:
         found = await history.ask(lambda store: store.heads(Query()))
     assert {(head.call_id, head.status, head.reason) for head in found} == {
@@ -243,8 +243,8 @@ asyncio.run(main())
 
 async def test_whoever_is_killed_in_the_midst_of_it_leaves_it_to_the_next(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/history.sqlite"
-    packer, dice = store_at(url).packer, random.Random(1)
-    many = [batch(packer, *(call(f"c{n}-{m}", position=n) for m in range(20))) for n in range(40)]
+    codec, dice = store_at(url).codec, random.Random(1)
+    many = [batch(codec, *(call(f"c{n}-{m}", position=n) for m in range(20))) for n in range(40)]
     left(url, *many)
     for _ in range(8):
         process = subprocess.Popen(
@@ -272,7 +272,7 @@ def test_who_reads_finds_what_a_process_has_left(
 ) -> None:
     url = f"sqlite:///{tmp_path}/history.sqlite"
     cli = cli_in_process(capsys, monkeypatch, url)
-    left(url, batch(store_at(url).packer, call("c1", title="Work")))
+    left(url, batch(store_at(url).codec, call("c1", title="Work")))
     done = cli("history")
     assert "Work" in done.out
     assert "1 entry that could not be written earlier is kept now." in done.err
@@ -281,7 +281,7 @@ def test_who_reads_finds_what_a_process_has_left(
 
 async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/h.sqlite"
-    made = batch(store_at(url).packer, call("c1"), message("msg_1", "hello", position=1))
+    made = batch(store_at(url).codec, call("c1"), message("msg_1", "hello", position=1))
     old = msgspec.msgpack.decode(msgspec.msgpack.encode(made))
     for row in (*old["calls"], *old["messages"]):
         del row["key"]
@@ -301,9 +301,9 @@ def test_a_disk_that_takes_only_a_part_of_a_batch_takes_none_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = store_at(f"sqlite:///{tmp_path}/history.sqlite").url
-    packer = store_at(url).packer
+    codec = store_at(url).codec
     made, real = spool.Spool(url), os.pwrite
-    made.append(batch(packer, call("c1")))
+    made.append(batch(codec, call("c1")))
 
     def full(fd: int, data: bytes, at: int) -> int:
         real(fd, data[:10], at)
@@ -312,8 +312,8 @@ def test_a_disk_that_takes_only_a_part_of_a_batch_takes_none_of_it(
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
         with pytest.raises(OSError, match="No space"):
-            made.append(batch(packer, call("c2", position=1)))
-    made.append(batch(packer, call("c3", position=2)))
+            made.append(batch(codec, call("c2", position=1)))
+    made.append(batch(codec, call("c3", position=2)))
     made.drop()
     found = [row.call_id for one in spool.claimed(url) for row in one.first().all(()).calls]
     assert found == ["c1"]
@@ -324,6 +324,6 @@ def test_a_disk_that_takes_only_a_part_of_a_batch_takes_none_of_it(
 def test_every_entry_of_a_spool_is_known_by_its_key() -> None:
     made = spool.Spool("sqlite:///y")
     for _ in range(3):
-        made.append(batch(store_at("sqlite:///y").packer, call("c1"), message("m", "hello")))
+        made.append(batch(store_at("sqlite:///y").codec, call("c1"), message("m", "hello")))
     assert len(made.entries) == 2
     made.drop()

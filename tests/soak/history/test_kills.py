@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from callsheet.history import History, Query, Store, store_at
-from callsheet.history.places import file_of
 from callsheet.history.spool import is_waiting
+from callsheet.history.url import file_of
 from callsheet.report.content import TextContent
 from tests.support import ROOT
 from tests.support.engines import database, engine, postgres, url

@@ -39,7 +39,7 @@ class Use:
     async def write(self) -> None:
         item = replace(engines.call(self.made, session=f"s{self.made % 3}"), at=self.clock[0])
         self.made += 1
-        await self.store.write(batch([item], self.store.packer))
+        await self.store.write(batch([item], self.store.codec))
 
     async def tidy(self, keep: Retention = KEEP) -> int:
         removed = 0

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 
 from callsheet import Peer, ToolCallReport
-from callsheet.history import History, Query, Replay, Store, StoredCall, StoredMessage, store_at
-from callsheet.history.postgres import schema
+from callsheet.history import (
+    History,
+    Query,
+    Replay,
+    Store,
+    StoredCall,
+    StoredMessage,
+    store_at,
+)
 from callsheet.report.content import TerminalContent
 from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.tap.account import Account
@@ -33,6 +40,7 @@ from tests.support.tapped import line_of
 __all__ = ["database", "engine", "postgres", "store", "url"]
 
 OLD = TESTS / "data" / "history-0.1.0.sqlite.gz"
+OLD_TABLES = TESTS / "data" / "history-0.1.0.postgres.sql"
 IDS = ("call_0", "call_1", "0", "call_0~2", "a b", "ü")
 
 
@@ -110,9 +118,9 @@ async def test_messages_of_two_runs_are_two_when_they_are_told_again(
 async def test_a_call_is_one_row_however_often_it_is_written(store: Store) -> None:
     runs = [engines.call(0), engines.call(0), engines.call(0)]
     items = [type(item)(*_values(item)[:-1], f"run{n}") for n, item in enumerate(runs)]
-    made = engines.batch(items, store.packer)
+    made = engines.batch(items, store.codec)
     for _ in range(3):
-        await store.write(engines.batch(items, store.packer))
+        await store.write(engines.batch(items, store.codec))
     await store.write(made)  # with the ids that the agents told
     found = await engines.ids(store)
     assert sorted(found) == ["call_s1_0", "call_s1_0~2", "call_s1_0~3"]
@@ -271,28 +279,25 @@ def check_old(entries: list[Any], others: list[Any]) -> None:
 
 
 async def test_a_server_of_0_1_0_is_brought_up_to_date_without_loss(
-    postgres: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, database: str, tmp_path: Path
 ) -> None:
     """Its tables are made as they were, and filled with what a file of 0.1.0 has."""
-    (tmp_path / "history.sqlite").write_bytes(gzip.decompress(OLD.read_bytes()))
-    made, name = schema.STEPS, postgres.url(database)
-    monkeypatch.setattr(schema, "STEPS", made[:1])
-    monkeypatch.setattr(schema, "VERSION", 1)
     import asyncpg
 
+    (tmp_path / "history.sqlite").write_bytes(gzip.decompress(OLD.read_bytes()))
+    name = postgres.url(database)
     db = await asyncpg.connect(name)
-    async with db.transaction():
-        await schema.prepare(db)
+    await db.execute(OLD_TABLES.read_text())
     await copy_old(tmp_path / "history.sqlite", db)
     await db.close()
-    monkeypatch.setattr(schema, "STEPS", made)
-    monkeypatch.setattr(schema, "VERSION", len(made))
     there = store_at(name)
     await there.open()
     check_old(list(await there.timeline("s")), list(await there.timeline("other")))
     await there.forget("s")
     assert len(await there.timeline("other")) == 1
     assert postgres.do("SELECT count(*) FROM callsheet.blobs", database)[0][0] == 1
+    parts = "SELECT count(*) FROM pg_class WHERE relnamespace = 'callsheet'::regnamespace AND relispartition"
+    assert postgres.do(parts, database)[0][0] == 0
     await there.close()
 
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.history import Query, Retention
-from callsheet.history import words as searched
-from callsheet.history.sqlite import indexing
-from callsheet.history.sqlite.store import SqliteStore
-from callsheet.history.words import MOST, question, words
+from callsheet.history import Query, Retention, queries
+from callsheet.history.queries import MOST_INDEXED, phrases, words
+from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.content import DiffContent, FileChange, TerminalContent
 from callsheet.report.fields import ToolCallLocation
 from callsheet.report.terminal import CallRecord, TerminalRecord
@@ -107,13 +105,13 @@ def test_a_call_is_found_by_every_word_of_its_title(
     with store_in(tmp_path_factory.mktemp("t"), quick=True) as store:
         keep(store, call("c1", title=title, name="n"))
         for word in words(title):
-            if question(word) and word.isascii():
+            if phrases(word) and word.isascii():
                 assert run(store.heads(Query(search=word))), word
 
 
 def test_of_a_long_output_the_beginning_and_the_end_are_searched(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
-        text = "beginning " + "x " * MOST + "middle " + "x " * MOST + " theend"
+        text = "beginning " + "x " * MOST_INDEXED + "middle " + "x " * MOST_INDEXED + " theend"
         keep(store, call("c1", text=text))
         assert run(store.heads(Query(search="beginning")))
         assert run(store.heads(Query(search="theend")))
@@ -165,8 +163,8 @@ def test_another_way_of_taking_words_makes_the_index_anew(
     with store_in(tmp_path, quick=True) as store:
         keep(store, call("c1", title="fox"), call("c2", status="pending"))
         assert found(store, "fox") == ["c1"]
-    monkeypatch.setattr(indexing, "VERSION", searched.VERSION + 1)
-    monkeypatch.setattr(indexing, "fields", lambda record: ("wolf", "", "", ""))
+    monkeypatch.setattr(queries, "WORDS_VERSION", queries.WORDS_VERSION + 1)
+    monkeypatch.setattr(queries, "search_fields", lambda record: ("wolf", "", "", ""))
     with store_in(tmp_path, quick=True) as store:
         assert found(store, "fox") == []
         assert found(store, "wolf") == ["c1", "c2"]  # whose process was gone

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.history import BadUrl, NotKept, Query, StoreTooNew
-from callsheet.history.packing import LARGE, Packer, as_json_bytes, train
+from callsheet.history import BadUrl, NotKept, Query, StoreTooNew, sqlite_connection
+from callsheet.history.codec import LARGE, as_json_bytes
 from callsheet.history.rows import Head
-from callsheet.history.sqlite import schema
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.status import Reason
 from callsheet.report.terminal import CallRecord
 from tests.support.stores import (
@@ -102,7 +102,7 @@ def test_two_sessions_may_have_the_same_id_of_a_call(tmp_path: Path) -> None:
 
 def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with store_in(tmp_path) as store:
-        made = batch(store.packer, call("c1"), call("c2"))
+        made = batch(store.codec, call("c1"), call("c2"))
         made.calls[1].payload = None  # type: ignore[assignment] # no row takes that
         with pytest.raises(Exception, match="NOT NULL"):
             run(store.write(made))
@@ -314,11 +314,11 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
 def test_a_file_of_an_earlier_version_is_brought_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = (*schema.STEPS, "CREATE TABLE later (x);\n INSERT INTO later VALUES (7);")
+    steps = (*sqlite_connection.STEPS, "CREATE TABLE later (x);\n INSERT INTO later VALUES (7);")
     with store_in(tmp_path) as store:
         keep(store, call("c1"))
-    monkeypatch.setattr(schema, "STEPS", steps)
-    monkeypatch.setattr(schema, "VERSION", len(steps))
+    monkeypatch.setattr(sqlite_connection, "STEPS", steps)
+    monkeypatch.setattr(sqlite_connection, "VERSION", len(steps))
     for _ in range(2):  # and once is enough
         with store_in(tmp_path) as store:
             assert store.db.execute("SELECT x FROM later").fetchall() == [(7,)]
@@ -328,14 +328,14 @@ def test_a_file_of_an_earlier_version_is_brought_up_to_date(
 def test_a_step_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_in(tmp_path) as store:
         keep(store, call("c1"))
-    steps = (*schema.STEPS, "CREATE TABLE later (x);\n INSERT INTO nowhere VALUES (7);")
+    steps = (*sqlite_connection.STEPS, "CREATE TABLE later (x);\n INSERT INTO nowhere VALUES (7);")
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "STEPS", steps)
-        patch.setattr(schema, "VERSION", len(steps))
+        patch.setattr(sqlite_connection, "STEPS", steps)
+        patch.setattr(sqlite_connection, "VERSION", len(steps))
         with closing(sqlite3.connect(tmp_path / "history.sqlite")) as db:
             db.isolation_level = None
             with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-                schema.prepare(db, tmp_path)
+                sqlite_connection.prepare(db, tmp_path)
     with store_in(tmp_path) as store:
         assert count(store, "calls") == 1
         assert (
@@ -377,7 +377,7 @@ def test_a_file_that_is_just_being_begun_is_nobody_elses(
 ) -> None:
     file = tmp_path / "history.sqlite"
     file.touch()
-    prepare, said = schema.prepare, 0
+    prepare, said = sqlite_connection.prepare, 0
 
     def begun(db: sqlite3.Connection, named: Path) -> None:
         def before(_: str) -> None:
@@ -392,7 +392,7 @@ def test_a_file_that_is_just_being_begun_is_nobody_elses(
         prepare(db, named)
         db.set_trace_callback(None)
 
-    monkeypatch.setattr(schema, "prepare", begun)
+    monkeypatch.setattr(sqlite_connection, "prepare", begun)
     store = SqliteStore(file)
     run(store.open(write=write))
     assert count(store, "calls") == 0
@@ -403,63 +403,24 @@ def test_a_file_that_is_just_being_begun_is_nobody_elses(
 # Dictionaries
 
 
-def learned_from(packer: Packer) -> bytes:
-    records = [
-        CallRecord(report(f"c{n}", "deploy", raw_input={"shop": f"shop-{n}"})) for n in range(3000)
-    ]
-    learned = train([as_json_bytes(record) for record in records])
-    assert learned is not None
-    return learned
-
-
-def test_a_better_dictionary_is_learned_kept_and_known_to_all(tmp_path: Path) -> None:
-    items = [
-        call(f"c{n:04}", name="deploy", raw_input={"shop": f"shop-{n}", "n": n}) for n in range(600)
-    ]
-    with store_in(tmp_path) as writer, store_in(tmp_path, write=False) as reader:
-        keep(writer, *items)
-        shipped = writer.packer.dictionary
-        done = run(writer.vacuum())
-        assert done.dictionary not in (None, shipped)
-        assert done.after <= done.before
-        keep(writer, call("new", name="deploy", at=NOW + 9, raw_input={"shop": "shop-7", "n": 7}))
-        assert not reader.packer.knows(writer.db.execute(
-            "SELECT payload FROM calls WHERE call_id = 'new'").fetchone()[0])  # fmt: skip
-        assert run(reader.calls(Query(limit=1)))[0].record.report.raw_input["shop"] == "shop-7"
-        assert [one.source for one in run(reader.stats(Query())).dictionaries] == [
-            "shipped",
-            "trained",
-        ]
-    with store_in(tmp_path) as again:
-        assert again.packer.dictionary == done.dictionary
-        assert len(run(again.calls(Query(limit=1000)))) == 601
-
-
-def test_a_dictionary_that_could_not_be_kept_is_not_used(tmp_path: Path) -> None:
-    items = [
-        call(f"c{n:04}", name="deploy", raw_input={"shop": f"shop-{n}", "n": n}) for n in range(600)
-    ]
+def test_dictionaries_that_0_1_0_has_trained_are_known(tmp_path: Path) -> None:
+    record = CallRecord(report("c1", "deploy", raw_input={"shop": "shop-1"}))
+    plain = [as_json_bytes(record).replace(b"shop-1", b"shop-%d" % n) for n in range(300)]
+    trained = zstandard.train_dictionary(1 << 12, plain)
     with store_in(tmp_path) as store:
-        keep(store, *items)
-        shipped = store.packer.dictionary
+        keep(store, call("c1", record=record), call("c2"))
         store.db.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON dictionaries BEGIN SELECT RAISE(ABORT, 'full'); END"
+            "INSERT INTO dictionaries VALUES (?, ?, ?, 'trained')",
+            (trained.dict_id(), trained.as_bytes(), NOW),
         )
-        with pytest.raises(Exception, match="full"):
-            run(store.vacuum())
-        assert store.packer.dictionary == shipped
-
-
-def test_a_new_file_gets_the_dictionary_that_what_waits_was_made_with(tmp_path: Path) -> None:
-    with store_in(tmp_path) as store:
-        store.packer.use(learned_from(store.packer))
-        made = batch(store.packer, call("c1", name="deploy"))
-        run(store.close())
-        (tmp_path / "history.sqlite").unlink()
-        run(store.open())
-        run(store.write(made))
-    with store_in(tmp_path) as other:
-        assert [one.head.call_id for one in run(other.calls(Query()))] == ["c1"]
+        payload = zstandard.ZstdCompressor(dict_data=trained).compress(plain[1])
+        store.db.execute("UPDATE calls SET payload = ? WHERE call_id = 'c1'", (payload,))
+    with store_in(tmp_path) as again:
+        assert run(again.calls(Query(call_id="c1")))[0].record == record
+        keep(again, call("c3"))
+        assert count(again, "dictionaries") == 2
+    with store_in(tmp_path, write=False) as reader:
+        assert len(run(reader.calls(Query()))) == 3
 
 
 # Damage of single rows
@@ -481,6 +442,6 @@ def test_one_damaged_call_hides_no_other(tmp_path: Path) -> None:
         assert "lost" in shown[2].record.report.content[0].text
         assert shown[2].record.report.title == "word2"
         assert [head.call_id for head in run(store.heads(Query(search="word3")))] == ["c3"]
-        assert run(store.vacuum()).dictionary is None
+        run(store.vacuum())
         assert run(store.forget("s")).calls == 6
         check_whole(store)

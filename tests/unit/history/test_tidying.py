@@ -15,8 +15,8 @@ import pytest
 
 from callsheet.describe import Describer
 from callsheet.history import Pruned, Query, Retention
-from callsheet.history.packing import LARGE
-from callsheet.history.sqlite.store import SqliteStore
+from callsheet.history.codec import LARGE
+from callsheet.history.sqlite_store import SqliteStore
 from tests.support import ROOT
 from tests.support.stores import NOW, batch, call, check_whole, count, keep, message, run, store_in
 
@@ -389,7 +389,7 @@ def test_a_process_shows_again_that_it_lives_after_somebody_tidied_up(tmp_path: 
 
 def test_a_store_that_was_closed_leaves_nothing_open(tmp_path: Path) -> None:
     with store_in(tmp_path, quick=True) as store:
-        run(store.write(batch(store.packer, call("c1", status="in_progress"))))
+        run(store.write(batch(store.codec, call("c1", status="in_progress"))))
     second = SqliteStore(tmp_path / "history.sqlite")
     assert run(second.open()) == ["1 call that a crash had left open was closed as abandoned."]
     run(second.close())

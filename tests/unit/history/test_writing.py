@@ -19,7 +19,7 @@ import pytest
 from callsheet import Session, ToolCallContent
 from callsheet.history import History, Query, StoreUnavailable
 from callsheet.history import history as writing
-from callsheet.history.log import LONG
+from callsheet.history.sink import LONG
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.keeper import Keeper
 from tests.support import ROOT

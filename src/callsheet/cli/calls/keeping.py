@@ -22,7 +22,7 @@ def check_flag(flag: str | None) -> None:
     if flag is None or _is_off(flag):
         return
     from callsheet.history.errors import BadUrl
-    from callsheet.history.places import chosen_url
+    from callsheet.history.url import chosen_url
 
     try:
         chosen_url(flag)

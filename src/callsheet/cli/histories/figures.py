@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from callsheet.cli.cards.words import bytes_text, visible
 from callsheet.history import Query, Stats, Store, ToolStats
@@ -73,9 +72,6 @@ def as_object(stats: Stats, url: str) -> JsonObject:
             }
             for tool in stats.tools
         ],
-        "dictionaries": [
-            {**msgspec.structs.asdict(one), "at": utc_time(one.at)} for one in stats.dictionaries
-        ],
     }
 
 
@@ -93,9 +89,6 @@ def _overview(stats: Stats, url: str) -> Iterator[str]:
     if stats.oldest is not None and stats.newest is not None:
         yield fact("made", f"{local_time(stats.oldest)} to {local_time(stats.newest)}")
     yield fact("compressed", _saved(stats))
-    for one in stats.dictionaries[-1:]:
-        source = "learned here" if one.source == "trained" else "the one that ships"
-        yield fact("dictionary", f"{one.id}, {source}, {bytes_text(one.size)}")
     yield fact("indexed", f"{calls_text(stats.indexed)} for the search")
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from callsheet.cli.cards.words import visible
 from callsheet.history import Head, StoredCall, StoredSession
-from callsheet.history.packing import as_json_bytes
+from callsheet.history.codec import as_json_bytes
 from callsheet.report.json import JsonObject
 
 from .words import utc_time

@@ -13,7 +13,7 @@ from callsheet.cli.cards.content import TerminalOf, blocks_of
 from callsheet.cli.cards.facts import facts_of
 from callsheet.cli.cards.words import bytes_text, duration_text, path_text, visible
 from callsheet.history import Query, Store, StoredCall, StoredSession
-from callsheet.history.spills import spills_of
+from callsheet.history.call_records import spills_of
 from callsheet.report.json import JsonValue, is_list, is_object
 from callsheet.report.report import ToolCallReport
 

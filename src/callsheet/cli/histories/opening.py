@@ -20,8 +20,8 @@ from callsheet.history import (
     Store,
     store_at,
 )
-from callsheet.history.places import default_file, without_password
 from callsheet.history.spool import is_waiting
+from callsheet.history.url import default_file, without_password
 from callsheet.report.errors import CallsheetError
 
 

@@ -153,10 +153,9 @@ def vacuum(url: str | None) -> int:
         done = await store.vacuum()
         saved = done.before - done.after
         more = f", {bytes_text(saved)} less" if saved > 0 else ""
-        learned = "" if done.dictionary is None else "; new calls are compressed better from now on"
         click.echo(
             f"{visible(store.url)}: {bytes_text(done.before)} before, "
-            f"{bytes_text(done.after)} now{more}{learned}",
+            f"{bytes_text(done.after)} now{more}",
             err=True,
         )
         return 0

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from callsheet import ToolCallContent, ToolCallReport
 from callsheet.acp.codec import same
+from callsheet.history.codec import LARGE, Codec, Encoded, as_json_bytes
 from callsheet.history.errors import StoreDamaged
-from callsheet.history.packing import LARGE, Packed, Packer, as_json_bytes, train
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.ledger import Ledger
@@ -23,16 +23,16 @@ from callsheet.runtime.ids import new_call_id
 from tests.support import strategies as some
 from tests.support.stores import examples
 
-PACKER = Packer()
+CODEC = Codec()
 
 
-def read(packed: Packed, packer: Packer = PACKER) -> CallRecord:
-    blobs = {blob.hash: blob.data for blob in packed.blobs}
-    return packer.unpack(packed.payload, blobs.get)
+def read(encoded: Encoded, codec: Codec = CODEC) -> CallRecord:
+    blobs = {blob.hash: blob.data for blob in encoded.blobs}
+    return codec.decode(encoded.payload, blobs.get)
 
 
 def assert_survives(record: CallRecord) -> None:
-    found = read(PACKER.pack(record))
+    found = read(CODEC.encode(record))
     assert found == record
     assert same(found.report.snapshot(), record.report.snapshot())  # 1 is not True, nor 1.0
 
@@ -144,8 +144,8 @@ def test_a_value_as_deep_as_a_report_may_hold_survives() -> None:
 def test_a_large_text_is_kept_once_however_often_it_is_shown() -> None:
     text = "".join(chr(0x61 + n * 7919 % 26) for n in range(50_000))
     item = ToolCallContent.text(text)
-    one = PACKER.pack(CallRecord(ToolCallReport("call_1", content=(item, item), raw_output=text)))
-    other = PACKER.pack(CallRecord(ToolCallReport("call_2", raw_input={"deep": [text]})))
+    one = CODEC.encode(CallRecord(ToolCallReport("call_1", content=(item, item), raw_output=text)))
+    other = CODEC.encode(CallRecord(ToolCallReport("call_2", raw_input={"deep": [text]})))
     assert [blob.hash for blob in one.blobs] == [blob.hash for blob in other.blobs]
     assert len(one.blobs) == 1
     assert len(one.payload) + len(other.payload) < 600
@@ -155,21 +155,21 @@ def test_a_large_text_is_kept_once_however_often_it_is_shown() -> None:
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_payload_are_told_as_damage(data: bytes) -> None:
     with pytest.raises(StoreDamaged):
-        PACKER.unpack(data, lambda _: None)
+        CODEC.decode(data, lambda _: None)
 
 
 @given(st.data())
 def test_a_payload_that_was_damaged_anywhere_is_told_as_damage_if_it_can_be_seen(data: Any) -> None:
     text = data.draw(st.sampled_from(["short", "long " * 2000]))
-    packed = PACKER.pack(CallRecord(ToolCallReport("call_1", "read", raw_output=text)))
-    blobs = {blob.hash: blob.data for blob in packed.blobs}
-    broken = bytearray(packed.payload)
+    encoded = CODEC.encode(CallRecord(ToolCallReport("call_1", "read", raw_output=text)))
+    blobs = {blob.hash: blob.data for blob in encoded.blobs}
+    broken = bytearray(encoded.payload)
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(broken) - 1))
         broken[place] ^= data.draw(st.integers(1, 255))
     cut = data.draw(st.integers(0, len(broken)))
     with suppress(StoreDamaged):  # any other error fails this test
-        PACKER.unpack(bytes(broken[:cut] if data.draw(st.booleans()) else broken), blobs.get)
+        CODEC.decode(bytes(broken[:cut] if data.draw(st.booleans()) else broken), blobs.get)
 
 
 @pytest.mark.parametrize(
@@ -180,50 +180,45 @@ def test_a_payload_that_was_damaged_anywhere_is_told_as_damage_if_it_can_be_seen
 )  # fmt: skip
 def test_json_that_is_no_call_is_told_as_damage(body: bytes) -> None:
     with pytest.raises(StoreDamaged):
-        PACKER.unpack(zstandard.compress(body), lambda _: None)
+        CODEC.decode(zstandard.compress(body), lambda _: None)
 
 
 def test_a_frame_that_claims_to_be_huge_sets_nothing_aside() -> None:
     head = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little")
     with pytest.raises(StoreDamaged, match="too large"):
-        PACKER.unpack(head + b"\x01\x00\x00", lambda _: None)
+        CODEC.decode(head + b"\x01\x00\x00", lambda _: None)
 
 
 def test_a_text_that_is_missing_or_broken_is_told_as_damage() -> None:
-    packed = PACKER.pack(CallRecord(ToolCallReport("call_1", raw_output="x" * LARGE)))
-    for found in (None, b"", b"nonsense", PACKER.squeeze({"a": 1}).payload[:-3]):
+    encoded = CODEC.encode(CallRecord(ToolCallReport("call_1", raw_output="x" * LARGE)))
+    for found in (
+        None,
+        b"",
+        b"nonsense",
+        CODEC.encode(CallRecord(ToolCallReport("c"))).payload[:-3],
+    ):
         with pytest.raises(StoreDamaged):
-            PACKER.unpack(packed.payload, lambda _, found=found: found)
+            CODEC.decode(encoded.payload, lambda _, found=found: found)
 
 
-def test_a_dictionary_is_learned_used_and_needed() -> None:
+def test_a_payload_of_another_dictionary_is_read_by_who_has_that() -> None:
+    """A store of 0.1.0 may have trained dictionaries of its own."""
     records = [
         CallRecord(ToolCallReport(f"call_{n}", "deploy", f"Deploying shop-{n}", raw_input={"n": n}))
-        for n in range(3000)
+        for n in range(300)
     ]
-    learned = train([as_json_bytes(record) for record in records])
-    assert learned is not None
-    writer, reader = Packer(), Packer()
-    shipped = sum(len(writer.pack(record).payload) for record in records)
-    writer.use(learned)
-    packed = [writer.pack(record) for record in records]
-    assert sum(len(one.payload) for one in packed) < 0.8 * shipped
-    assert not reader.knows(packed[0].payload)
+    plain = [as_json_bytes(record) for record in records]
+    trained = zstandard.train_dictionary(1 << 12, plain)
+    payload = zstandard.ZstdCompressor(dict_data=trained).compress(plain[0])
+    reader = Codec()
     with pytest.raises(StoreDamaged, match="dictionary"):
-        read(packed[0], reader)
-    reader.know(learned)
-    assert [read(one, reader) for one in packed[:50]] == records[:50]
-    assert reader.pack(records[0]).payload != packed[0].payload  # known is not used
-    assert writer.known[-1] == learned
-
-
-def test_nothing_is_learned_from_too_little() -> None:
-    assert train([]) is None
-    assert train([b"{}"] * 3) is None
-    assert PACKER.learn([b"{}"] * 5, 0.9) is None
+        reader.decode(payload, lambda _: None)
+    assert reader.add_dictionary(trained.as_bytes()) == trained.dict_id()
+    assert reader.decode(payload, lambda _: None) == records[0]
+    assert reader.encode(records[1]) == Codec().encode(records[1])  # known is not used
 
 
 def test_an_owned_report_and_its_copy_pack_alike() -> None:
     report = ToolCallReport("call_1", "read", extra={"x": 1})
-    assert PACKER.pack(CallRecord(report.owned())) == PACKER.pack(CallRecord(report))
-    assert read(PACKER.pack(CallRecord(replace(report, name="write")))).report.name == "write"
+    assert CODEC.encode(CallRecord(report.owned())) == CODEC.encode(CallRecord(report))
+    assert read(CODEC.encode(CallRecord(replace(report, name="write")))).report.name == "write"

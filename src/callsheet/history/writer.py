@@ -17,7 +17,8 @@ from threading import RLock
 
 from msgspec import MsgspecError, Struct
 
-from .errors import (
+from callsheet.history.codec import Codec
+from callsheet.history.errors import (
     BadUrl,
     HistoryError,
     NotKept,
@@ -27,13 +28,11 @@ from .errors import (
     counted,
     sentence,
 )
-from .log import Waiting
-from .packing import Packer
-from .places import store_at, without_password
-from .rows import Pruned, Retention, SessionRow
-from .shelf import MUCH, Key, Shelf
-from .spool import Spool, claimed, is_encodable
-from .store import Store
+from callsheet.history.rows import Pruned, Retention, SessionRow
+from callsheet.history.sink import Waiting
+from callsheet.history.spool import MUCH, Key, PendingRows, Spool, claimed, is_encodable
+from callsheet.history.store import Store
+from callsheet.history.url import store_at, without_password
 
 MOST_WAITING = 64 << 20
 """Bytes that may wait in memory for a store that can't be written."""
@@ -64,7 +63,7 @@ class HistoryHealth(Struct):
     problem: str | None = None
 
 
-class Scribe:
+class StoreWriter:
     """Writes to one store. `tell` hears of what people should know."""
 
     def __init__(
@@ -83,7 +82,7 @@ class Scribe:
         self.lock: RLock = RLock()
         """Held by whoever changes what waits."""
         self.spool: Spool = Spool(self.store.url)
-        self._shelf: Shelf = Shelf()
+        self._pending: PendingRows = PendingRows()
         self._most: int = MUCH
         self._opening: asyncio.Lock = asyncio.Lock()
         self._is_open: bool = False
@@ -99,7 +98,7 @@ class Scribe:
     @property
     def is_behind(self) -> bool:
         """Whether something waits that was to be written."""
-        return bool(self.spool) or (bool(self._shelf) and self.health.problem is not None)
+        return bool(self.spool) or (bool(self._pending) and self.health.problem is not None)
 
     # Taking and writing
 
@@ -107,36 +106,36 @@ class Scribe:
         self,
         given: dict[Key, Waiting],
         sessions: dict[str, SessionRow],
-        packer: Packer | None = None,
+        codec: Codec | None = None,
     ) -> None:
-        """Pack what was given; with a `packer` of its own, in any thread. What is too much is spooled."""
+        """Pack what was given; with a `codec` of its own, in any thread. What is too much is spooled."""
         with self.lock:
-            self._shelf.put(given, packer or self.store.packer, self._refused)
+            self._pending.put(given, codec or self.store.codec, self._refused)
             if self.health.problem is not None and self._is_too_much and not self.put_by(sessions):
                 self._drop()
 
     @property
     def _is_too_much(self) -> bool:
-        return self._shelf.size > (0 if self._is_hopeless else MOST_WAITING)
+        return self._pending.size > (0 if self._is_hopeless else MOST_WAITING)
 
     def put_by(self, sessions: dict[str, SessionRow]) -> bool:
         """Put what waits in memory on the disk, beside the store. Return whether all of it is there."""
         with self.lock:
             if self._is_hopeless:
                 return False
-            if not self._shelf:
+            if not self._pending:
                 return True
             try:
                 known = [row for row in sessions.values() if is_encodable(row)]
-                self._shelf.refuse(lambda row: not is_encodable(row), self._refused)
-                self.spool.append(self._shelf.all(known))
+                self._pending.refuse(lambda row: not is_encodable(row), self._refused)
+                self.spool.append(self._pending.all(known))
             except (OSError, RuntimeError) as exc:
                 if not self._said_spool:
                     self._said_spool = True
                     told = "What waits can't be spooled, and is in memory only"
                     self._say(sentence(f"{told}: {exc}"))
                 return False
-            self._shelf.clear()
+            self._pending.clear()
             self._said_spool = False
             self.health.spooled = len(self.spool.entries)
             return True
@@ -147,7 +146,7 @@ class Scribe:
             await self.open()
             await self._write_spool(self.spool)
             self.health.spooled = len(self.spool.entries)
-            await self._write_all(self._shelf, sessions)
+            await self._write_all(self._pending, sessions)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the work goes on
             await self._failed(exc)
             return False
@@ -162,12 +161,12 @@ class Scribe:
             spool.done()
 
     async def _write_all(
-        self, shelf: Shelf, sessions: dict[str, SessionRow], writer: str | None = None
+        self, pending: PendingRows, sessions: dict[str, SessionRow], writer: str | None = None
     ) -> None:
-        """Write what is on a shelf, in batches. What can't be written is found, and let go."""
-        while shelf or sessions:
+        """Write what is on a pending, in batches. What can't be written is found, and let go."""
+        while pending or sessions:
             with self.lock:
-                batch, some = shelf.batch(sessions.values(), self._most)
+                batch, some = pending.batch(sessions.values(), self._most)
             try:
                 await self.store.write(batch, writer)
             except (HistoryError, ValueError, TypeError, OverflowError) as exc:
@@ -180,11 +179,11 @@ class Scribe:
                     continue
                 if not sessions:
                     with self.lock:
-                        if shelf.wrote(some):  # else it was refused by whoever spools
+                        if pending.wrote(some):  # else it was refused by whoever spools
                             self._refused(exc)
             else:
                 with self.lock:
-                    shelf.wrote(some)
+                    pending.wrote(some)
                 self._most = min(MUCH, 2 * self._most)
                 self.health.written += len(some)
             sessions.clear()
@@ -249,8 +248,8 @@ class Scribe:
                 self._say(f"{told} {wait} in {self.spool.file}, and {are} written the next time.")
 
     def _lose(self) -> None:
-        left = len(self._shelf)
-        self._shelf.clear()
+        left = len(self._pending)
+        self._pending.clear()
         if left and not self._is_hopeless:
             self.health.lost += left
             told = counted(left, "entry", "entries")
@@ -303,7 +302,7 @@ class Scribe:
     def _drop(self) -> None:
         """Let go of the oldest, until what waits is small enough."""
         limit = 0 if self._is_hopeless else MOST_WAITING
-        lost = self._shelf.drop(limit)
+        lost = self._pending.drop(limit)
         self.health.lost += lost
         if lost and not self._said_lost and not self._is_hopeless:
             self._said_lost = True

@@ -20,11 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callsheet.acp.peer import Peer
+from callsheet.history.codec import Codec
+from callsheet.history.rows import BlobRow, CallRow, MessageRow, SessionRow
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.terminal import CallRecord
-
-from .packing import Packer
-from .rows import BlobRow, CallRow, MessageRow, SessionRow
 
 LONG = 1 << 14
 """Characters of a message from which its next piece begins a new part: what is said is not written again
@@ -42,7 +41,7 @@ _numbers = count()
 class Waiting(Protocol):
     """Something that is to be written. It is packed in the history's thread."""
 
-    def fold(self, packer: Packer) -> tuple[CallRow | MessageRow, list[BlobRow]]:
+    def to_row(self, codec: Codec) -> tuple[CallRow | MessageRow, list[BlobRow]]:
         """Return its row, and the blobs that this refers to. They are still to be pressed."""
         ...
 
@@ -75,9 +74,9 @@ class WaitingCall(Struct, frozen=True, gc=False):
     record: CallRecord
     run: str = ""
 
-    def fold(self, packer: Packer) -> tuple[CallRow, list[BlobRow]]:
+    def to_row(self, codec: Codec) -> tuple[CallRow, list[BlobRow]]:
         """Return its row, and the blobs that this refers to. They are still to be pressed."""
-        report, packed = self.record.report, packer.fold_call(self.record)
+        report, packed = self.record.report, codec.prepare_call(self.record)
         notes = report.notes
         took = notes.get("durationMs")
         reason = notes.get("reason")
@@ -114,9 +113,9 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     blocks: tuple[JsonObject, ...]
     run: str = ""
 
-    def fold(self, packer: Packer) -> tuple[MessageRow, list[BlobRow]]:
+    def to_row(self, codec: Codec) -> tuple[MessageRow, list[BlobRow]]:
         """Return its row, and the blobs that this refers to. They are still to be pressed."""
-        packed = packer.fold({"blocks": self.blocks})
+        packed = codec.prepare({"blocks": self.blocks})
         row = MessageRow(
             session_id=self.session_id,
             message_id=self.message_id,

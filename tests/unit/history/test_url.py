@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.history import BadUrl, History, chosen_url, default_file, store_at
-from callsheet.history.places import check_url, file_of, without_password
+from callsheet.history.url import check_url, file_of, without_password
 
 SECRET = "hunter2secret"
 

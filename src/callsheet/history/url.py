@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from .errors import BadUrl
+from callsheet.history.errors import BadUrl
 
 if TYPE_CHECKING:
-    from .store import Store
+    from callsheet.history.store import Store
 
 VARIABLE = "CALLSHEET_HISTORY"
 OFF = ("off", "none", "0", "false", "no")
@@ -126,9 +126,9 @@ def store_at(url: str) -> Store:
     """Return the store that a URL names. It is not opened yet."""
     check_url(url)
     if is_postgres(url):
-        from .postgres.store import PostgresStore
+        from callsheet.history.postgres_store import PostgresStore
 
         return PostgresStore(url)
-    from .sqlite.store import SqliteStore
+    from callsheet.history.sqlite_store import SqliteStore
 
     return SqliteStore(file_of(url))

@@ -1,0 +1,142 @@
+"""The ids of calls and messages, where several runs of an agent have used the same.
+
+A call whose payload can't be read: what is known of it without that.
+
+How a call is closed whose process is gone.
+
+The spill files that a call's report names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+
+from msgspec.structs import replace
+
+from callsheet.describe import Describer
+from callsheet.history.errors import counted
+from callsheet.history.rows import Head
+from callsheet.report.content import TerminalContent, TextContent
+from callsheet.report.fields import foreign_kind
+from callsheet.report.json import is_list, is_object
+from callsheet.report.report import ToolCallReport
+from callsheet.report.status import Reason, ToolCallStatus, to_status
+from callsheet.report.terminal import CallRecord
+
+
+def possible_ids(told: str) -> Iterator[str]:
+    """Return the ids that a call may have in its session, the one that its agent told first."""
+    yield told
+    for number in count(2):
+        yield f"{told}~{number}"
+
+
+def renamed(record: CallRecord, call_id: str) -> CallRecord:
+    """Return a call by the id that it has in its session. Its terminals get names of their own with it."""
+    report, terminals = record.report, record.terminals
+    told = report.tool_call_id
+    if told == call_id:
+        return record
+    content = report.content
+    if call_id.startswith(f"{told}~"):
+        end = call_id[len(told) :]
+        content = tuple(
+            replace(item, terminal_id=item.terminal_id + end)
+            if type(item) is TerminalContent
+            else item
+            for item in content
+        )
+        terminals = tuple([replace(one, terminal_id=one.terminal_id + end) for one in terminals])
+    return CallRecord(replace(report, tool_call_id=call_id, content=content), terminals)
+
+
+def run_of(key: str, message_id: str) -> str:
+    """Return the run that a message was said in; empty where none was noted."""
+    return "" if key.startswith(f"{message_id} ") else key.partition(" ")[0]
+
+
+def unreadable(head: Head, why: str) -> CallRecord:
+    """Return a call as a list shows it, with what is wrong as its content."""
+    status = to_status(head.status)
+    notes: dict[str, object] = {}
+    if head.reason is not None and status is ToolCallStatus.FAILED:
+        notes["reason"] = head.reason
+    if head.duration_ms is not None:
+        notes["durationMs"] = head.duration_ms
+    report = ToolCallReport(
+        head.call_id,
+        head.name,
+        head.title,
+        foreign_kind(head.kind),
+        status,
+        (TextContent(f"(The history has lost what this call was given and gave back: {why}.)"),),
+        meta={"callsheet": notes},
+    )
+    return CallRecord(report)
+
+
+def news_of_closed(count: int) -> str:
+    """Say that calls were closed."""
+    told = counted(
+        count, "call that a crash had left open was", "calls that a crash had left open were"
+    )
+    return f"{told} closed as abandoned."
+
+
+def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:
+    """Return a call that was left open as it ended: when its process was last seen, and with no result.
+
+    `seen` is in seconds since 1970.
+    """
+    report = record.report.snapshot()
+    if report.is_final:
+        return record
+    if report.status is ToolCallStatus.PAUSED:  # which leads only to work going on
+        report.update_status(ToolCallStatus.IN_PROGRESS)
+    said = TextContent(Describer("/", locale=locale).phrase("interrupted"))
+    notes = _notes(report.notes, seen)
+    report = report.changed(
+        {"status": ToolCallStatus.FAILED, "content": (*report.content, said)}, None, notes
+    )
+    return CallRecord(report, record.terminals)
+
+
+def seconds(when: object) -> float | None:
+    """Return a time of RFC 3339 as seconds since 1970."""
+    try:
+        return datetime.fromisoformat(when).timestamp() if isinstance(when, str) else None
+    except ValueError:
+        return None
+
+
+def _notes(before: dict[str, Any], seen: float) -> dict[str, Any]:
+    began = seconds(before.get("startedAt"))
+    ended = max(seen, began or 0.0)
+    if not ended:
+        return {"reason": Reason.ABANDONED.value}
+    when = datetime.fromtimestamp(ended, UTC).isoformat(timespec="milliseconds")
+    notes: dict[str, Any] = {
+        "reason": Reason.ABANDONED.value,
+        "endedAt": when.replace("+00:00", "Z"),
+    }
+    if began is not None:
+        notes["durationMs"] = round((ended - began) * 1000, 3)
+    return notes
+
+
+def spills_of(report: ToolCallReport) -> list[str]:
+    """Return the paths of the files that hold what a report had no room for."""
+    told = report.notes.get("truncated")
+    records = [told] if is_object(told) else told if is_list(told) else []
+    found: list[str] = []
+    for record in records:
+        if is_object(record):
+            others = record.get("others")
+            for one in (record, *(others if is_list(others) else ())):
+                path = one.get("spill") if is_object(one) else None
+                if isinstance(path, str):
+                    found.append(path)
+    return found

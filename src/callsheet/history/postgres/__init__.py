@@ -1,1 +1,0 @@
-"""The store on a server, by PostgreSQL."""
