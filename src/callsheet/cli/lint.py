@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from callsheet.lint import Finding, Outcome, Rule, lint_paths
+from callsheet.lint import LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.rules import names, select
 
 
@@ -76,11 +76,11 @@ def _known(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(filter(None, words))
 
 
-def _rules_named(given: list[str]) -> tuple[Rule, ...]:
+def _rules_named(given: list[str]) -> tuple[LintRule, ...]:
     return select(_known(tuple(given)), frozenset())
 
 
-def _explain(rules: tuple[Rule, ...]) -> None:
+def _explain(rules: tuple[LintRule, ...]) -> None:
     for number, rule in enumerate(rules):
         if number:
             click.echo()
@@ -108,7 +108,7 @@ def _show(outcome: Outcome) -> None:
     _say(_summary(outcome))
 
 
-def _show_finding(path: str, finding: Finding, explained: set[str]) -> None:
+def _show_finding(path: str, finding: LintFinding, explained: set[str]) -> None:
     """Show a finding; why its rule holds is said with the first one."""
     place = click.style(_place(path, finding.line, finding.column), bold=True)
     _say(f"{place}{click.style(finding.rule, fg='red')} {_harmless(finding.message)}")
@@ -181,7 +181,7 @@ def _indent(code: str) -> str:
 # JSON
 
 
-def _as_json(outcome: Outcome, rules: tuple[Rule, ...]) -> dict[str, object]:
+def _as_json(outcome: Outcome, rules: tuple[LintRule, ...]) -> dict[str, object]:
     return {
         "files": outcome.files,
         "rules": [rule.id for rule in rules],

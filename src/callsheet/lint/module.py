@@ -1,110 +1,276 @@
-"""One parsed file, as rules see it: its tools, the results it makes, and what surrounds a node."""
+"""One parsed file, as the rules see it: which functions are tools, and where results are made.
+
+A tool is a function that is decorated with our `tool` or passed to an executor, one whose
+annotation says that it returns a `ToolResult`, or one that returns results it makes. All other code
+is left alone.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property
 
-from callsheet.lint.names import Follow, Function, Names
-from callsheet.lint.results import (
-    Made,
-    is_unmistakable,
-    made_by,
-    made_of_dict,
-    returned,
-    shaped_dict,
+from callsheet.lint.names import (
+    CALL,
+    EXECUTORS,
+    RESULT,
+    Follow,
+    Function,
+    Names,
+    our_name,
+    parameters,
 )
-from callsheet.lint.source import Source
-from callsheet.lint.tools import Tool, find_tools, own_nodes
 
-_REFUSALS = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
+FIELDS = (
+    "call_id",
+    "tool_name",
+    "success",
+    "output",
+    "error",
+    "exit_code",
+    "execution_time_ms",
+    "metadata",
+    "content",
+)
+"""The fields of a result, in the order in which they are passed by position."""
+
+HELPERS = {"success": "output", "error": "error"}
+"""The helpers that make results, and the field that each takes last."""
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NESTED = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
+_SEQUENCES = (ast.List, ast.Tuple, ast.Set)
+_TRANSPARENT = frozenset(
+    {"Optional", "Union", "Annotated", "Awaitable", "Coroutine"}
+    | {"Generator", "Iterator", "AsyncGenerator", "AsyncIterator"}
+)
+_CONVERTERS = frozenset(
+    {"msgspec.convert", "msgspec.json.decode", "msgspec.msgpack.decode", "functools.partial"}
+)
+_REFUSALS = frozenset({"raises", "assertRaises", "assertRaisesRegex"})
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFunction:
+    """A function that is a tool."""
+
+    node: Function
+    executed: bool
+    """Whether an executor runs it: then it stamps id and time, and reports."""
+    call: str | None
+    """The parameter that is the live call."""
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.node.name
+
+
+class Way(Enum):
+    """How a result is made."""
+
+    HELPER = auto()
+    """`ToolResult.success(…)`, `ToolResult.error(…)`"""
+    CALL = auto()
+    """`call.success(…)`, `call.error(…)`"""
+    HAND = auto()
+    """`ToolResult(…)`"""
+    DETOUR = auto()
+    """`ToolResult.__new__(…)`, `msgspec.convert(…, ToolResult)`"""
+    DICT = auto()
+    """`{"success": True, "output": …}`, returned from a tool"""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeResult:
+    """One place where a result is made."""
+
+    node: ast.Call | ast.Dict
+    way: Way
+    success: bool | None
+    """Whether it is a success; None if that is known only when it runs."""
+    given: Mapping[str, ast.expr]
+    """The arguments, by field."""
+    whole: bool
+    """Whether `given` is all: no `*args`, no `**kwargs`, no name that isn't a field."""
+    tool: ToolFunction | None
 
 
 class Module:
     """A parsed file."""
 
-    def __init__(self, source: Source, tree: ast.Module, follow: Follow) -> None:
-        self.source: Source = source
+    def __init__(self, text: str, tree: ast.Module, follow: Follow) -> None:
+        self.text: str = text
         self.tree: ast.Module = tree
         self.names: Names = Names(tree, follow)
-        self.tools: dict[ast.AST, Tool] = find_tools(tree, self.names)
+        self.tools: dict[ast.AST, ToolFunction] = self._find_tools()
 
     @cached_property
-    def results(self) -> list[Made]:
+    def results(self) -> list[MadeResult]:
         """All places where results are made, in order."""
-        found = [*self._made(), *self._dicts()]
-        kept = (made for made in found if not self._is_refused(made.node))
-        return sorted(kept, key=lambda made: (made.node.lineno, made.node.col_offset))
+        found = [made for made in self._find_results() if not self._is_refused(made.node)]
+        return sorted(found, key=lambda made: (made.node.lineno, made.node.col_offset))
 
-    def results_of(self, tool: Tool) -> list[Made]:
-        """The results that a tool makes."""
-        return [made for made in self.results if made.tool is tool]
-
-    def _made(self) -> Iterator[Made]:
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                made = made_by(node, self.names, self.tool_of(node))
-                if made is not None and not self._is_in_class(node, "ToolResult"):
-                    yield made
-
-    def _dicts(self) -> Iterator[Made]:
-        seen: set[ast.Dict] = set()
-        for function in ast.walk(self.tree):
-            if isinstance(function, _FUNCTIONS):
-                tool = self.tools.get(function)
-                for value in returned(own_nodes(function)):
-                    shaped = shaped_dict(self.names.value(value), self.names)
-                    if shaped is None or shaped in seen:
-                        continue
-                    if tool is not None or is_unmistakable(shaped):
-                        seen.add(shaped)
-                        yield made_of_dict(shaped, tool)
+    # What surrounds a node
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Return what a node stands in, from the inside out."""
+        """Yield what a node stands in, from the inside out."""
         parent = self.names.parents.get(node)
         while parent is not None:
             yield parent
             parent = self.names.parents.get(parent)
 
-    def function_of(self, node: ast.AST) -> Function | ast.Lambda | None:
-        """Return the innermost function that a node stands in."""
-        for parent in self.ancestors(node):
-            if isinstance(parent, (*_FUNCTIONS, ast.Lambda)):
-                return parent
-        return None
-
-    def tool_of(self, node: ast.AST) -> Tool | None:
+    def tool_of(self, node: ast.AST) -> ToolFunction | None:
         """Return the innermost tool that a node stands in, also in a function inside of that."""
-        for parent in self.ancestors(node):
-            if parent in self.tools:
-                return self.tools[parent]
+        return next((self.tools[one] for one in self.ancestors(node) if one in self.tools), None)
+
+    def chained(self, made: MadeResult) -> set[str]:
+        """Return the names of the methods that are chained to a result: `with_metadata`, …"""
+        names: set[str] = set()
+        node: ast.AST = made.node
+        for parent in self.ancestors(made.node):
+            if isinstance(parent, ast.Attribute):
+                names.add(parent.attr)
+            elif not (isinstance(parent, ast.Call) and parent.func is node):
+                break
+            node = parent
+        return names
+
+    # Tools
+
+    def _find_tools(self) -> dict[ast.AST, ToolFunction]:
+        passed = set(self._passed_to_executors())
+        found: dict[ast.AST, ToolFunction] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, _FUNCTIONS):
+                tool = self._as_tool(node, node.name in passed)
+                if tool is not None:
+                    found[node] = tool
+        return found
+
+    def _as_tool(self, node: Function, is_passed: bool) -> ToolFunction | None:
+        arguments = list(parameters(node.args))
+        call = next((one.arg for one in arguments if self.is_a(one.annotation, CALL)), None)
+        if is_passed or any(map(self._is_tool_decorator, node.decorator_list)):
+            first = [one.arg for one in arguments[:2] if one.arg not in ("self", "cls")]
+            return ToolFunction(node, True, call or ("call" if first[:1] == ["call"] else None))
+        if call is not None and any(is_helper(part, call) for part in ast.walk(node)):
+            return ToolFunction(node, True, call)  # it makes results for its caller's call
+        if self.is_a(node.returns, RESULT) or any(map(self._makes_result, returned(node))):
+            return ToolFunction(node, False, call)
         return None
 
-    def statement_of(self, node: ast.AST) -> ast.stmt | None:
-        """Return the statement that a node is a part of."""
-        if isinstance(node, ast.stmt):
-            return node
-        return next(
-            (parent for parent in self.ancestors(node) if isinstance(parent, ast.stmt)), None
-        )
+    def _passed_to_executors(self) -> Iterator[str]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                func = node.func.func if isinstance(node.func, ast.Call) else node.func
+                if our_name(self.names.dotted(func)) in EXECUTORS:
+                    tools = [keyword.value for keyword in node.keywords if keyword.arg == "tools"]
+                    for argument in (*node.args, *tools):
+                        parts = argument.elts if isinstance(argument, _SEQUENCES) else [argument]
+                        yield from (part.id for part in parts if isinstance(part, ast.Name))
 
-    def chain(self, made: Made) -> tuple[list[str], ast.AST]:
-        """Return what is chained to a result (`with_metadata`, …), and the whole expression."""
-        links: list[str] = []
-        node: ast.AST = made.node
-        while True:
-            parent = self.names.parents.get(node)
-            if isinstance(parent, ast.Attribute):
-                links.append(parent.attr)
-            elif not (isinstance(parent, ast.Call) and parent.func is node):
-                return links, node
-            node = parent
+    def _is_tool_decorator(self, decorator: ast.expr) -> bool:
+        target = decorator.func if isinstance(decorator, ast.Call) else decorator
+        return our_name(self.names.dotted(target)) == "tool"
+
+    def _makes_result(self, value: ast.expr) -> bool:
+        """Return whether a returned value begins with `ToolResult(…)` or one of its helpers."""
+        node = _begin_of_chain(self.names.value(_begin_of_chain(value)))
+        if not isinstance(node, ast.Call):
+            return False
+        func = node.func
+        if isinstance(func, ast.Attribute) and func.attr in HELPERS:
+            func = func.value
+        return our_name(self.names.dotted(func)) == RESULT
+
+    def is_a(self, annotation: ast.expr | None, name: str) -> bool:
+        """Return whether an annotation names one of our classes, perhaps awaited or optional."""
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+            try:
+                body = ast.parse(annotation.value, mode="eval").body
+            except (SyntaxError, ValueError):
+                return False
+            for part in ast.walk(body):  # its names mean what they do around it
+                self.names.parents.setdefault(part, annotation)
+            return self.is_a(body, name)
+        if isinstance(annotation, ast.BinOp):
+            return self.is_a(annotation.left, name) or self.is_a(annotation.right, name)
+        if isinstance(annotation, ast.Subscript):
+            base = annotation.value
+            last = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+            inner = annotation.slice
+            parts = inner.elts if isinstance(inner, ast.Tuple) else (inner,)
+            return last in _TRANSPARENT and any(self.is_a(part, name) for part in parts)
+        return annotation is not None and our_name(self.names.dotted(annotation)) == name
+
+    # Results
+
+    def _find_results(self) -> Iterator[MadeResult]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call):
+                made = self._made_by(node, self.tool_of(node))
+                if made is not None and not self._is_in_result_class(node):
+                    yield made
+            elif isinstance(node, _FUNCTIONS):
+                yield from self._made_as_dicts(node, self.tools.get(node))
+
+    def _made_by(self, node: ast.Call, tool: ToolFunction | None) -> MadeResult | None:
+        func = node.func
+        if our_name(self.names.dotted(func)) == RESULT:
+            given, whole = _arguments(node, FIELDS)
+            return MadeResult(node, Way.HAND, truth(given.get("success")), given, whole, tool)
+        if isinstance(func, ast.Attribute) and our_name(self.names.dotted(func.value)) == RESULT:
+            if func.attr in HELPERS:
+                fields = ("call_id", "tool_name", HELPERS[func.attr])
+                return _helped(node, func.attr, fields, Way.HELPER, tool)
+            if func.attr == "__new__":
+                return MadeResult(node, Way.DETOUR, None, {}, False, tool)
+        if tool is not None and tool.call is not None and is_helper(node, tool.call):
+            assert isinstance(func, ast.Attribute)
+            return _helped(node, func.attr, (HELPERS[func.attr],), Way.CALL, tool)
+        if self._is_detour(node, tool):
+            return MadeResult(node, Way.DETOUR, None, {}, False, tool)
+        return None
+
+    def _is_detour(self, node: ast.Call, tool: ToolFunction | None) -> bool:
+        """Return whether a call makes a `ToolResult` without calling it."""
+        dotted = self.names.dotted(node.func)
+        if dotted == "builtins.object.__new__":
+            types = node.args[:1]
+        elif dotted in _CONVERTERS and tool is not None:
+            types = [*node.args[:2], *(one.value for one in node.keywords if one.arg == "type")]
+        else:
+            return False
+        return any(our_name(self.names.dotted(type_)) == RESULT for type_ in types)
+
+    def _made_as_dicts(self, node: Function, tool: ToolFunction | None) -> Iterator[MadeResult]:
+        """Yield the dicts shaped like a result that a function returns, if it is a tool.
+
+        Elsewhere too, if the dict names call, tool and a literal success.
+        """
+        for value in {self.names.value(value) for value in returned(node)}:
+            shown = value
+            if isinstance(value, ast.Call) and self.names.dotted(value.func) == "json.dumps":
+                shown = value.args[0] if value.args else value
+            if not isinstance(shown, ast.Dict):
+                continue
+            given = dict_items(shown)
+            success = False if given.keys() == {"error"} else truth(given.get("success"))
+            is_shaped = "success" in given and not given.keys().isdisjoint(
+                ("output", "error", "message")
+            )
+            is_named = given.keys() >= {"call_id", "tool_name"} and success is not None
+            if (is_shaped and (tool or is_named)) or (tool and list(given) == ["error"]):
+                whole = len(given) == len(shown.keys)
+                if whole or is_shaped:
+                    yield MadeResult(shown, Way.DICT, success, given, whole, tool)
 
     def _is_refused(self, node: ast.AST) -> bool:
-        """Whether a test holds here that something is refused."""
+        """Return whether this stands in `with pytest.raises(…)`: a test that it is refused."""
         for parent in self.ancestors(node):
             if isinstance(parent, (ast.With, ast.AsyncWith)):
                 for item in parent.items:
@@ -114,8 +280,81 @@ class Module:
                         return True
         return False
 
-    def _is_in_class(self, node: ast.AST, name: str) -> bool:
-        return any(
-            isinstance(parent, ast.ClassDef) and parent.name == name
-            for parent in self.ancestors(node)
-        )
+    def _is_in_result_class(self, node: ast.AST) -> bool:
+        return any(isinstance(p, ast.ClassDef) and p.name == RESULT for p in self.ancestors(node))
+
+
+def returned(function: ast.AST) -> Iterator[ast.expr]:
+    """Yield the values that a function itself returns and yields, not those of functions inside."""
+    waiting = list(ast.iter_child_nodes(function))
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, (ast.Return, ast.Yield)) and child.value is not None:
+            yield child.value
+        if not isinstance(child, _NESTED):
+            waiting.extend(ast.iter_child_nodes(child))
+
+
+def is_helper(node: ast.AST, call: str) -> bool:
+    """Return whether a node is `call.success(…)` or `call.error(…)`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in HELPERS
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == call
+    )
+
+
+def _begin_of_chain(node: ast.expr) -> ast.expr:
+    """Return what a chain of `.with_…(…)` begins with."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if not node.func.attr.startswith("with_"):
+            break
+        node = node.func.value
+    return node
+
+
+def _helped(
+    node: ast.Call, helper: str, fields: tuple[str, ...], way: Way, tool: ToolFunction | None
+) -> MadeResult:
+    given, whole = _arguments(node, fields, ("output",) if helper == "error" else ())
+    return MadeResult(node, way, helper == "success", given, whole, tool)
+
+
+def _arguments(
+    node: ast.Call, order: tuple[str, ...], by_name: tuple[str, ...] = ()
+) -> tuple[dict[str, ast.expr], bool]:
+    """Return the arguments by their names, and whether these are all."""
+    given = dict(zip(order, node.args, strict=False))
+    whole = len(node.args) <= len(order)
+    whole = whole and not any(isinstance(argument, ast.Starred) for argument in node.args)
+    for keyword in node.keywords:
+        if keyword.arg in (*order, *by_name) and keyword.arg not in given:
+            given[keyword.arg] = keyword.value
+        else:
+            whole = False
+    return given, whole
+
+
+def dict_items(node: ast.Dict) -> dict[str, ast.expr]:
+    """Return the items of a dict whose keys are literal text."""
+    return {
+        key.value: value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def truth(node: ast.expr | None) -> bool | None:
+    """Return a literal `True` or `False`; None for all else."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, bool) else None
+
+
+def is_empty(node: ast.expr | None) -> bool:
+    """Return whether nothing is passed, or None, or blank text."""
+    if isinstance(node, ast.JoinedStr):
+        return not node.values
+    if isinstance(node, ast.Constant):
+        return node.value is None or (isinstance(node.value, str) and not node.value.strip())
+    return node is None

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from callsheet.lint import RULES, lint_paths, lint_text
-from callsheet.lint.engine import Unparsable
+from callsheet.lint.linter import Unparsable
+from callsheet.lint.module import FIELDS
+from callsheet.lint.names import ERRORS
 from callsheet.lint.rules import select
 from callsheet.tools.errors import ToolError
 from callsheet.tools.result import _FIELDS as FIELDS_OF_RESULTS
@@ -29,23 +31,18 @@ LINES = HEAD.count("\n")
 HAND = "result/by-hand"
 MUTE = "result/success-without-output"
 ERROR = "result/error-without-message"
-PROSE = "result/numbers-in-prose"
 CALL_ID = "result/missing-call-id"
-TIME = "result/missing-time"
 SWALLOWED = "result/swallowed"
-BLOCKING = "async/blocking-call"
 
 
 def found(code: str, *, head: str = HEAD, **options: bool) -> list[str]:
     return [finding.rule for finding in lint_text(head + code, **options)]
 
 
-def in_tool(body: str, *, kind: str = "def", head: str = HEAD) -> list[str]:
+def in_tool(body: str) -> list[str]:
     """Lint lines as the body of a tool."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    return found(
-        f'@tool\n{kind} t(call: Call, path: Path, x: str):\n    """Do."""\n{lines}', head=head
-    )
+    return found(f'@tool\ndef t(call: Call, path: Path, x: str):\n    """Do."""\n{lines}')
 
 
 # The rules themselves
@@ -80,12 +77,10 @@ def test_the_examples_of_the_document_are_found_to_be_what_it_says() -> None:
 
 
 def test_the_linter_knows_the_names_of_the_library() -> None:
-    from callsheet.lint import vocabulary
-
-    assert vocabulary.FIELDS == FIELDS_OF_RESULTS
+    assert FIELDS == FIELDS_OF_RESULTS
     errors = {ToolError, *ToolError.__subclasses__()}
     assert {error.__name__ for error in errors if error.__module__ == ToolError.__module__} == set(
-        vocabulary.ERRORS
+        ERRORS
     )
 
 
@@ -161,9 +156,7 @@ def test_a_test_that_holds_that_building_by_hand_is_refused_is_left_alone() -> N
     ],
 )
 def test_names_are_followed_through_aliases(imports: str) -> None:
-    code = (
-        f"{imports}\ndef f(i) -> 'Made':\n    return Made(i, 'f', True, 'x', execution_time_ms=1)\n"
-    )
+    code = f"{imports}\ndef f(i) -> 'Made':\n    return Made(i, 'f', True, 'x')\n"
     assert found(code, head="") == [HAND]
 
 
@@ -196,18 +189,10 @@ def test_tools_and_results_of_others_are_left_alone(imports: str) -> None:
     assert found(code, head="") == []
 
 
-def test_a_result_of_another_class_that_has_our_fields_is_the_standard_made_by_hand() -> None:
-    code = "from .types import ToolResult\nr = ToolResult(call_id=i, tool_name='t', success=True, output='x')\n"
-    (finding,) = lint_text(code)
-    assert (finding.rule, finding.fixable) == (HAND, False)
-    assert "import that one first" in finding.fix
-    assert found(code.replace("tool_name='t', ", ""), head="") == []
-
-
 def test_a_parameter_that_is_called_like_an_import_means_nothing() -> None:
-    assert in_tool("time.sleep(1)\nreturn x", kind="async def") == [BLOCKING]
-    code = "@tool\nasync def f(time):\n    time.sleep(1)\n    return 'x'\n"
-    assert found(code) == []
+    body = "    with contextlib.suppress(Exception): g()\n    return 'x'\n"
+    assert found(f"@tool\ndef f(x):\n{body}") == [SWALLOWED]
+    assert found(f"@tool\ndef f(contextlib):\n{body}") == []
 
 
 def test_a_module_of_the_project_that_passes_our_names_on_is_followed(tmp_path: Path) -> None:
@@ -342,52 +327,7 @@ def test_an_error_that_says_something_is_left_alone(line: str) -> None:
     assert in_tool(line) == []
 
 
-# Numbers in prose
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'return call.success(f"Found {len(x)} matches")',
-        'return call.success("Found " + str(len(x)) + " matches")',
-        'return call.success("%d matches" % len(x))',
-        'return call.success("{} matches in {}".format(len(x), path))',
-        'return call.success(f"Wrote {x.count(chr(10)) + 1} lines")',
-        'return call.success(f"{total_size} bytes written")',
-        'return call.success(f"Total: {sum(x)}").with_exit_code(0)',
-        'text = f"Found {len(x)} matches"\nreturn call.success(text)',
-        'made = call.success(f"Found {len(x)} matches")\nreturn made',
-        'made = call.success(f"Found {len(x)} matches")\nreturn made.with_exit_code(0)',
-        'return f"Found {len(x)} matches"',
-    ],
-)
-def test_a_number_that_stands_only_in_prose_is_found(line: str) -> None:
-    assert in_tool(line) == [PROSE]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'return call.success(f"Found {len(x)} matches").with_metadata("total", len(x))',
-        'return call.success(f"Found {len(x)} matches").with_all_metadata({"total": len(x)})',
-        'made = call.success(f"Found {len(x)} matches")\nreturn made.with_metadata("total", 1)',
-        'made = call.success(f"Found {len(x)} matches")\nmade = made.with_metadata("n", 1)\nreturn made',
-        'return enriched(call.success(f"Found {len(x)} matches"))',
-        'return call.error(f"Found {len(x)} matches where one was expected")',
-        'return call.success(f"Line {x} of {path}")',
-        "return str(len(x))",
-        'return call.success("Title\\n" + "=" * len(x))',
-        'return f"{len(x)}"',
-        "return len(x)",
-        "return f\"It's {'long' if len(x) > 3 else 'short'}\"",
-        'return call.success("\\n".join(f"{len(line)} {line}" for line in x))',
-    ],
-)
-def test_a_number_that_has_its_metadata_or_is_none_is_left_alone(line: str) -> None:
-    assert in_tool(line) == []
-
-
-# Ids and times
+# Ids
 
 
 def plain(line: str, parameters: str = "i") -> list[str]:
@@ -396,7 +336,7 @@ def plain(line: str, parameters: str = "i") -> list[str]:
 
 @pytest.mark.parametrize("call_id", ["None", '""', '"call_1"', "7", "'  '"])
 def test_a_call_id_that_is_missing_or_made_up_is_found(call_id: str) -> None:
-    line = f"return ToolResult.success({call_id}, 'f', 'x').with_execution_time(1)"
+    line = f"return ToolResult.success({call_id}, 'f', 'x')"
     assert plain(line) == [CALL_ID]
     assert in_tool(line) == [CALL_ID]
     named = f"return ToolResult.success(output='x', tool_name='f', call_id={call_id})"
@@ -405,42 +345,12 @@ def test_a_call_id_that_is_missing_or_made_up_is_found(call_id: str) -> None:
 
 def test_a_call_id_that_comes_from_the_call_is_left_alone() -> None:
     for call_id in ("i", "self.call_id", "request['id']", "new_id()"):
-        assert plain(f"return ToolResult.success({call_id}, 'f', 'x').with_execution_time(1)") == []
+        assert plain(f"return ToolResult.success({call_id}, 'f', 'x')") == []
 
 
 def test_an_empty_call_id_is_found_outside_of_tools_too_but_a_constant_one_is_not() -> None:
     assert found("r = ToolResult.success('', 'f', 'x')\n") == [CALL_ID]
     assert found("r = ToolResult.success('c1', 'f', 'x')\n") == []
-
-
-def test_a_tool_that_nobody_measures_is_found_once() -> None:
-    code = (
-        "def f(i, x):\n    if not x:\n        return ToolResult.error(i, 'f', 'no x')\n"
-        "    return ToolResult.success(i, 'f', x + '!')\n"
-    )
-    (finding,) = lint_text(HEAD + code)
-    assert (finding.rule, finding.line) == (TIME, LINES + 3)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "def f(i):\n    return ToolResult.success(i, 'f', 'x').with_execution_time(1)\n",
-        "def f(i):\n    r = ToolResult.success(i, 'f', 'x')\n    return r.with_execution_time(1)\n",
-        "def f(i):\n    began = time.perf_counter()\n    return ToolResult.success(i, 'f', 'x')\n",
-        "@tool\ndef f(x):\n    return ToolResult.success(x, 'f', 'x')\n",
-        "def f(i):\n    return ToolResult.success(i, 'f', 'x')\ns = Session(tools=[f])\n",
-        "def ok(i, name, text):\n    return ToolResult.success(i, name, text)\n",
-        "class C:\n  def ok(self, text):\n    return ToolResult.success(self.id, self.name, text)\n",
-        "def f(i):\n    return ToolResult.success(i, 'f', 'x')\n"
-        "def g(i):\n    return h(i).with_execution_time(1)\ndef h(i):\n    return f(i)\n",
-        "class C:\n  def f(self, i):\n    return ToolResult.success(i, 'f', 'x')\n"
-        "  def run(self, i):\n    return self.f(i).with_execution_time(1)\n",
-        "def f(i, **kw):\n    return ToolResult.success(i, 'f', **kw)\n",
-    ],
-)
-def test_a_tool_that_is_measured_is_left_alone(code: str) -> None:
-    assert TIME not in found(code)
 
 
 # Swallowed failures
@@ -485,80 +395,16 @@ def test_a_failure_that_is_expected_or_told_is_left_alone(handler: str) -> None:
     assert in_tool(f"try:\n    g()\n{handler}\nreturn x") == []
 
 
-# Blocking calls
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "time.sleep(1)",
-        "requests.get(x)",
-        "requests.Session().post(x)",
-        "s = requests.Session()\ns.get(x)",
-        "with requests.Session() as s:\n    s.get(x)",
-        "urllib.request.urlopen(x)",
-        "subprocess.run(x)",
-        "subprocess.check_output(x)",
-        "p = subprocess.Popen(x)\np.communicate()",
-        "os.system(x)",
-        "input(x)",
-        "open(x).read()",
-        "with open(x) as file:\n    file.read()",
-        "path.read_text()",
-        "(path / 'a').read_bytes()",
-        "Path(x).write_text(x)",
-        "with path.open() as file: pass",
-        "sqlite3.connect(x)",
-        "shutil.rmtree(x)",
-        "if True:\n    await asyncio.gather(*[open(p) for p in x])",
-        "async def inner():\n    time.sleep(1)\nawait inner()",
-    ],
-)
-def test_a_blocking_call_in_an_async_tool_is_found(line: str) -> None:
-    assert in_tool(f"{line}\nreturn x", kind="async def") == [BLOCKING]
-    assert in_tool(f"{line}\nreturn x".replace("await ", "").replace("async def", "def")) == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "await asyncio.sleep(1)",
-        "await asyncio.to_thread(time.sleep, 1)",
-        "await asyncio.to_thread(path.read_text)",
-        "await asyncio.to_thread(lambda: open(x).read())",
-        "def work():\n    return open(x).read()\nawait asyncio.to_thread(work)",
-        "await path.read_text()",
-        "await client.get(x)",
-        "client.get(x)",
-        "x.communicate()",
-        "path.exists()",
-        "Path(x)",
-    ],
-)
-def test_what_does_not_block_is_left_alone(line: str) -> None:
-    assert in_tool(f"{line}\nreturn x", kind="async def") == []
-
-
-def test_paths_that_are_awaited_are_left_alone() -> None:
-    head = HEAD + "import anyio\n"
-    line = "parts = await asyncio.gather(x.read_text(), x.read_text())\nreturn x"
-    assert in_tool(line, kind="async def", head=head) == []
-
-
-def test_a_blocking_call_in_an_async_function_that_is_no_tool_is_left_alone() -> None:
-    assert found("async def f():\n    time.sleep(1)\n") == []
-
-
 # Silencing
 
 
 def test_a_comment_silences_a_rule_a_category_or_all() -> None:
-    line = 'return call.success(f"Found {len(x)} matches")'
-    for comment in ("ignore", "ignore[result]", f"ignore[{PROSE}]", f"ignore[ {MUTE}, {PROSE} ]"):
+    line = 'return call.error("")'
+    for comment in ("ignore", "ignore[result]", f"ignore[{ERROR}]", f"ignore[ {MUTE}, {ERROR} ]"):
         assert in_tool(f"{line}  # callsheet: {comment}") == []
     for comment in (f"ignore[{MUTE}]", "ignored", "ignore-fil"):
-        assert in_tool(f"{line}  # callsheet: {comment}") == [PROSE]
-    assert in_tool(f'y = "# callsheet: ignore"; {line}') == [PROSE]
+        assert in_tool(f"{line}  # callsheet: {comment}") == [ERROR]
+    assert in_tool(f'y = "# callsheet: ignore"; {line}') == [ERROR]
 
 
 def test_a_comment_holds_for_its_statement_only() -> None:
@@ -575,7 +421,7 @@ def test_a_comment_holds_for_its_statement_only() -> None:
 def test_a_comment_silences_a_rule_in_the_whole_file() -> None:
     code = 'from callsheet import tool\n@tool\ndef f(x):\n    return ""\n'
     assert found(code + "# callsheet: ignore-file[result]\n", head="") == []
-    assert found(code + "# callsheet: ignore-file[async]\n", head="") == [MUTE]
+    assert found(code + "# callsheet: ignore-file[other]\n", head="") == [MUTE]
 
 
 # Places, and odd texts
@@ -603,13 +449,10 @@ def test_deep_nesting_is_told_and_not_raised() -> None:
 
 def test_ordinary_code_is_left_alone_and_linted_in_no_time() -> None:
     library = Path(ast.__file__).parent
-    parts = [
-        library / name for name in ("asyncio", "concurrent", "email", "http", "json", "unittest")
-    ]
     began = time.perf_counter()
-    outcome = lint_paths(parts)
+    outcome = lint_paths([library / name for name in ("asyncio", "concurrent", "json")])
     took = time.perf_counter() - began
-    assert outcome.files > 80
+    assert outcome.files > 30
     assert outcome.findings == []
     assert outcome.problems == []
     assert took < 10  # it takes about half a second

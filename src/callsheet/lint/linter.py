@@ -1,0 +1,231 @@
+"""Lint and fix one text. Pure: what other files say comes in as a function."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import io
+import re
+import sys
+import tokenize
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from callsheet.lint.fix import Edit
+from callsheet.lint.module import Module
+from callsheet.lint.names import PACKAGE, RESULT, Follow
+from callsheet.lint.rules import RULES, Hit, LintRule
+
+_MOST_PASSES = 20
+"""How often a text is fixed: what stands inside of what was fixed comes in the next pass."""
+
+_WORTH_A_LOOK = (RESULT, PACKAGE, "call_id", "@tool")
+"""Words of which a file has one, or no rule can be broken in it."""
+
+_VERSION = ".".join(map(str, sys.version_info[:2]))
+_TOO_DEEP = "nested too deeply to be linted"
+_IGNORE = re.compile(r"#\s*callsheet:\s*ignore(?P<file>-file)?(?:\[(?P<rules>[^\]]*)\])?(?![\w-])")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class Unparsable(Exception):
+    """A text that isn't Python. Says where and why."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.message: str = message
+        self.line: int = line
+        self.column: int = column
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """One breach of a rule in one file. Lines and columns are counted from 1, in characters."""
+
+    rule: str
+    path: str
+    line: int
+    column: int
+    message: str
+    why: str
+    fix: str
+    edit: Edit | None = None
+
+    @property
+    def fixable(self) -> bool:
+        """Whether `--fix` can fix it."""
+        return self.edit is not None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the finding as JSON."""
+        names = ("rule", "path", "line", "column", "message", "why", "fix", "fixable")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A text after fixing, what was fixed, and what is left."""
+
+    text: str
+    done: list[LintFinding]
+    left: list[LintFinding]
+
+
+def lint_text(
+    text: str,
+    path: str = "<text>",
+    *,
+    rules: Sequence[LintRule] = RULES,
+    follow: Follow | None = None,
+    is_test: bool = False,
+) -> list[LintFinding]:
+    """Return what breaks the rules in a text, in order.
+
+    Args:
+        text: The code.
+        path: Where it stands, for the findings.
+        rules: The rules to check.
+        follow: Returns the dotted name behind an import; by default the name as it is written.
+        is_test: Whether it is a test, in which some rules don't hold.
+
+    Raises:
+        Unparsable: the text isn't Python.
+    """
+    tree = _parse(text)
+    if not any(word in text for word in _WORTH_A_LOOK):
+        return []
+    try:
+        module = Module(
+            text, tree, follow or (lambda name, level, one: f"{'.' * level}{name}.{one}")
+        )
+        ignored = _ignored(text)
+        found = {
+            _finding(rule, hit, path, text): None
+            for rule in rules
+            if rule.in_tests or not is_test
+            for hit in rule.check(module)
+            if not {rule.id, rule.category, "*"} & _ignored_at(hit.node, module, ignored)
+        }
+    except RecursionError as exc:
+        raise Unparsable(_TOO_DEEP) from exc
+    return sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule))
+
+
+def _finding(rule: LintRule, hit: Hit, path: str, text: str) -> LintFinding:
+    line = _NEWLINE.split(text)[hit.node.lineno - 1]
+    before = line.encode("utf-8", "surrogatepass")[: hit.node.col_offset]  # ast counts bytes
+    column = len(before.decode("utf-8", "replace")) + 1
+    return LintFinding(
+        rule.id, path, hit.node.lineno, column, hit.message, rule.why, hit.fix, hit.edit
+    )
+
+
+def _parse(text: str) -> ast.Module:
+    collects = gc.isenabled()
+    gc.disable()  # a tree is many objects and no garbage: collecting doubles the time
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a bad escape in somebody's text isn't ours to report
+            return ast.parse(text)
+    except SyntaxError as exc:
+        message = f"{exc.msg} (as Python {_VERSION} reads it)"
+        raise Unparsable(message, exc.lineno or 1, exc.offset or 1) from exc
+    except ValueError as exc:
+        raise Unparsable(str(exc)) from exc
+    except (RecursionError, MemoryError) as exc:
+        raise Unparsable(_TOO_DEEP) from exc
+    finally:
+        if collects:
+            gc.enable()
+
+
+# Comments that silence rules: `# callsheet: ignore[rule]` in a statement, `ignore-file[rule]` for all.
+
+
+def _ignored(text: str) -> dict[int, set[str]]:
+    """Return the rules that comments silence, by line; line 0 stands for the whole file."""
+    found: dict[int, set[str]] = {}
+    if "callsheet:" in text:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                for mark in _IGNORE.finditer(token.string):
+                    rules = re.split(r"[,\s]+", mark["rules"].strip()) if mark["rules"] else ["*"]
+                    found.setdefault(0 if mark["file"] else token.start[0], set()).update(rules)
+    return found
+
+
+def _ignored_at(node: ast.AST, module: Module, ignored: dict[int, set[str]]) -> set[str]:
+    """Return the rules that are silenced for a node: in its statement, or in the head of that."""
+    statements = (ast.stmt, ast.ExceptHandler)
+    place = next(
+        (one for one in (node, *module.ancestors(node)) if isinstance(one, statements)), None
+    )
+    if place is None or not ignored:
+        return ignored.get(0, set())
+    last = place.end_lineno or place.lineno
+    body: list[ast.stmt] = getattr(place, "body", [])
+    if body and not isinstance(place, ast.ExceptHandler):
+        last = max(place.lineno, body[0].lineno - 1)
+    lines = (0, *range(place.lineno, last + 1))
+    return {rule for line in lines for rule in ignored.get(line, ())}
+
+
+# Fixing
+
+
+def fix_text(
+    text: str,
+    path: str = "<text>",
+    *,
+    rules: Sequence[LintRule] = RULES,
+    follow: Follow | None = None,
+    is_test: bool = False,
+) -> Fixed:
+    """Fix what can be fixed; takes what `lint_text` takes. Fixing the outcome again changes nothing.
+
+    Raises:
+        Unparsable: the text isn't Python.
+    """
+    done: list[LintFinding] = []
+    found = lint_text(text, path, rules=rules, follow=follow, is_test=is_test)
+    for _ in range(_MOST_PASSES):
+        fixed: list[LintFinding] = []
+        # From the end of the text on, so that places before an edit stay; what overlaps waits.
+        for finding in reversed([one for one in found if one.edit is not None]):
+            outcome = _apply(text, finding, fixed[-1:])
+            if outcome is not None:
+                text = outcome
+                fixed.append(finding)
+        if not fixed:
+            break
+        done += reversed(fixed)
+        found = lint_text(text, path, rules=rules, follow=follow, is_test=is_test)
+    return Fixed(text, done, found)
+
+
+def _apply(text: str, finding: LintFinding, before: list[LintFinding]) -> str | None:
+    """Return the text with an edit; None if it overlaps the one made before, or would break the code."""
+    assert finding.edit is not None
+    node = finding.edit.node
+    start = _offset(text, node.lineno, node.col_offset)
+    end = _offset(text, node.end_lineno or 0, node.end_col_offset or 0)
+    for other in before:
+        assert other.edit is not None
+        if end > _offset(text, other.edit.node.lineno, other.edit.node.col_offset):
+            return None
+    outcome = text[:start] + finding.edit.text + text[end:]
+    try:
+        _parse(outcome)
+    except Unparsable:
+        return None
+    return outcome
+
+
+def _offset(text: str, line: int, column: int) -> int:
+    """Return the offset of a place that `ast` names: line from 1, column in bytes from 0."""
+    starts = [0, *(match.end() for match in _NEWLINE.finditer(text))]
+    rest = text[starts[line - 1] : starts[line - 1] + column]
+    return starts[line - 1] + len(
+        rest.encode("utf-8", "surrogatepass")[:column].decode(errors="replace")
+    )
