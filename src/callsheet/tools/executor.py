@@ -17,6 +17,7 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.errors import SessionClosed
+from callsheet.tools.workspace import resolve_paths
 
 from . import shield
 from .arguments import Checker
@@ -32,7 +33,6 @@ from .errors import (
 from .invoke import invoke
 from .outcome import reason_of, to_error, to_result
 from .permits import Permits
-from .placing import placed
 from .previews import preview_of, previewed
 from .registry import Registry
 from .result import ToolResult
@@ -348,7 +348,7 @@ class Executor:
                     beyond.append((text, path))
                 return path
 
-            values[name] = placed(values[name], given.get(name), place)
+            values[name] = resolve_paths(values[name], given.get(name), place)
         return found, beyond
 
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:

@@ -103,8 +103,7 @@ class Machine:
         del call
         from callsheet.processes.run import Process
         from callsheet.processes.shell import environment, shell
-
-        from .beneath import open_directory
+        from callsheet.tools.fs.dirfd import open_directory
 
         argv = [shell(), "-c", "--", command]
         return Process(

@@ -20,9 +20,9 @@ from msgspec import NODEFAULT, Meta
 
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, is_list, is_object
+from callsheet.tools.workspace import path_in
 
 from .docstrings import Doc
-from .placing import path_in
 
 _PLAIN = (type(None), bool, int, float, str, bytes, Enum)
 """Defaults that can be shared."""

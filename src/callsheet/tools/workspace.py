@@ -1,21 +1,32 @@
-"""Where tools may go: the session's directory and its additional ones, after following every link."""
+"""Where tools may go: the session's directory and its additional ones, after following every link.
+
+`Workspace` resolves paths and judges them. `path_in` and `resolve_paths` find the paths inside a tool's
+arguments by their type hints, also in lists, dicts and structs, and put resolved ones in their place.
+`FileMemory` knows in which state this session's tools have seen files, so that a file that somebody else
+has changed since is not overwritten.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
+from itertools import repeat
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args, get_origin, get_type_hints
 
-from .errors import ExecutionFailed, InvalidArguments, NotPermitted
+import msgspec
 
-LONGEST_PATH = 4096
-MOST_FILES = 10_000
+from callsheet.report.json import is_list, is_object
+from callsheet.tools.errors import ExecutionFailed, InvalidArguments, NotPermitted
+
+MAX_PATH = 4096
+MAX_FILES = 10_000
 """Files whose state is remembered."""
 
-_LONGEST_NAME = 255
+_MAX_NAME = 255
 
 
 class _EntryMark:
@@ -44,11 +55,11 @@ class Workspace:
         return any(str(real) != given for real, given in self._given.items())
 
     def holds(self, path: Path) -> bool:
-        """Whether a path, links followed, is inside."""
+        """Return whether a path, links followed, is inside."""
         return any(path == root or root in path.parents for root in self.roots)
 
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the path that is meant, links followed, wherever it is."""
+        """Return the path that is meant, links followed, wherever it is (see `resolve`)."""
         given = os.fspath(text)
         _check(given)
         joined = os.path.join(self.cwd, given)  # noqa: PTH118 - pathlib would take out the dots
@@ -65,7 +76,16 @@ class Workspace:
             raise InvalidArguments(f"path: {_short(given)}: {exc.strerror}") from None
 
     def resolve(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the path that is meant, links followed. Raises if it is not inside."""
+        """Return the path that is meant, links followed.
+
+        Args:
+            text: The path, absolute or from the session's directory.
+            entry: Whether the entry itself is meant, if its last part is a link.
+
+        Raises:
+            NotPermitted: It is outside of the workspace.
+            InvalidArguments: It can't be a path.
+        """
         path = self.find(text, entry=entry)
         if not self.holds(path):
             raise outside(text, path, self)
@@ -92,14 +112,14 @@ class Workspace:
 
 
 def outside(text: str | os.PathLike[str], path: Path, workspace: Workspace) -> NotPermitted:
-    """Say that a path is not inside."""
+    """Return the error that says that a path is not inside."""
     given = os.fspath(text)
     leads = "" if given == str(path) else f" leads to {path}, which"
     roots = ", ".join(str(root) for root in workspace.roots)
     return NotPermitted(f"{_short(given)}{leads} is outside the workspace ({roots})")
 
 
-class Stamp(NamedTuple):
+class _Stamp(NamedTuple):
     """What tells that a file has changed."""
 
     mtime_ns: int
@@ -108,10 +128,10 @@ class Stamp(NamedTuple):
     device: int
 
 
-class Seen(NamedTuple):
+class _Seen(NamedTuple):
     """A file as it was seen. By its text, if somebody may hold a text of it that is not saved."""
 
-    stamp: Stamp | None
+    stamp: _Stamp | None
     digest: bytes | None
 
 
@@ -124,16 +144,16 @@ class FileMemory:
 
     def __init__(self, *, by_text: bool = False) -> None:
         self._by_text: bool = by_text
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, _Seen] = {}
         self._lock: Lock = Lock()
 
     def saw(self, path: Path, found: os.stat_result | None, text: str | None = None) -> None:
         """Remember the state in which a file was read or written."""
         stamp = None if found is None else _stamp(found)
-        seen = Seen(stamp, self._digest(text))
+        seen = _Seen(stamp, self._digest(text))
         with self._lock:
             self._seen.pop(str(path), None)
-            if len(self._seen) >= MOST_FILES:
+            if len(self._seen) >= MAX_FILES:
                 self._seen.pop(next(iter(self._seen)))
             self._seen[str(path)] = seen
 
@@ -175,8 +195,8 @@ class FileMemory:
         return blake2b(plain, digest_size=16).digest()
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
+def _stamp(found: os.stat_result) -> _Stamp:
+    return _Stamp(found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
 
 
 def _real(path: str) -> Path:
@@ -193,12 +213,89 @@ def _check(text: str) -> None:
     except UnicodeEncodeError:
         raise InvalidArguments("path: it has characters that can't be part of a path") from None
     longest = max(map(len, raw.split(b"/")))
-    if len(raw) >= LONGEST_PATH or longest > _LONGEST_NAME:
+    if len(raw) >= MAX_PATH or longest > _MAX_NAME:
         raise InvalidArguments(
             f"path: too long ({len(raw)} bytes, its longest name {longest}); "
-            f"{LONGEST_PATH - 1} and {_LONGEST_NAME} are allowed"
+            f"{MAX_PATH - 1} and {_MAX_NAME} are allowed"
         )
 
 
 def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:120]}…{text[-60:]}"
+
+
+def path_in(hint: Any, seen: frozenset[Any] = frozenset()) -> bool | None:
+    """Return whether a hint has a `Path` somewhere: None if not, else whether the entry itself is meant."""
+    entry = False
+    while get_origin(hint) is Annotated:
+        entry = entry or ENTRY in get_args(hint)
+        hint = get_args(hint)[0]
+    if hint is Path:
+        return entry
+    inner = list(get_args(hint))
+    if isinstance(hint, type) and hint not in seen and _fields(hint):
+        seen |= {hint}
+        inner += _hints(hint)
+    found = [one for one in (path_in(one, seen) for one in inner) if one is not None]
+    return entry or any(found) if found else None
+
+
+def resolve_paths(value: Any, given: Any, resolve: Callable[[str], Path]) -> Any:
+    """Return a value with each path in it resolved.
+
+    Args:
+        value: An argument of a tool.
+        given: The JSON that it was made from, which has the paths as they were written.
+        resolve: Returns the real path of a text.
+    """
+    if isinstance(value, Path):
+        return resolve(given if isinstance(given, str) else str(value))
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any] | tuple[Any, ...]", value)
+        texts = given if is_list(given) else repeat(None)
+        found = [
+            resolve_paths(item, text, resolve) for item, text in zip(items, texts, strict=False)
+        ]
+        return found if isinstance(value, list) else tuple(found)
+    if isinstance(value, (set, frozenset)):
+        members = cast("set[Any]", value)
+        return type(members)(resolve_paths(item, None, resolve) for item in members)
+    texts = given if is_object(given) else {}
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return {key: resolve_paths(item, texts.get(key), resolve) for key, item in pairs}
+    names = _fields(cast("type[Any]", type(value)))
+    if not names:
+        return value
+    changed: dict[str, Any] = {}
+    for name in names:
+        old = getattr(value, name)
+        new = resolve_paths(old, texts.get(name), resolve)
+        if new is not old and new != old:
+            changed[name] = new
+    return _reresolve_paths(value, changed) if changed else value
+
+
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the fields of a struct, a dataclass, a pydantic model or a TypedDict."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    own = getattr(kind, "model_fields", None) or getattr(kind, "__required_keys__", None)
+    return tuple(own or getattr(kind, "__optional_keys__", ()))
+
+
+def _hints(kind: type[Any]) -> list[Any]:
+    try:
+        return list(get_type_hints(kind, include_extras=True).values())
+    except (NameError, TypeError):
+        return []
+
+
+def _reresolve_paths(value: Any, changed: dict[str, Any]) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **changed)
+    if dataclasses.is_dataclass(value):
+        return dataclasses.replace(cast("Any", value), **changed)
+    return value.model_copy(update=changed)

@@ -16,7 +16,7 @@ import pytest
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
-from callsheet.tools.trees import remove
+from callsheet.tools.fs import trees
 
 module = import_module("callsheet.tools.builtin.delete")
 
@@ -155,7 +155,7 @@ def test_a_deep_tree_is_removed_with_few_descriptors(tmp_path: Path) -> None:
         try:
             next_one = os.dup(top)
             os.close(next_one)
-            removal = remove.remove_tree(top, "d", lambda: False)
+            removal = trees.remove_tree(top, "d", lambda: False)
             again = os.dup(top)
             os.close(again)
         finally:
@@ -173,9 +173,9 @@ async def test_what_cannot_be_deleted_is_named_and_the_rest_goes(
     (tmp_path / "d/open").mkdir()
     (tmp_path / "d/open/gone").write_text("g")
     (tmp_path / "d/locked").chmod(0o555)
-    real = remove.remove_tree
+    real = trees.remove_tree
 
-    def as_nobody(*given: Any) -> remove.Removal:
+    def as_nobody(*given: Any) -> trees.Removal:
         """Remove as a user who may not write in one of the directories: the superuser may anything."""
         if os.geteuid():
             return real(*given)
@@ -210,7 +210,7 @@ async def test_a_cancelled_deletion_stops(tmp_path: Path, monkeypatch: pytest.Mo
         time.sleep(0.005)
         unlink(*given, **named)
 
-    monkeypatch.setattr(remove.os, "unlink", slowly)
+    monkeypatch.setattr(trees.os, "unlink", slowly)
     async with Session(cwd=tmp_path, strict=True) as session:
         running = asyncio.ensure_future(
             session.run("delete", {"path": "d", "recursive": True}, alias="it")
@@ -244,7 +244,7 @@ def test_a_directory_moved_away_meanwhile_leads_nowhere_else(tmp_path: Path) -> 
         return False
 
     try:
-        removal = remove.remove_tree(fd, "d", stop)
+        removal = trees.remove_tree(fd, "d", stop)
     finally:
         os.close(fd)
     assert removal.left_count

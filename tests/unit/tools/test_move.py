@@ -15,7 +15,7 @@ import pytest
 
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
-from callsheet.tools.trees import copy, rename
+from callsheet.tools.fs import trees
 
 
 def names_in(path: Path) -> list[str]:
@@ -83,7 +83,7 @@ async def test_an_existing_destination_is_never_replaced(
     tmp_path: Path, kind: str, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(rename, "native", lambda: None)
+        monkeypatch.setattr(trees, "native", lambda: None)
     (tmp_path / "a").write_text("new")
     there = tmp_path / "b"
     match kind:
@@ -111,7 +111,7 @@ async def test_an_empty_directory_is_not_replaced_by_a_directory(
     tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(rename, "native", lambda: None)
+        monkeypatch.setattr(trees, "native", lambda: None)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     before = (tmp_path / "b").stat().st_ino
@@ -123,7 +123,7 @@ async def test_an_empty_directory_is_not_replaced_by_a_directory(
 async def test_without_the_systems_help_files_links_and_directories_are_moved_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rename, "native", lambda: None)
+    monkeypatch.setattr(trees, "native", lambda: None)
     (tmp_path / "f").write_text("f")
     (tmp_path / "l").symlink_to("nowhere")
     (tmp_path / "d").mkdir()
@@ -139,14 +139,14 @@ def test_of_many_movers_to_one_name_one_wins(
     tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:
-        monkeypatch.setattr(rename, "native", lambda: None)
+        monkeypatch.setattr(trees, "native", lambda: None)
     fd = os.open(tmp_path, os.O_RDONLY)
     wins: list[str] = []
 
     def run(name: str) -> None:
         barrier.wait()
         try:
-            rename.rename_new(fd, name, fd, "target")
+            trees.rename_new(fd, name, fd, "target")
         except FileExistsError:
             return
         wins.append(name)
@@ -255,10 +255,10 @@ def test_another_spelling_of_the_same_entry_is_renamed(
 ) -> None:
     """As on a file system that doesn't tell upper from lower case, which is rarely at hand."""
     (tmp_path / "name").write_text("n")
-    monkeypatch.setattr(rename, "_is_same_entry", lambda *_: True)
+    monkeypatch.setattr(trees, "_is_same_entry", lambda *_: True)
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        rename.rename_new(fd, "name", fd, "NAME")
+        trees.rename_new(fd, "name", fd, "NAME")
     finally:
         os.close(fd)
     assert names_in(tmp_path) == ["NAME"]
@@ -335,7 +335,7 @@ async def test_a_destination_that_comes_meanwhile_is_kept(
     tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").write_text("new")
-    whole = copy.copy_entry
+    whole = trees.copy_entry
 
     def slow(*given: Any) -> Any:
         (elsewhere / "b").write_text("old")
@@ -355,7 +355,7 @@ async def test_what_changes_while_it_is_copied_is_not_lost(
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/changed").write_text("old")
     (tmp_path / "tree/same").write_text("same")
-    whole = copy.copy_entry
+    whole = trees.copy_entry
 
     def meanwhile(*given: Any) -> Any:
         copied = whole(*given)
@@ -380,8 +380,8 @@ def test_copying_stops_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
     asked = iter([False] * 5)
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
-        with pytest.raises(copy.Cancelled):
-            copy.copy_entry(fd, "a", fd, "b", lambda: next(asked, True))
+        with pytest.raises(trees.Cancelled):
+            trees.copy_entry(fd, "a", fd, "b", lambda: next(asked, True))
     finally:
         os.close(fd)
     assert 0 < len(names_in(tmp_path / "b")) < 10

@@ -19,10 +19,10 @@ from callsheet import Session
 from callsheet.report.content import ImageContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import InvalidArguments, NotPermitted
+from callsheet.tools.files.document import explained
 from callsheet.tools.files.kinds import image_of
-from callsheet.tools.files.opening import opened
 from callsheet.tools.files.text import codec_of
-from callsheet.tools.files.trouble import explained
+from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.workspace import Workspace
 from tests.support.files import shown, without_rights
 
@@ -436,7 +436,7 @@ def test_a_link_that_was_put_in_the_way_is_not_followed(tmp_path: Path) -> None:
     workspace = Workspace(str(inside))
     for name, error in (("d/secret", NotPermitted), ("secret", InvalidArguments)):
         with pytest.raises(error, match="link"):
-            with explained(inside / name, workspace, "read"), opened(inside / name, name):
+            with explained(inside / name, workspace, "read"), open_regular(inside / name, name):
                 pass
 
 

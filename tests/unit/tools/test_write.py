@@ -21,8 +21,7 @@ from callsheet.report.content import DiffContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import Cancelled, ExecutionFailed
 from callsheet.tools.files import atomic
-from callsheet.tools.files.atomic import replace_file
-from callsheet.tools.files.finishing import finished
+from callsheet.tools.files.atomic import replace_file, run_to_end
 from callsheet.tools.files.text import codec_of, endings_of, newline_of, with_newlines
 from tests.support.files import without_rights
 
@@ -403,7 +402,7 @@ async def test_a_cancelled_write_changes_nothing_or_says_that_it_was_too_late(
                     replace_file(path, b"a", None, go_on)
                 return call.success("done")
 
-            task = asyncio.create_task(finished(work))
+            task = asyncio.create_task(run_to_end(work))
             await asyncio.to_thread(begun.wait, 5)
             task.cancel()
             await asyncio.sleep(0)

@@ -16,8 +16,8 @@ from callsheet.agent.rpc import ClientError, Disconnected
 from callsheet.report.errors import CallsheetError
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
 from callsheet.tools.files.document import Document, Held, New
-from callsheet.tools.files.opening import place_of
 from callsheet.tools.files.text import UTF8, has_surrogates, newline_of, with_newlines
+from callsheet.tools.fs.dirfd import parent_of
 from callsheet.tools.host import GoOn, Machine
 from callsheet.tools.session import Call
 
@@ -66,7 +66,7 @@ class ClientFiles:
         """Return a file new content: through the client, if it is one of its files."""
         if self._is_theirs(call, path, new, old):
             go_on()
-            with place_of(path, create=old is None):
+            with parent_of(None, path, [] if old is None else None):
                 pass  # the directories that are missing are there now
             self._write(call, path, _as_taken(new.text, old), go_on)
             return _state(path)

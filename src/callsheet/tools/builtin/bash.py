@@ -25,7 +25,7 @@ from callsheet.tools.errors import (
     TimedOut,
     ToolError,
 )
-from callsheet.tools.files.opening import stat_of
+from callsheet.tools.fs.dirfd import stat_of
 from callsheet.tools.host import Running
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call

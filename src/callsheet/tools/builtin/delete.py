@@ -12,18 +12,17 @@ import stat
 from pathlib import Path
 
 from callsheet.report.content import ToolCallContent
-from callsheet.tools.beneath import NO_LINK, parent_of, root_of
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, NotFound, NotPermitted
+from callsheet.tools.fs.dirfd import READ, parent_of, root_of
+from callsheet.tools.fs.trees import Removal, remove_tree
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
-from callsheet.tools.trees.remove import Removal, remove_tree
 from callsheet.tools.workspace import Entry, Workspace
 
 SHOWN = 64 * 1024
 """Bytes of a text file that is shown as a diff when it is deleted, at most."""
 
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | NO_LINK
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -105,7 +104,7 @@ def _delete_empty(path: Path, parent: int, name: str) -> Removal:
 def _text(parent: int, name: str) -> str | None:
     """Return the text of a file, if it is text and small."""
     try:
-        fd = os.open(name, _READ, dir_fd=parent)
+        fd = os.open(name, READ, dir_fd=parent)
     except OSError:
         return None
     try:

@@ -9,12 +9,11 @@ from typing import NamedTuple
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
-from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable
-from callsheet.tools.files.finishing import finished
+from callsheet.tools.files.atomic import run_to_end
+from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable, explained
 from callsheet.tools.files.matching import Change, Finder, Span, replace
 from callsheet.tools.files.refusals import not_found, not_unique
 from callsheet.tools.files.text import Unencodable, has_surrogates, presentable, size_text
-from callsheet.tools.files.trouble import explained
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -58,18 +57,21 @@ async def edit(
         new_text: What takes its place.
         replace_all: Replace it wherever it is.
     """
-    return await finished(
-        lambda go_on: _edit(
-            call, path, _planned(call, path, old_text, new_text, replace_all, go_on), go_on
+    return await run_to_end(
+        lambda check_wanted: _edit(
+            call,
+            path,
+            _planned(call, path, old_text, new_text, replace_all, check_wanted),
+            check_wanted,
         )
     )
 
 
-def _edit(call: Call, path: Path, plan: _Plan, go_on: Callable[[], None]) -> ToolResult:
+def _edit(call: Call, path: Path, plan: _Plan, check_wanted: Callable[[], None]) -> ToolResult:
     change = plan.change
     with explained(path, call.workspace, "edited"):
         new = New(change.text, plan.data)
-        found = call.session.host.replace(call, path, new, plan.document, go_on)
+        found = call.session.host.replace(call, path, new, plan.document, check_wanted)
         call.files.saw(path, found, change.text)
     call.diff(str(path), *plan.shown())
     call.locate(str(path), change.first_line)
@@ -82,12 +84,12 @@ def _planned(
     old_text: str,
     new_text: str,
     replace_all: bool,
-    go_on: Callable[[], None],
+    check_wanted: Callable[[], None],
 ) -> _Plan:
     _check(old_text, new_text)
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "edited"):
-        document = call.session.host.load(call, path, go_on)
+        document = call.session.host.load(call, path, check_wanted)
         call.files.check(path, document.text)
         check_writable(path, document.stat, shown)
         text = _text(document, shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.tools.errors import InvalidArguments
-from callsheet.tools.files.opening import check_directory
+from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.globs import Glob, GlobError, compile_glob

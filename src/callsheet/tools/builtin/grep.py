@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from callsheet.report.fields import ToolCallLocation
 from callsheet.tools.errors import InvalidArguments, NotFound
-from callsheet.tools.files.opening import stat_of
+from callsheet.tools.fs.dirfd import stat_of
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.engine import Matches, Search, search
 from callsheet.tools.search.excerpts import SearchedText, escape_name, plural, render

@@ -6,7 +6,7 @@ import re
 import stat
 from pathlib import Path
 
-from callsheet.tools.files.opening import check_directory
+from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.walk import Found, Walk, scope_of

@@ -13,14 +13,12 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from callsheet.tools.beneath import parent_of, remove_made, root_of
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments, NotFound, NotPermitted
+from callsheet.tools.fs.dirfd import parent_of, remove_made, root_of
+from callsheet.tools.fs.trees import Copied, copy_entry, remove_copied, remove_tree, rename_new
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
-from callsheet.tools.trees.copy import Copied, copy_entry, remove_copied
-from callsheet.tools.trees.remove import remove_tree
-from callsheet.tools.trees.rename import rename_new
 from callsheet.tools.workspace import Entry, Workspace
 
 _MOST_NAMED = 10

@@ -11,6 +11,7 @@ from msgspec import Meta
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
 from callsheet.tools.files import notebooks
+from callsheet.tools.files.document import explained
 from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
 from callsheet.tools.files.line_ranges import (
     PLACES,
@@ -22,9 +23,8 @@ from callsheet.tools.files.line_ranges import (
     read_range,
     total_of,
 )
-from callsheet.tools.files.opening import Opened, opened
 from callsheet.tools.files.text import UTF8, codec_of_bom, is_binary, size_text
-from callsheet.tools.files.trouble import explained
+from callsheet.tools.fs.dirfd import OpenFile, open_regular
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -56,10 +56,10 @@ def read(
         limit: How many lines to read at most.
     """
     shown = call.workspace.show(path)
-    with explained(path, call.workspace, "read"), opened(path, shown) as (file, found):
+    with explained(path, call.workspace, "read"), open_regular(path, shown) as (file, found):
         document = call.session.host.look(call, path, found)
         unsaved = document.data if document is not None and document.is_unsaved else None
-        source = _source(call, Opened(file, found), unsaved)
+        source = _source(call, OpenFile(file, found), unsaved)
         head = source.read(0, HEAD)
         call.files.saw(path, found, None if document is None else document.text)
         about: dict[str, JsonValue] = {"file_path": str(path), "size_bytes": found.st_size}
@@ -81,7 +81,7 @@ def read(
     return result.with_all_metadata({**about, **result.metadata})
 
 
-def _source(call: Call, file: Opened, unsaved: bytes | None) -> Source:
+def _source(call: Call, file: OpenFile, unsaved: bytes | None) -> Source:
     """Return the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
     if unsaved is not None:
         return Source.of_bytes(unsaved)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
-from callsheet.tools.files.document import Document, New, check_writable, is_there
-from callsheet.tools.files.finishing import finished
+from callsheet.tools.files.atomic import run_to_end
+from callsheet.tools.files.document import Document, New, check_writable, explained, is_there
 from callsheet.tools.files.matching import clamped
 from callsheet.tools.files.text import (
     UTF8,
@@ -25,7 +25,6 @@ from callsheet.tools.files.text import (
     size_text,
     with_newlines,
 )
-from callsheet.tools.files.trouble import explained
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -77,19 +76,21 @@ async def write(call: Call, path: Path, content: str) -> ToolResult:
         path: The file, from the session's directory or absolute.
         content: Everything that is to be in the file.
     """
-    return await finished(
-        lambda go_on: _write(call, path, _planned(call, path, content, go_on), go_on)
+    return await run_to_end(
+        lambda check_wanted: _write(
+            call, path, _planned(call, path, content, check_wanted), check_wanted
+        )
     )
 
 
-def _planned(call: Call, path: Path, content: str, go_on: Callable[[], None]) -> _Plan:
+def _planned(call: Call, path: Path, content: str, check_wanted: Callable[[], None]) -> _Plan:
     if has_surrogates(content):
         raise InvalidArguments(
             "content: it has halves of characters (surrogates), which are no text"
         )
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "written"):
-        old = call.session.host.load(call, path, go_on) if is_there(path) else None
+        old = call.session.host.load(call, path, check_wanted) if is_there(path) else None
         _check_seen(call, path, old)
         if old is not None:
             check_writable(path, old.stat, shown)
@@ -97,14 +98,14 @@ def _planned(call: Call, path: Path, content: str, go_on: Callable[[], None]) ->
         return _Plan(old, New(text, codec.encode(text)), codec, notes)
 
 
-def _write(call: Call, path: Path, plan: _Plan, go_on: Callable[[], None]) -> ToolResult:
+def _write(call: Call, path: Path, plan: _Plan, check_wanted: Callable[[], None]) -> ToolResult:
     shown, old, new, notes = call.workspace.show(path), plan.old, plan.new, list(plan.notes)
     if plan.is_done:
         assert old is not None
         call.files.saw(path, old.stat, old.text)
         return _result(call, path, plan, f"{shown} has this content already")
     with explained(path, call.workspace, "written"):
-        found = call.session.host.replace(call, path, new, old, go_on)
+        found = call.session.host.replace(call, path, new, old, check_wanted)
         call.files.saw(path, found, new.text)
     _show(call, path, plan)
     if old is not None and old.held is None and old.stat.st_nlink > 1:

@@ -1,15 +1,21 @@
 """Files are replaced as a whole: at any moment, a reader finds the old one or the new one.
 
-The new content goes to a file beside the old one, is forced to the disk, gets the mode, the owner and the
-attributes of the old one, and takes its name. Right before that, the old file must still be as it was
+The new content goes to a temporary file beside the old one, is forced to the disk, gets the mode, the owner
+and the attributes of the old one, and takes its name. Right before that, the old file must still be as it was
 read. A new file is linked to its name, which fails if somebody else has made it meanwhile.
 
-Whoever writes holds a lock on the file beside. If a process is killed while it writes, that file is left
-over and its lock is gone; the next process that writes in the same directory removes it.
+The writer holds a lock on the temporary file. If a process is killed while it writes, that file is left over
+and its lock is gone; the next process that writes in the same directory removes it.
+
+A thread can't be stopped from outside. So a cancelled write is not abandoned, to change a file when nobody
+expects it any more: `run_to_end` tells the thread, which stops before the file is changed or reports that it
+was too late.
 """
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import re
 import stat
@@ -17,63 +23,90 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from threading import Lock
+from threading import Event, Lock
 
-from callsheet.tools.errors import ExecutionFailed
+from callsheet.tools.errors import Cancelled, ExecutionFailed
+from callsheet.tools.fs.dirfd import LIST, NO_LINK, DirectoryEntry, parent_of
+from callsheet.tools.result import ToolResult
+from callsheet.tools.threads import in_thread
 
-from .opening import FILE_FLAGS, Place, place_of
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-_BESIDE = re.compile(r"\.callsheet-[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(r"\.callsheet-[0-9a-f]{16}\.tmp")
 """Names of files that are being written. They begin with a dot, as most tools leave such files out."""
 
 _TRIES = 8
-_MOST_SWEPT = 4096
+_MAX_SWEPT = 4096
 
 _swept: dict[tuple[int, int], None] = {}
 _swept_lock = Lock()
 
 
-def replace_file(
-    path: Path, data: bytes, old: os.stat_result | None, alive: Callable[[], None]
-) -> os.stat_result:
-    """Return a file new content. `old` is its state when it was read; None if it must not exist yet.
+async def run_to_end(work: Callable[[Callable[[], None]], ToolResult]) -> ToolResult:
+    """Run work on files in a thread, and to its end even if this is cancelled.
 
-    `alive` is called before the file takes its name; if it raises, nothing has changed.
+    Args:
+        work: Gets a function to call before it changes anything. That raises `Cancelled` if the work is not
+            wanted any more.
+
+    Raises:
+        Cancelled: This was cancelled; `output` says whether something was written all the same.
     """
-    with place_of(path, create=old is None) as place:
-        _sweep(place)
-        beside, handle = _make_beside(place, 0o666 if old is None else 0o600)
+    unwanted = Event()
+
+    def check_wanted() -> None:
+        if unwanted.is_set():
+            raise Cancelled("stopped", output="Nothing was written")
+
+    task = asyncio.ensure_future(in_thread(lambda: work(check_wanted)))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        unwanted.set()
+        result = await task
+        raise Cancelled("stopped too late", output=result.output, **dict(result.metadata)) from None
+
+
+def replace_file(
+    path: Path, data: bytes, old: os.stat_result | None, check_wanted: Callable[[], None]
+) -> os.stat_result:
+    """Give a file new content, as a whole.
+
+    Args:
+        path: The file, links resolved.
+        data: The new content.
+        old: The state of the file when it was read; None if it must not exist yet.
+        check_wanted: Called before the file takes its name; if it raises, nothing has changed.
+
+    Returns:
+        The new state.
+
+    Raises:
+        ExecutionFailed: Somebody else has changed, deleted or created the file meanwhile.
+        OSError: The system refuses.
+    """
+    with parent_of(None, path, [] if old is None else None) as entry:
+        _sweep(entry.directory)
+        temporary, handle = _make_temporary(entry, 0o666 if old is None else 0o600)
         try:
             _write(handle, data)
             if old is not None:
-                _keep(handle, place, old)
+                _copy_attributes(handle, entry, old)
             os.fsync(handle)
-            alive()
+            check_wanted()
             if old is None:
-                _link(beside, place, path)
+                _link(temporary, entry, path)
             else:
-                check_same(place, old, path)
-                os.replace(
-                    beside.name,
-                    place.name,
-                    src_dir_fd=beside.directory,
-                    dst_dir_fd=place.directory,
-                )
+                _check_same(entry, old, path)
+                _rename(temporary, entry)
             return os.fstat(handle)
         finally:
             with suppress(FileNotFoundError):  # it has its name now
-                os.unlink(beside.name, dir_fd=beside.directory)
+                os.unlink(temporary, dir_fd=entry.directory)
             os.close(handle)
 
 
-def check_same(place: Place, old: os.stat_result, path: Path) -> None:
+def _check_same(entry: DirectoryEntry, old: os.stat_result, path: Path) -> None:
     """Raise if a file is not as it was when it was read."""
-    now = place.stat()
+    now = entry.stat()
     if now is None or _state(now) != _state(old):
         what = "deleted" if now is None else "changed"
         raise ExecutionFailed(
@@ -87,21 +120,18 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def _make_beside(place: Place, mode: int) -> tuple[Place, int]:
-    """Make the file beside, locked. Who sweeps may be quicker than the lock; then there is another."""
-    folder = "" if place.directory is not None else os.path.dirname(place.name)  # noqa: PTH120
+def _make_temporary(entry: DirectoryEntry, mode: int) -> tuple[str, int]:
+    """Make the temporary file, locked. One that another process sweeps before the lock is made again."""
     for _ in range(_TRIES):
-        name = os.path.join(folder, f".callsheet-{token_hex(8)}.tmp")  # noqa: PTH118 - by name
-        flags = FILE_FLAGS | os.O_RDWR | os.O_CREAT | os.O_EXCL
-        handle = os.open(name, flags, mode, dir_fd=place.directory)
-        if fcntl is None:
-            return Place(name, place.directory), handle
+        name = f".callsheet-{token_hex(8)}.tmp"
+        flags = NO_LINK | os.O_RDWR | os.O_CREAT | os.O_EXCL
+        handle = os.open(name, flags, mode, dir_fd=entry.directory)
         with suppress(OSError):  # a file system without locks: then nobody sweeps there either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
-            return Place(name, place.directory), handle
+            return name, handle
         os.close(handle)
-    raise ExecutionFailed(f"{place.name}: files that are being written there vanish")
+    raise ExecutionFailed(f"{entry.name}: files that are being written there vanish")
 
 
 def _write(handle: int, data: bytes) -> None:
@@ -110,14 +140,15 @@ def _write(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def _link(beside: Place, place: Place, path: Path) -> None:
-    """Return a new file its name, unless the name is taken."""
+def _link(temporary: str, entry: DirectoryEntry, path: Path) -> None:
+    """Give a new file its name, unless the name is taken."""
+    directory = entry.directory
     try:
         os.link(
-            beside.name,
-            place.name,
-            src_dir_fd=beside.directory,
-            dst_dir_fd=place.directory,
+            temporary,
+            entry.name,
+            src_dir_fd=directory,
+            dst_dir_fd=directory,
             follow_symlinks=False,
         )
     except FileExistsError:
@@ -127,73 +158,69 @@ def _link(beside: Place, place: Place, path: Path) -> None:
             changed_since_read=True,
         ) from None
     except OSError:  # a file system without links
-        if place.stat() is not None:
+        if entry.stat() is not None:
             raise
-        os.replace(beside.name, place.name, src_dir_fd=beside.directory, dst_dir_fd=place.directory)
+        _rename(temporary, entry)
 
 
-# What a file keeps
+def _rename(temporary: str, entry: DirectoryEntry) -> None:
+    directory = entry.directory
+    os.replace(temporary, entry.name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def _keep(handle: int, place: Place, old: os.stat_result) -> None:
-    """Return the new file the owner, the mode and the attributes of the old one, where that may be."""
+# What a file has besides its content
+
+
+def _copy_attributes(handle: int, entry: DirectoryEntry, old: os.stat_result) -> None:
+    """Give the new file the owner, the mode and the attributes of the old one, where that is allowed."""
     mode, new = stat.S_IMODE(old.st_mode), os.fstat(handle)
-    if hasattr(os, "fchown") and (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:
             os.fchown(handle, old.st_uid, old.st_gid)
         except OSError:
             mode &= ~(stat.S_ISUID | stat.S_ISGID)  # they would speak for another owner
             with suppress(OSError):
                 os.fchown(handle, -1, old.st_gid)
-    if hasattr(os, "fchmod"):
-        os.fchmod(handle, mode)
-    if hasattr(os, "listxattr"):
-        _keep_attributes(handle, place)
-
-
-def _keep_attributes(handle: int, place: Place) -> None:
-    """Copy what else is known of the old file: access lists, labels, tags."""
-    with suppress(OSError):
-        source = os.open(place.name, FILE_FLAGS | os.O_RDONLY, dir_fd=place.directory)
-        try:
-            for name in os.listxattr(source):
-                with suppress(OSError):
-                    os.setxattr(handle, name, os.getxattr(source, name))
-        finally:
-            os.close(source)
+    os.fchmod(handle, mode)
+    if hasattr(os, "listxattr"):  # access lists, labels, tags; not on macOS
+        with suppress(OSError):
+            source = os.open(entry.name, NO_LINK | os.O_RDONLY, dir_fd=entry.directory)
+            try:
+                for name in os.listxattr(source):
+                    with suppress(OSError):
+                        os.setxattr(handle, name, os.getxattr(source, name))
+            finally:
+                os.close(source)
 
 
 # What killed processes left
 
 
-def _sweep(place: Place) -> None:
+def _sweep(directory: int) -> None:
     """Remove what is left over in a directory, once for each directory in the life of a process."""
-    if fcntl is None or place.directory is None:
-        return
-    found = os.fstat(place.directory)
+    found = os.fstat(directory)
     key = (found.st_dev, found.st_ino)
     with _swept_lock:
         if key in _swept:
             return
         _swept[key] = None
-        if len(_swept) > _MOST_SWEPT:
+        if len(_swept) > _MAX_SWEPT:
             del _swept[next(iter(_swept))]
     with suppress(OSError):
-        listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place.directory)
+        listing = os.open(".", LIST | NO_LINK, dir_fd=directory)
         try:
             with os.scandir(listing) as entries:
-                names = [entry.name for entry in entries if _BESIDE.fullmatch(entry.name)]
+                names = [entry.name for entry in entries if _TEMPORARY.fullmatch(entry.name)]
         finally:
             os.close(listing)
         for name in names:
-            _remove_left_over(name, place.directory)
+            _remove_left_over(name, directory)
 
 
 def _remove_left_over(name: str, directory: int) -> None:
     """Remove a file that nobody holds the lock of."""
-    assert fcntl is not None
     with suppress(OSError):
-        handle = os.open(name, FILE_FLAGS | os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
+        handle = os.open(name, NO_LINK | os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(name, dir_fd=directory)

@@ -5,7 +5,7 @@ small, however much matches. The second pass finds the first lines in the first 
 
 The first pass goes by names, and a name may lead elsewhere a moment later, if somebody puts a link in the
 way. So its result is not trusted for the files that are shown: each of them is opened here, one directory
-at a time and never through a link (`callsheet.tools.beneath`), and ripgrep searches the open descriptors.
+at a time and never through a link (`callsheet.tools.fs.dirfd`), and ripgrep searches the open descriptors.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple, TypeAlias
 
+from callsheet.tools.fs.dirfd import Descent
 from callsheet.tools.threads import in_thread
 
 from . import ripgrep
-from .descent import Descent
 from .globs import path_filter
 from .ripgrep import PatternError
 from .walk import Scope, Walk

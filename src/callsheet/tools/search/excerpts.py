@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import BinaryIO
 
-from .descent import open_file
+from callsheet.tools.fs.dirfd import Descent
+
 from .engine import FileMatches, MatchedLine
 
 WIDTH = 300
@@ -58,7 +59,8 @@ class SearchedText:
     """
 
     def __init__(self, path: str) -> None:
-        self._file: BinaryIO = open(open_file(path), "rb")  # noqa: PTH123, SIM115
+        with Descent("/") as descent:
+            self._file: BinaryIO = open(descent.open(path.lstrip("/")), "rb")  # noqa: PTH123, SIM115
         self._begin: int = 0
         head = self._file.read(3)
         if head == codecs.BOM_UTF8:

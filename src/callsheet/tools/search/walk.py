@@ -13,7 +13,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, TypeAlias
 
-from .descent import Descent
+from callsheet.tools.fs.dirfd import Descent
+
 from .ignore import GIT_KINDS, KINDS, Rule, Rules, as_bytes, read_rules
 
 _Ranked: TypeAlias = "tuple[tuple[int, Rules], ...]"

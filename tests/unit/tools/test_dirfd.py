@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from callsheet.tools.beneath import open_beneath, parent_of, remove_made, root_of
 from callsheet.tools.errors import InvalidArguments, NotPermitted
+from callsheet.tools.fs.dirfd import open_beneath, parent_of, remove_made, root_of
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""Renaming, removing and copying entries of open directories, never through a link."""
