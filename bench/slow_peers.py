@@ -24,8 +24,8 @@ from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
 from callsheet.acp.peer import Peer
-from callsheet.runtime.backlog import MAX_WEIGHT
 from callsheet.runtime.call import Call
+from callsheet.runtime.send_queue import MAX_WEIGHT
 from callsheet.runtime.session import DEAD_AFTER, Session
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.testing import DyingPeer, SlowPeer

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from callsheet.acp.peer import Peer
 from callsheet.runtime.call import Call
-from callsheet.runtime.outbox import PACE
+from callsheet.runtime.consumer import PACE
 from callsheet.runtime.session import Session
 from callsheet.runtime.sinks import PipeSink
 from callsheet.testing import FakeClock

@@ -20,7 +20,7 @@ import zstandard
 from callsheet import Session
 from callsheet.history import codec
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.sanitizer import GuardSettings
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "src/callsheet/history/dictionary.zstd"

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
     from callsheet.report.report import ToolCallReport
     from callsheet.report.status import Reason, ToolCallStatus
     from callsheet.runtime.batch import Batch
-    from callsheet.runtime.errors import ConsumerLost, PermissionDenied, SessionClosed
-    from callsheet.runtime.guard import GuardSettings
-    from callsheet.runtime.health import Health
+    from callsheet.runtime.health import ConsumerLost, Health, PermissionDenied, SessionClosed
     from callsheet.runtime.permission import Question
+    from callsheet.runtime.sanitizer import GuardSettings
     from callsheet.runtime.sinks import PipeSink, Sink
     from callsheet.tools.errors import ToolError
     from callsheet.tools.result import ToolResult
@@ -53,18 +52,18 @@ _LAZY = {
     "Batch": "callsheet.runtime.batch",
     "Call": "callsheet.tools.session",
     "CallsheetError": "callsheet.report.errors",
-    "ConsumerLost": "callsheet.runtime.errors",
+    "ConsumerLost": "callsheet.runtime.health",
     "FileChange": "callsheet.report.content",
-    "GuardSettings": "callsheet.runtime.guard",
+    "GuardSettings": "callsheet.runtime.sanitizer",
     "Health": "callsheet.runtime.health",
     "Peer": "callsheet.acp.peer",
-    "PermissionDenied": "callsheet.runtime.errors",
+    "PermissionDenied": "callsheet.runtime.health",
     "PermissionOption": "callsheet.acp.permission",
     "PipeSink": "callsheet.runtime.sinks",
     "Question": "callsheet.runtime.permission",
     "Reason": "callsheet.report.status",
     "Session": "callsheet.tools.session",
-    "SessionClosed": "callsheet.runtime.errors",
+    "SessionClosed": "callsheet.runtime.health",
     "Sink": "callsheet.runtime.sinks",
     "ToolCallContent": "callsheet.report.content",
     "ToolCallLocation": "callsheet.report.fields",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.offline import repair
 from callsheet.tap.settings import TapSettings
 from callsheet.testing.recordings import updates_in

@@ -14,9 +14,9 @@ from callsheet import Session
 from callsheet.history import History
 from callsheet.limits.bound import Limits
 from callsheet.report.json import JsonObject
-from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import Sink
-from callsheet.runtime.spill import SpillStore, default_directory
+from callsheet.runtime.spill_store import SpillStore, default_directory
 
 ONE = "sess_01M7HA0000AAAAAAAAAAAAAAAA"
 TWO = "sess_01M7HB0000BBBBBBBBBBBBBBBB"

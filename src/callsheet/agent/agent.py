@@ -29,8 +29,8 @@ from .surface import V1, V2, Surface
 # What a session needs is imported for the first one: an editor waits for our start.
 if TYPE_CHECKING:
     from callsheet.history.history import History
-    from callsheet.runtime.guard import GuardSettings
     from callsheet.runtime.permission import Question
+    from callsheet.runtime.sanitizer import GuardSettings
     from callsheet.tools.permits import Mode
     from callsheet.tools.session import ToolSettings
     from callsheet.tools.tool import Tool

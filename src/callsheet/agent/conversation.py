@@ -13,9 +13,9 @@ from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
 from callsheet.history.errors import HistoryError
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
-from callsheet.runtime.endings import short_message
-from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.health import short_message
 from callsheet.runtime.permission import Question
+from callsheet.runtime.timing import new_call_id
 from callsheet.tools.session import Session
 
 from .brain import REASONS, Brain, Command, Prompt

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, check_text
-from callsheet.runtime.options import Links
+from callsheet.runtime.session import Links
 from callsheet.tools.executor import AT_ONCE, Asked
 from callsheet.tools.registry import Registry
 from callsheet.tools.result import ToolResult

@@ -25,7 +25,7 @@ def keeping(flag: str | None = None) -> Callable[[], History] | None:
 
     def make() -> History:
         from callsheet.history.history import History
-        from callsheet.runtime.spill import SpillStore, default_directory
+        from callsheet.runtime.spill_store import SpillStore, default_directory
 
         return History(url, keep=keep, forget_spills=SpillStore(default_directory()).forget)
 

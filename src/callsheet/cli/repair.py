@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import click
 
-from callsheet.runtime.spill import SpillStore, default_directory
+from callsheet.runtime.spill_store import SpillStore, default_directory
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 

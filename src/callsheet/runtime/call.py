@@ -22,13 +22,19 @@ from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.runtime import permission
+from callsheet.runtime.call_state import (
+    CallState,
+    Ending,
+    Made,
+    ending_of,
+    exit_ending,
+    exit_text,
+    is_about,
+)
 from callsheet.runtime.desk import Opening
-from callsheet.runtime.endings import Ending, ending_of, exit_ending, exit_text
-from callsheet.runtime.errors import PermissionDenied
-from callsheet.runtime.live import Live, Made, is_about
-from callsheet.runtime.output import KEEP, Output, to_bytes
-from callsheet.runtime.safely import Misuse, safely
-from callsheet.runtime.stopwatch import Stopwatch
+from callsheet.runtime.health import Misuse, PermissionDenied, safely
+from callsheet.runtime.live_output import KEEP, Output, to_bytes
+from callsheet.runtime.timing import Stopwatch
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import Session
@@ -42,7 +48,7 @@ MOST_LOCATIONS = 16
 """Places that a call shows at most. Each opens a file in some editors."""
 
 
-class Call(Live):
+class Call(CallState):
     """One tool call of a session. Made by `Session.call`."""
 
     __slots__ = ("_exit", "_opening", "_output", "_seconds", "_timeout", "_watch")
@@ -127,12 +133,12 @@ class Call(Live):
         """Hear, under the desk's lock, that the call is announced."""
         self._report, self.id, self._output = report, report.tool_call_id, output
 
-    def tell(self, outbox: Any) -> None:
+    def tell(self, consumer: Any) -> None:
         """Tell a consumer that comes late, under the desk's lock."""
         if self._report is not None and not self._report.status.is_final:
             if self._output is not None:
-                outbox.output(self._output, False)
-            outbox.put(self._report, True)
+                consumer.output(self._output, False)
+            consumer.put(self._report, True)
 
     # Changes
 

@@ -41,16 +41,16 @@ from callsheet.report.terminal import (
     TerminalState,
     terminal_ids,
 )
-from callsheet.runtime.clock import Clock
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.guard import Guard
-from callsheet.runtime.ids import new_call_id
-from callsheet.runtime.output import LAGGING, Output
+from callsheet.runtime.health import Faults
+from callsheet.runtime.live_output import LAGGING, Output
+from callsheet.runtime.sanitizer import Sanitizer
+from callsheet.runtime.timing import Clock, new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.call import Call
-    from callsheet.runtime.keeper import Keeper
-    from callsheet.runtime.outbox import Outbox
+    from callsheet.runtime.consumer import Consumer
+    from callsheet.runtime.record_consumer import RecordConsumer
+
 
 Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None, dict[str, Any]]
 """What a call is announced with: name, input, title, kind, locations, and the rest by name."""
@@ -77,7 +77,7 @@ class Desk:
         cwd: str,
         describer: Describer,
         words: Phrases,
-        guard: Guard,
+        guard: Sanitizer,
         clock: Clock,
         faults: Faults,
     ) -> None:
@@ -85,7 +85,7 @@ class Desk:
         self.cwd: str = cwd
         self.describer: Describer = describer
         self.words: Phrases = words
-        self.guard: Guard = guard
+        self.guard: Sanitizer = guard
         self.clock: Clock = clock
         self.faults: Faults = faults
         # Re-entrant, because a signal's handler or a finaliser may report in the midst of a report.
@@ -94,7 +94,7 @@ class Desk:
         self.is_closed: bool = False
         self.is_behind: bool = False
         self.ledger: Ledger = Ledger(session_id, new_call_id)
-        self.outboxes: tuple[Outbox | Keeper, ...] = ()
+        self.consumers: tuple[Consumer | RecordConsumer, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
         self.calls: dict[str, Call] = {}
         self._names: dict[str, str] = {}
@@ -187,8 +187,8 @@ class Desk:
         """Return a terminal to a command that is announced to a client which must know it from the start."""
         if fields.get("kind") is not ToolKind.EXECUTE:
             return None
-        for outbox in self.outboxes:
-            peer = outbox.sink.peer
+        for consumer in self.consumers:
+            peer = consumer.sink.peer
             if peer is not None and peer.version == 1 and peer.terminals == "meta":
                 output = Output(self, "", None)
                 output.about(fields.get("raw_input"))
@@ -256,12 +256,12 @@ class Desk:
 
     def output(self, output: Output, *, much: bool) -> None:
         """Tell everybody that a call has new output."""
-        for outbox in self.outboxes:
-            outbox.output(output, much)
+        for consumer in self.consumers:
+            consumer.output(output, much)
 
     def _tell(self, report: ToolCallReport, moved: bool) -> ToolCallReport:
-        for outbox in self.outboxes:
-            outbox.put(report, moved)
+        for consumer in self.consumers:
+            consumer.put(report, moved)
         return report
 
     def _change_anyway(
@@ -289,8 +289,8 @@ class Desk:
         """Let everything be sent, if whoever has so much to say holds up the event loop."""
         if get_ident() == self.thread:
             everything, self.is_behind = self.is_behind, False
-            for outbox in self.outboxes:
-                outbox.drain_hard(everything=everything)
+            for consumer in self.consumers:
+                consumer.drain_hard(everything=everything)
         elif output is not None and not output.is_alone:
             self._let_the_loop_turn(output)
 
@@ -300,7 +300,7 @@ class Desk:
         If that doesn't help, the loop is held up by something else, and the tool is not to wait for it.
         """
         for _ in range(20):
-            if output.unsent < LAGGING or not any(box.wants_more for box in self.outboxes):
+            if output.unsent < LAGGING or not any(box.wants_more for box in self.consumers):
                 return
             time.sleep(0.0005)
         output.is_alone = True
@@ -354,6 +354,6 @@ class Desk:
         self.lock = RLock()
         self.is_closed = True
         self.faults.after_fork()
-        for outbox in self.outboxes:
-            outbox.forget()
-        self.outboxes = ()
+        for consumer in self.consumers:
+            consumer.forget()
+        self.consumers = ()

@@ -1,12 +1,50 @@
-"""How well a session's reporting goes. Reporting never breaks a tool; what went wrong is counted here."""
+"""How well a session's reporting goes, and what the runtime raises on purpose.
+
+Reporting never breaks a tool: what goes wrong is counted in `Health`, and raised only in strict
+mode, which is for tests. `Faults` decides between the two, and `safely` puts a method of `Call`
+under that rule.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from functools import wraps
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
+from callsheet.acp.permission import PermissionOption
+from callsheet.report.errors import CallsheetError, LateUpdate
+
+
+class SessionClosed(CallsheetError):
+    """The session is closed, or was never opened."""
+
+
+class PermissionDenied(CallsheetError):
+    """The client said no, or nobody could be asked.
+
+    `cancelled` says that the turn was cancelled instead; `option` is what was chosen.
+    """
+
+    def __init__(
+        self, message: str, *, cancelled: bool = False, option: PermissionOption | None = None
+    ) -> None:
+        super().__init__(message)
+        self.cancelled: bool = cancelled
+        self.option: PermissionOption | None = option
+
+
+class ConsumerLost(CallsheetError):
+    """A consumer was given up, or refused what it was sent (raised in strict mode only)."""
+
+
 KEEP_FAULTS = 20
+
+LONGEST_MESSAGE = 300
+"""Characters of an exception's message that are reported."""
 
 
 class Health(Struct):
@@ -42,3 +80,100 @@ class Health(Struct):
     def counts(self) -> dict[str, int]:
         """Return the counts by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__ if name != "faults"}
+
+
+_T = TypeVar("_T")
+
+LONGEST = 500
+"""Characters of a fault that are kept."""
+
+
+class Faults:
+    """Where a session's faults go. `of_consumers` is the latest that had no caller to be raised to."""
+
+    def __init__(self, *, strict: bool) -> None:
+        self.health: Health = Health()
+        self.strict: bool = strict
+        self.of_consumers: str | None = None
+        self.clean: Callable[[str], str] = str
+        self._lock: Lock = Lock()
+
+    def count(self, message: str, **counts: int) -> None:
+        """Count what went wrong."""
+        try:
+            message = self.clean(message)[:LONGEST]
+        except Exception:  # noqa: BLE001 - what is counted matters more than how it is said
+            message = "something that can't be said"
+        with self._lock:
+            health = self.health
+            for name, count in counts.items():
+                setattr(health, name, getattr(health, name) + count)
+            if not health.faults or health.faults[-1] != message:
+                health.faults.append(message)
+            if "failed" in counts or "dead" in counts:
+                self.of_consumers = message
+
+    def tally(self, **counts: int) -> None:
+        """Count what was done on purpose, which is no fault."""
+        with self._lock:
+            for name, count in counts.items():
+                setattr(self.health, name, getattr(self.health, name) + count)
+
+    def degraded(self, exc: Exception) -> None:
+        """Count something that could not be reported as it was; in strict mode, raise it."""
+        if self.strict:
+            raise exc
+        self.count(str(exc), degraded=1)
+
+    def late(self, what: str) -> None:
+        """Count something that came after its call's end; in strict mode, raise."""
+        if self.strict:
+            raise LateUpdate(
+                f"{what}: the call has ended; a final state is final", old="", new=None
+            )
+        self.count(f"late: {what}", dropped=1)
+
+    def attempt(self, make: Callable[[], _T]) -> _T | None:
+        """Make something that may turn out not to be reportable."""
+        try:
+            return make()
+        except CallsheetError as exc:
+            self.degraded(exc)
+            return None
+
+    def after_fork(self) -> None:
+        """Begin with a lock that nobody holds."""
+        self._lock = Lock()
+
+
+_P = ParamSpec("_P")
+
+
+class Misuse(RuntimeError):
+    """A call was used in a way that can't work: before it was entered, or entered twice."""
+
+
+def safely(method: Callable[Concatenate[Any, _P], None]) -> Callable[Concatenate[Any, _P], None]:
+    """Let a method of a call count what goes wrong in it, instead of raising that into the tool."""
+
+    @wraps(method)
+    def wrapper(self: Any, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Misuse:
+            raise
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the tool is not to blame
+            self.session.faults.degraded(exc)
+
+    return wrapper
+
+
+def short_message(exc: BaseException, clean: Callable[[str], str] = str) -> str:
+    """Return an exception in a line, without its traceback. Half a secret is never left by the cut."""
+    try:
+        text = clean(str(exc))
+    except Exception:  # noqa: BLE001 - it is somebody else's exception
+        text = ""
+    line = text.strip().split("\n", 1)[0].rstrip()
+    message = f"{type(exc).__name__}: {line}" if line else type(exc).__name__
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"

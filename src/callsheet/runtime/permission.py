@@ -14,8 +14,7 @@ from callsheet.acp.permission import PermissionOption
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-from callsheet.runtime.endings import short_message
-from callsheet.runtime.errors import PermissionDenied
+from callsheet.runtime.health import PermissionDenied, short_message
 
 if TYPE_CHECKING:
     from callsheet.runtime.call import Call

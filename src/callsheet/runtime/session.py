@@ -1,4 +1,8 @@
-"""A session: the scope of ids, order and memory. It knows calls, not tools."""
+"""A session: the scope of ids, order and memory. It knows calls, not tools.
+
+`SessionOptions` and `CallOptions` are the keyword arguments of a session and of its calls, for code
+that passes them on.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from contextlib import suppress
 from threading import get_ident
 from time import monotonic
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from callsheet.acp.peer import Peer
 from callsheet.describe import Describer, pick_locale
@@ -20,21 +24,55 @@ from callsheet.report.fields import Kind, ToolCallLocation
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, check_text
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
-from callsheet.runtime import lastly
+from callsheet.runtime import shutdown
 from callsheet.runtime.batch import Batch
 from callsheet.runtime.call import Call
-from callsheet.runtime.clock import Clock, SystemClock
+from callsheet.runtime.consumer import Consumer
 from callsheet.runtime.desk import Desk, Opening
-from callsheet.runtime.errors import ConsumerLost, SessionClosed
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.guard import Guard, GuardSettings
-from callsheet.runtime.health import Health
-from callsheet.runtime.ids import new_call_id
-from callsheet.runtime.keeper import Keeper
-from callsheet.runtime.outbox import Outbox
+from callsheet.runtime.health import ConsumerLost, Faults, Health, SessionClosed
 from callsheet.runtime.permission import OnPermission
+from callsheet.runtime.record_consumer import RecordConsumer
+from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.timing import Clock, SystemClock, new_call_id
+
+
+class SessionOptions(TypedDict, total=False):
+    """Options of `Session`, but for its id and directories."""
+
+    cwd: str | os.PathLike[str]
+    locale: str | None
+    on_update: OnUpdate | None
+    sinks: Iterable[Sink | OnUpdate]
+    peer: Peer | None
+    on_permission: OnPermission | None
+    on_lost: Callable[[Sink, str], None] | None
+    guard: GuardSettings | None
+    strict: bool
+    dead_after: float
+    clock: Clock | None
+
+
+class Links(TypedDict, total=False):
+    """How a call belongs to others, and what is said of it besides."""
+
+    alias: str | None
+    parent: Call | str | None
+    depends_on: Sequence[Call | str]
+    batch: Batch | str | None
+    meta: JsonObject
+    custom: JsonObject | None
+
+
+class CallOptions(Links, total=False):
+    """Options of `Session.call`."""
+
+    title: str | None
+    kind: Kind | str | None
+    locations: Sequence[ToolCallLocation | str] | None
+    timeout: float | None
+    annotations: Annotations | None
+
 
 DEAD_AFTER = 30.0
 """Seconds after which a consumer that takes nothing is given up."""
@@ -90,13 +128,13 @@ class Session:
             home=os.path.expanduser("~"),  # noqa: PTH111 - as text
             redact=lambda text: self.desk.guard.command(text),  # noqa: PLW0108 - it comes later
         )
-        words = Spoken(describer)
+        words = LocalPhrases(describer)
         self.desk: Desk = Desk(
             self.session_id,
             self.cwd,
             describer,
             words,
-            Guard(_checked(guard), words, self.faults),
+            Sanitizer(_checked(guard), words, self.faults),
             clock or SystemClock(),
             self.faults,
         )
@@ -123,7 +161,7 @@ class Session:
                     "async with Session(…) as session"
                 ) from None
             self.desk.thread = get_ident()
-            lastly.remember(self)
+            shutdown.remember(self)
             for sink in self._given:
                 self._attach(sink)
         return self
@@ -152,10 +190,10 @@ class Session:
             self.desk.is_closed = True
         self._end_calls("closed")
         problem = await self._last_flush()
-        lastly.forget(self)
-        outboxes, self.desk.outboxes = self.desk.outboxes, ()
-        for outbox in outboxes:
-            outbox.close()
+        shutdown.forget(self)
+        consumers, self.desk.consumers = self.desk.consumers, ()
+        for consumer in consumers:
+            consumer.close()
         lost = self.faults.of_consumers
         if problem is None and self.faults.strict and lost is not None:
             problem = ConsumerLost(lost)
@@ -190,11 +228,11 @@ class Session:
     def _attach(self, sink: Sink) -> None:
         assert self.loop is not None
         keeps = sink.peer is None and getattr(sink, "takes_records", False)
-        outbox = (Keeper if keeps else Outbox)(self, sink, self.loop)
+        consumer = (RecordConsumer if keeps else Consumer)(self, sink, self.loop)
         with self.desk.lock:
-            self.desk.outboxes = (*self.desk.outboxes, outbox)
+            self.desk.consumers = (*self.desk.consumers, consumer)
             for call in self.desk.calls.values():
-                call.tell(outbox)
+                call.tell(consumer)
 
     # Calls
 
@@ -272,18 +310,19 @@ class Session:
         """Return a report as the first client is shown it."""
         client = self._client()
         with self.desk.lock:
-            return report if client is None else client.backlog.view.shown(report)
+            return report if client is None else client.queue.view.shown(report)
 
-    def _client(self) -> Outbox | None:
+    def _client(self) -> Consumer | None:
         return next(
-            (box for box in self.desk.outboxes if isinstance(box, Outbox) and box.sink.peer), None
+            (box for box in self.desk.consumers if isinstance(box, Consumer) and box.sink.peer),
+            None,
         )
 
     # Barriers
 
     async def flush(self) -> None:
         """Return when everything said so far was handed to every consumer that lives."""
-        await self._flush(self.desk.outboxes)
+        await self._flush(self.desk.consumers)
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
             fault, faults.of_consumers = faults.of_consumers, None
@@ -295,21 +334,21 @@ class Session:
         if client is not None:
             await self._flush((client,))
 
-    async def _flush(self, outboxes: Sequence[Outbox | Keeper]) -> None:
+    async def _flush(self, consumers: Sequence[Consumer | RecordConsumer]) -> None:
         loop = self.loop
         if loop is None:
             return
         if not loop.is_running():  # nobody turns it any more
             self._send_now(monotonic() + CLOSING)
         elif asyncio.get_running_loop() is not loop:
-            there = asyncio.run_coroutine_threadsafe(self._flush(outboxes), loop)
+            there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
             await asyncio.wrap_future(there)
         else:
-            for waiting in [outbox.flush() for outbox in outboxes]:
+            for waiting in [consumer.flush() for consumer in consumers]:
                 if waiting is not None:
                     await waiting
 
-    # What calls, outboxes and the end of the process use
+    # What calls, consumers and the end of the process use
 
     def announce(self, call: Call, opening: Opening) -> None:
         """Announce a call."""
@@ -334,16 +373,16 @@ class Session:
         if batch is not None:
             batch.ended(call)
 
-    def lost(self, outbox: Outbox | Keeper, why: str) -> None:
+    def lost(self, consumer: Consumer | RecordConsumer, why: str) -> None:
         """Hear that a consumer was given up."""
         self.faults.count(f"a consumer was given up: {why}", dead=1)
         with self.desk.lock:
-            left = [other for other in self.desk.outboxes if other is not outbox]
-            self.desk.outboxes = tuple(left)
-        outbox.close()
+            left = [other for other in self.desk.consumers if other is not consumer]
+            self.desk.consumers = tuple(left)
+        consumer.close()
         if self._on_lost is not None:
             with suppress(Exception):
-                self._on_lost(outbox.sink, why)
+                self._on_lost(consumer.sink, why)
 
     def _end_calls(self, why: str) -> None:
         """End every call that is open: the latest first, so that children end before parents."""
@@ -364,8 +403,8 @@ class Session:
         self._send_now(until)
 
     def _send_now(self, until: float) -> None:
-        for outbox in self.desk.outboxes:
-            outbox.send_now(until)
+        for consumer in self.desk.consumers:
+            consumer.send_now(until)
 
     def mute(self) -> None:
         """Say nothing more: this is a forked child, and the pipes belong to its parent."""

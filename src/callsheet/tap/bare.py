@@ -20,7 +20,7 @@ from callsheet.observe.tracker import CALLS, TERMINALS
 from callsheet.redaction.redact import Redactor, StreamRedactor
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject
-from callsheet.runtime.guard import Guard
+from callsheet.runtime.sanitizer import Sanitizer
 
 from .making import Maker
 from .speech import QUIET
@@ -54,8 +54,8 @@ class _Screen(NamedTuple):
 class Bare:
     """Passes on updates of calls and terminals. `is_v2` tells what the agent speaks."""
 
-    def __init__(self, guard: Guard, is_v2: Callable[[], bool]) -> None:
-        self._guard: Guard = guard
+    def __init__(self, guard: Sanitizer, is_v2: Callable[[], bool]) -> None:
+        self._guard: Sanitizer = guard
         self._redactor: Redactor | None = guard.redactor
         self._is_v2: Callable[[], bool] = is_v2
         self._screens: dict[tuple[str, str], _Screen] = {}

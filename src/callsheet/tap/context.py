@@ -14,11 +14,10 @@ from callsheet.observe.model import UsedIds
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.json import check_path
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.clock import to_rfc3339
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.guard import Guard, GuardSettings
-from callsheet.runtime.spill import SpillStore
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.health import Faults
+from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
+from callsheet.runtime.spill_store import SpillStore
+from callsheet.runtime.timing import to_rfc3339
 
 from .account import Account
 from .calls import Ids
@@ -63,14 +62,14 @@ class Context(Struct, eq=False):
         """Return the ids of a session's calls."""
         return Ids(f"{session}\0{self.histories.get(session, 0)}", self.used)
 
-    def guard(self, words: Spoken, faults: Faults) -> Guard:
+    def guard(self, words: LocalPhrases, faults: Faults) -> Sanitizer:
         """Return what makes values safe."""
         chosen = GuardSettings(
             redact=self.settings.redact,
             limits=SAFE if self.settings.bound else None,
             spill=self.spill if self.settings.bound else False,
         )
-        return Guard(chosen, words, faults)
+        return Sanitizer(chosen, words, faults)
 
     def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
         """Return what describes calls of a session in a directory.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from callsheet.describe import Describer
 from callsheet.observe.model import ObservedConnection, ObservedSession, text
-from callsheet.runtime.guard import Guard
+from callsheet.runtime.sanitizer import Sanitizer
 
 from .calls import Tapped, in_own_terminals
 from .context import Context, absolute
@@ -16,12 +16,16 @@ class Drafts:
     """Makes drafts of the calls of one session."""
 
     def __init__(
-        self, session: ObservedSession, connection: ObservedConnection, tap: Context, guard: Guard
+        self,
+        session: ObservedSession,
+        connection: ObservedConnection,
+        tap: Context,
+        guard: Sanitizer,
     ) -> None:
         self._session: ObservedSession = session
         self._connection: ObservedConnection = connection
         self._tap: Context = tap
-        self._guard: Guard = guard
+        self._guard: Sanitizer = guard
         self._cwd: str | None = None
         self.describer: Describer = tap.describer(None, guard.command)
 

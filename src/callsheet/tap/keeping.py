@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.guard import Guard
+from callsheet.runtime.sanitizer import Sanitizer
 
 from .alike import Say
 
@@ -68,7 +68,7 @@ class Keeping:
         self._message = ("", "", "")
         self._write(session, cwd, lambda log: log.send(deque([record])))
 
-    def prompt(self, request: Any, session: str, cwd: str, params: Json, guard: Guard) -> None:
+    def prompt(self, request: Any, session: str, cwd: str, params: Json, guard: Sanitizer) -> None:
         """Hold what the user has typed, without secrets, until the agent has accepted it."""
         blocks = _blocks(many(params.get("prompt")))
         safe = [guard.value(block)[0] for block in blocks]

@@ -22,7 +22,7 @@ from callsheet.report.events import Event
 from callsheet.report.fields import CustomKind, ToolCallLocation, ToolKind
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import ToolCallStatus
-from callsheet.runtime.guard import Guard
+from callsheet.runtime.sanitizer import Sanitizer
 
 from .calls import Tapped
 from .repair import Draft
@@ -37,9 +37,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [])
 class Maker:
     """Makes the fields of one session's calls. `version` is the agent's."""
 
-    def __init__(self, guard: Guard, version: int) -> None:
+    def __init__(self, guard: Sanitizer, version: int) -> None:
         self.degraded: int = 0
-        self._guard: Guard = guard
+        self._guard: Sanitizer = guard
         self._is_v2: bool = version == 2
         self._decode = v2.decode if version == 2 else v1.decode
         self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (

@@ -10,7 +10,7 @@ import msgspec
 from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line, read_lines
 from callsheet.observe.model import obj, rpc_id, text
 from callsheet.observe.rpc import RequestTracker
-from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.spill_store import SpillStore
 
 from .account import Account
 from .context import Context

@@ -39,8 +39,8 @@ from callsheet.observe.model import (
     text,
 )
 from callsheet.observe.tracker import TERMINALS, Tracker
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.health import Faults
+from callsheet.runtime.sanitizer import LocalPhrases
 
 from .account import Account
 from .alike import Say
@@ -90,7 +90,7 @@ class Pipeline:
         self._line: bytes = b""
         # The method that the message at hand answers.
         self._answers: str | None = None
-        self._guard = tap.guard(Spoken(tap.describer(None)), Faults(strict=False))
+        self._guard = tap.guard(LocalPhrases(tap.describer(None)), Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
         bare = Bare(self._guard, lambda: self._connection.is_v2)

@@ -28,8 +28,7 @@ from callsheet.report.terminal import (
     TerminalRecord,
     terminal_ids,
 )
-from callsheet.runtime.guard import Guard
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.sanitizer import LocalPhrases, Sanitizer
 
 from .calls import Ids, Tapped, own_notes
 from .context import Context
@@ -53,8 +52,8 @@ class Reports:
         session: ObservedSession,
         peer: Peer,
         tap: Context,
-        guard: Guard,
-        words: Spoken,
+        guard: Sanitizer,
+        words: LocalPhrases,
         version: int,
     ) -> None:
         self.calls: dict[str, Tapped] = {}
@@ -65,7 +64,7 @@ class Reports:
         )
         self._session: ObservedSession = session
         self._tap: Context = tap
-        self._words: Spoken = words
+        self._words: LocalPhrases = words
         self._is_same: bool = peer.version == version
         self._titles: Literal["markdown", "plain", "either"] = peer.titles
         frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)

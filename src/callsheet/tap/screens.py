@@ -15,7 +15,7 @@ from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState
-from callsheet.runtime.guard import Guard
+from callsheet.runtime.sanitizer import Sanitizer
 
 from .post import QUIET, Post
 
@@ -30,9 +30,9 @@ _WIDEST = 65_535
 class Screens:
     """The terminals of one session."""
 
-    def __init__(self, ledger: Ledger, guard: Guard, post: Post) -> None:
+    def __init__(self, ledger: Ledger, guard: Sanitizer, post: Post) -> None:
         self._ledger: Ledger = ledger
-        self._guard: Guard = guard
+        self._guard: Sanitizer = guard
         self._post: Post = post
         self._streams: dict[str, StreamRedactor] = {}
         # Terminals that hold something back, and until when.

@@ -29,8 +29,8 @@ from callsheet.report.events import (
 )
 from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.health import Faults
+from callsheet.runtime.sanitizer import LocalPhrases
 
 from .asking import asked_of, is_blind, is_same, request_of
 from .calls import Ids, Tapped, own_terminals, with_parent
@@ -73,7 +73,7 @@ class TappedSession:
         self._tap: Context = tap
         self._connection: ObservedConnection = connection
         self._version: int = peer.version
-        words = Spoken(tap.describer(None))
+        words = LocalPhrases(tap.describer(None))
         guard = self._guard = tap.guard(words, Faults(strict=False))
         agents = 2 if connection.is_v2 else 1
         self._reports: Reports = Reports(session, peer, tap, guard, words, agents)

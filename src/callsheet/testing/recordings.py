@@ -12,7 +12,7 @@ from callsheet.acp import v1, v2
 from callsheet.acp.peer import Peer
 from callsheet.report.json import JsonObject, is_object
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.timing import new_call_id
 
 _FINAL = ("completed", "failed", "cancelled")
 

@@ -11,8 +11,7 @@ import msgspec
 from callsheet.limits.to_json import jsonsafe
 from callsheet.report.content import ToolCallContent
 from callsheet.report.status import Reason
-from callsheet.runtime.endings import short_message
-from callsheet.runtime.errors import PermissionDenied
+from callsheet.runtime.health import PermissionDenied, short_message
 
 from .errors import (
     Cancelled,

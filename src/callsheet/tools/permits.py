@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from callsheet.acp.permission import PermissionOption
 from callsheet.report.fields import ToolKind
 from callsheet.report.json import JsonObject
-from callsheet.runtime.errors import PermissionDenied
+from callsheet.runtime.health import PermissionDenied
 
 from .errors import NotPermitted, ToolError
 from .triggers import changes_trigger

@@ -13,8 +13,8 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.call import Call as RuntimeCall
-from callsheet.runtime.endings import Ending
-from callsheet.runtime.options import CallOptions, Links, SessionOptions
+from callsheet.runtime.call_state import Ending
+from callsheet.runtime.session import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import Session as RuntimeSession
 
 from .errors import Cancelled, ToolError

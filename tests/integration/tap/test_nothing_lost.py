@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import announced, completed, content, opening, updated

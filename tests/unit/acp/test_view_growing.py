@@ -29,7 +29,7 @@ from callsheet.acp.views import View, view_for
 from callsheet.report.content import DiffContent, FileChange, TextContent, ToolCallContent
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import ToolCallStatus
-from callsheet.runtime.ids import new_call_id
+from callsheet.runtime.timing import new_call_id
 from callsheet.testing import FakeClock, Recorder, Recording
 
 PEERS = {"text": Peer(), "meta": Peer(terminals="meta"), "v2": Peer(version=2)}
@@ -113,7 +113,7 @@ class Peered:
 
 
 def grow(peer: Peered, total: str, steps: int, make: Make) -> int:
-    """Let content grow, ask for what is held back as an outbox does, and end. Counts what was told live."""
+    """Let content grow, ask for what is held back as a consumer does, and end. Counts what was told live."""
     live = 0
     for step in range(1, steps + 1):
         live += peer.tell(content=make(total[: len(total) * step // steps]))
@@ -357,7 +357,7 @@ def test_news_of_an_output_that_moves_on_are_what_was_added() -> None:
         assert news("12 s\n" + told[:40_000], "13 s\n" + told[: 40_000 + added]) <= added + 8
 
 
-# The outbox
+# The consumer
 
 
 @every_view

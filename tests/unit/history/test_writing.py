@@ -21,7 +21,7 @@ from callsheet.history import History, Query, StoreUnavailable
 from callsheet.history import history as writing
 from callsheet.history.sink import LONG
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.keeper import Keeper
+from callsheet.runtime.record_consumer import RecordConsumer
 from tests.support import ROOT
 from tests.support.stores import FULL, check_whole, count, report, run, store_in
 
@@ -494,18 +494,18 @@ async def test_a_session_that_is_forgotten_takes_its_spill_files_along(tmp_path:
 async def test_a_call_that_a_handler_ends_within_an_earlier_change_has_ended(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, real = history.session("s"), Keeper.put
+    log, real = history.session("s"), RecordConsumer.put
     async with Session("s", sinks=[log]) as session:
         async with session.call("read", {"path": "/a"}) as call:
             call.start()
             with monkeypatch.context() as patched:
 
-                def interrupted(keeper: Keeper, report: Any, moved: bool) -> None:
-                    patched.setattr(Keeper, "put", real)
+                def interrupted(keeper: RecordConsumer, report: Any, moved: bool) -> None:
+                    patched.setattr(RecordConsumer, "put", real)
                     call.succeed("done")  # as a signal's handler would, just here
                     real(keeper, report, moved)
 
-                patched.setattr(Keeper, "put", interrupted)
+                patched.setattr(RecordConsumer, "put", interrupted)
                 call.progress(1, 2)
         await session.flush()
         (head,) = await history.ask(lambda store: store.heads(Query()))

@@ -11,7 +11,7 @@ import pytest
 
 from callsheet import Peer, PermissionDenied, Reason, Session, ToolCallContent, ToolCallStatus
 from callsheet.report.errors import CallsheetError, LateUpdate
-from callsheet.runtime.errors import ConsumerLost, SessionClosed
+from callsheet.runtime.health import ConsumerLost, SessionClosed
 from callsheet.testing import FakeClock, Recorder, assert_every_call_ended
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from callsheet import Call, Session, ToolResult, tool
 from callsheet.report.errors import InvalidValue
-from callsheet.runtime.errors import SessionClosed
+from callsheet.runtime.health import SessionClosed
 from callsheet.testing import Recorder, assert_standard
 from callsheet.tools import shield
 from callsheet.tools.errors import NotFound

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from callsheet.runtime.ids import new_call_id
 from callsheet.runtime.sinks import Sink
+from callsheet.runtime.timing import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.history import History
@@ -46,7 +46,7 @@ class Keeping:
         from callsheet.history import History
         from callsheet.history.errors import sentence
         from callsheet.report.errors import CallsheetError
-        from callsheet.runtime.spill import SpillStore, default_directory
+        from callsheet.runtime.spill_store import SpillStore, default_directory
 
         try:
             url, keep = history_settings(flag, cwd=cwd)

@@ -15,7 +15,7 @@ import click
 from callsheet.cli.cards.board import TICK
 from callsheet.limits.bound import ROOMY, SAFE
 from callsheet.report.json import JsonObject
-from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import Sink
 from callsheet.tools.errors import NotPermitted, ToolError
 from callsheet.tools.result import ToolResult

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from callsheet.cli.cards.words import bytes_text, duration_text, visible
 from callsheet.history import Pruned, Query, Retention, Store
-from callsheet.runtime.spill import SpillStore, default_directory
+from callsheet.runtime.spill_store import SpillStore, default_directory
 
 from .finding import all_sessions, calls_text, session_meant, session_told
 from .opening import chosen, run

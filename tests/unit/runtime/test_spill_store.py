@@ -23,7 +23,7 @@ import pytest
 from callsheet.limits.bound import bound_report
 from callsheet.limits.spill import Spill, truncated
 from callsheet.report.content import ResourceLink, TextContent
-from callsheet.runtime.spill import SpillStore, default_directory
+from callsheet.runtime.spill_store import SpillStore, default_directory
 from tests.support.needs import needs
 
 TEXT = "".join(f"line {n}: some text, é\n" for n in range(5000))
@@ -252,10 +252,9 @@ def test_a_place_that_can_not_be_made_fails_nothing(tmp_path: Path) -> None:
 
 
 def in_a_process(code: str, *args: str, prefix: tuple[str, ...] = ()) -> str:
-    script = textwrap.dedent(code)
-    done = subprocess.run(
-        [*prefix, sys.executable, "-c", script, *args], capture_output=True, text=True, check=False
-    )
+    # No bytecode: what these processes may write is cut short, and others would read half a file.
+    command = [*prefix, sys.executable, "-B", "-c", textwrap.dedent(code), *args]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -264,7 +263,7 @@ WRITE = """
     import sys
     from pathlib import Path
     from callsheet.limits.spill import Spill
-    from callsheet.runtime.spill import SpillStore
+    from callsheet.runtime.spill_store import SpillStore
 
     store = SpillStore(sys.argv[1])
     small = store.keep(Spill("x" * 1000))
@@ -312,7 +311,7 @@ def test_a_directory_without_the_right_to_write_fails_nothing(tmp_path: Path) ->
     code = """
         import os, sys
         from callsheet.limits.spill import Spill
-        from callsheet.runtime.spill import SpillStore
+        from callsheet.runtime.spill_store import SpillStore
 
         spill = Spill("x")
         if os.geteuid() == 0:

@@ -12,11 +12,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from json import dumps
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callsheet.acp.peer import Phrases
+from callsheet.describe import Describer, escape_title
 from callsheet.limits.bound import SAFE, Limits, bound_report
 from callsheet.limits.spill import truncated
 from callsheet.limits.to_json import fix_text, jsonsafe
@@ -30,13 +32,11 @@ from callsheet.report.content import (
     UnknownContent,
 )
 from callsheet.report.errors import InvalidValue
-from callsheet.report.fields import ToolCallLocation, to_items
+from callsheet.report.fields import Kind, ToolCallLocation, to_items
 from callsheet.report.json import EMPTY, JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
-from callsheet.runtime.endings import short_message
-from callsheet.runtime.faults import Faults
-from callsheet.runtime.spill import SpillStore, default_directory
-from callsheet.runtime.words import Spoken
+from callsheet.runtime.health import Faults, short_message
+from callsheet.runtime.spill_store import SpillStore, default_directory
 
 _WIRE_NAMES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutput"}
 _GUARDED = {
@@ -69,10 +69,42 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
                 raise InvalidValue(f"guard {name}: expected {wanted}, got {type(value).__name__}")
 
 
-class Guard:
+class LocalPhrases(Phrases):
+    """What views and limits add to a report by themselves, in the language of a describer."""
+
+    def __init__(self, describer: Describer) -> None:
+        self._describer: Describer = describer
+
+    def left_out(self, count: int, lines: int | None = None) -> str:
+        """Say how much of an output is not shown."""
+        text = self._describer.phrase("bytes_left_out", count=count)
+        if lines is not None:
+            text += " · " + self._describer.phrase("lines_left_out", count=lines)
+        return text
+
+    def escaped(self, title: str, kind: Kind, rendering: Literal["markdown", "either"]) -> str:
+        """Return a title for a client that renders it as Markdown, or may do so."""
+        return escape_title(title, kind, rendering)
+
+    def left_out_phrase(self, key: str, **values: int | str) -> str:
+        """Say what `callsheet.redaction` says in place of what it left out."""
+        phrase, count = self._describer.phrase, values.get("count", 0)
+        if key == "link_name":
+            return phrase("whole", field=values["field"]) + f" ({values['bytes']} B)"
+        if key == "data_cut":
+            return f"{values['mime']}: {self.left_out(int(values['bytes']))}"
+        if key in ("text_cut", "lines_cut"):
+            lines = int(values["lines"]) if key == "lines_cut" else None
+            return f"… {self.left_out(int(values['bytes']), lines)} …"
+        if key in ("items_cut", "keys_cut"):
+            return f"… {phrase(key.replace('cut', 'left_out'), count=count)} …"
+        return f"… {phrase(key)} …"
+
+
+class Sanitizer:
     """Guards the values of one session. Its methods may be called from any thread."""
 
-    def __init__(self, settings: GuardSettings, words: Spoken, faults: Faults) -> None:
+    def __init__(self, settings: GuardSettings, words: LocalPhrases, faults: Faults) -> None:
         self._settings: GuardSettings = settings
         self._limits: Limits | None = settings.limits
         self._say: Callable[..., str] = words.left_out_phrase

@@ -193,11 +193,11 @@ async def test_output_that_came_too_fast_is_said_to_be_left_out() -> None:
     async with Session(sinks=[recorder]) as session:
         async with session.call("bash", {}) as call:
             call.start()
-            outbox = session.desk.outboxes[0]
-            outbox._busy = True  # as if the peer were taking its time
+            consumer = session.desk.consumers[0]
+            consumer._busy = True  # as if the peer were taking its time
             for _ in range(500):
                 call.write(b"x" * 10_000)
-            outbox._busy = False
+            consumer._busy = False
             call.succeed()
     chunks = [base64.b64decode(u["data"]) for u in recorder.updates if "data" in u]
     output = b"".join(chunks)

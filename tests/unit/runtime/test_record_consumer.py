@@ -9,7 +9,7 @@ from typing import Any
 
 from callsheet.acp.peer import Peer
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.outbox import TRIES
+from callsheet.runtime.consumer import TRIES
 from callsheet.runtime.session import Session
 
 

@@ -2,8 +2,12 @@
 
 Status changes wait in the order in which they happened, across all calls. Of a call's other changes
 the latest stands for all, and goes to the end of the line: so nothing is seen before what happened
-before it. Whoever empties it takes all that waits, so no call waits for ever. Live output waits in
-its terminal, which keeps so much of it.
+before it. Whoever empties the queue takes all that waits, so no call waits for ever. Live output
+waits in its terminal, which holds only so much of it.
+
+A consumer that is far behind would hold the memory of everything that waits for it. So once more
+than `NEAR` changes wait, their sizes are added up; beyond `MAX_WEIGHT`, changes go without their
+content and raw output, and the consumer is given up.
 
 `put` and `output` are called under the desk's lock by any thread; `fill` by the event loop's.
 """
@@ -13,14 +17,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import Any
 
+from msgspec import json
+from msgspec.structs import replace
+
 from callsheet.acp.codec import Update, UpdateFrames
+from callsheet.acp.jsonrpc import UNTOLD
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.acp.views.v1 import V1TextView
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.desk import Desk
-from callsheet.runtime.output import Output
-from callsheet.runtime.weight import slim, weight_of
+from callsheet.runtime.live_output import Output
 
 BATCH = 256 * 1024
 """Bytes of lines that are made at once."""
@@ -28,11 +35,29 @@ BATCH = 256 * 1024
 NEAR = 64
 """Changes that may wait without being weighed."""
 
+BASE = 1024
+"""About what a report takes in memory besides its values."""
+
 MAX_WEIGHT = 64 * 1024 * 1024
 """Bytes of changes that may wait for a consumer; one that is farther behind is given up."""
 
 
-class Backlog:
+def weight_of(report: ToolCallReport) -> int:
+    """Return about how many bytes a report takes: those of its values as JSON."""
+    values = (report.content, report.raw_input, report.raw_output, report.meta)
+    try:
+        return BASE + len(json.encode(values))
+    except UNTOLD:  # a number beyond 64 bits, which JSON allows and msgspec doesn't
+        return BASE + len(repr(values))
+
+
+def slim(report: ToolCallReport) -> ToolCallReport:
+    """Return a report without its content and its raw output."""
+    heavy = report.content or report.raw_output
+    return replace(report, content=(), raw_output=None) if heavy else report
+
+
+class SendQueue:
     """What waits for one consumer."""
 
     def __init__(self, desk: Desk, peer: Peer | None) -> None:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import CallRecord
-from callsheet.runtime.clock import Timer
-from callsheet.runtime.outbox import PACE, TRIES, TookNothing
-from callsheet.runtime.output import Output
+from callsheet.runtime.consumer import PACE, TRIES, TookNothing
+from callsheet.runtime.live_output import Output
 from callsheet.runtime.sinks import Sink
+from callsheet.runtime.timing import Timer
 
 if TYPE_CHECKING:
     from callsheet.runtime.desk import Desk
@@ -36,7 +36,7 @@ _BETWEEN = (ToolCallStatus.IN_PROGRESS, ToolCallStatus.PAUSED)
 _log = logging.getLogger("callsheet")
 
 
-class Keeper:
+class RecordConsumer:
     """One consumer that takes records, and what it was not given yet."""
 
     wants_more: bool = False

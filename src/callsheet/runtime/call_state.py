@@ -1,31 +1,89 @@
-"""What is reported of a live call now, and how that is changed: guarded, and without losing a change.
+"""The state of a live call: its report, how that is changed without losing a change, and how it ends.
 
 What takes time (looking for secrets, cutting, writing files) is done without the desk's lock. If
-the call has changed meanwhile, it is done again.
+the call has changed meanwhile, it is done again: see `_optimistically`.
+
+`ending_of` maps the way in which a call's scope is left (return, exception, cancellation, timeout)
+to the status and reason with which the call ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from callsheet.describe import fit_title
-from callsheet.report.content import DiffContent, ToolCallContent
+from callsheet.report.content import ContentLike, DiffContent, ToolCallContent
+from callsheet.report.events import ExitStatus
 from callsheet.report.fields import SETTLE
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
-from callsheet.report.status import ToolCallStatus
+from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.desk import Desk
-from callsheet.runtime.safely import Misuse
+from callsheet.runtime.health import Misuse, PermissionDenied, short_message
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import Session
+
+
+_FAILED = ToolCallStatus.FAILED
+
+
+class Ending(NamedTuple):
+    """Status and reason of a call's end, and what it shows besides."""
+
+    status: ToolCallStatus
+    reason: Reason | str | None
+    output: ContentLike | Sequence[ContentLike] | None
+
+
+def ending_of(
+    exc: BaseException | None,
+    phrase: Callable[..., str],
+    clean: Callable[[str], str],
+    timed_out: float | None,
+) -> Ending:
+    """Return the ending for what left the scope.
+
+    `clean` takes secrets out of a text; `timed_out` are the seconds of the call's own timeout.
+    """
+    from asyncio import CancelledError  # it takes long, and a tap has no loop
+
+    if exc is None:
+        return Ending(_FAILED, Reason.ABANDONED, phrase("abandoned"))
+    if timed_out is not None and isinstance(exc, TimeoutError):
+        return Ending(_FAILED, Reason.TIMEOUT, phrase("timed_out", seconds=timed_out))
+    if isinstance(exc, PermissionDenied):
+        return Ending(_FAILED, Reason.DENIED, str(exc))
+    if isinstance(exc, (CancelledError, KeyboardInterrupt, GeneratorExit)):
+        return Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, phrase("cancelled"))
+    if isinstance(exc, SystemExit):
+        return Ending(_FAILED, Reason.ABANDONED, phrase("interrupted"))
+    if isinstance(exc, TimeoutError):
+        text = short_message(exc, clean) if str(exc) else phrase("timed_out_bare")
+        return Ending(_FAILED, Reason.TIMEOUT, text)
+    return Ending(_FAILED, Reason.EXCEPTION, short_message(exc, clean))
+
+
+def exit_ending(ended: ExitStatus) -> Ending:
+    """Return the ending of a call of which nothing but its command's exit was said."""
+    if ended.exit_code == 0 and ended.signal is None:
+        return Ending(ToolCallStatus.COMPLETED, None, None)
+    return Ending(_FAILED, Reason.EXIT_CODE, None)
+
+
+def exit_text(ended: ExitStatus, phrase: Callable[..., str]) -> str | None:
+    """Return what is shown of a command's exit, if it was not a good one."""
+    if ended.signal is not None:
+        return phrase("signal", signal=ended.signal)
+    return phrase("exit_code", code=ended.exit_code) if ended.exit_code else None
+
 
 Made: TypeAlias = tuple[dict[str, Any], JsonObject]
 """Fields and notes that are to be set."""
 
 
-class Live:
+class CallState:
     """The report of one call, as it changes."""
 
     __slots__ = ("_bounded_at", "_desk", "_items_whole", "_report", "id", "session", "whole_input")

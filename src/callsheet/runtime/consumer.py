@@ -1,12 +1,12 @@
-"""The outbox: one consumer's way to see what is true.
+"""The consumer: one consumer's way to see what is true.
 
-It is state sync, not a message queue. Each outbox remembers, through its view, what its peer has
+It is state sync, not a message queue. Each consumer remembers, through its view, what its peer has
 seen, and sends the difference to what is true.
 
 Rules
 -----
 1. **Every status change is sent**, at once and in order. Other changes and live output are sent at
-   least every `PACE` seconds, and merge meanwhile (see `backlog`).
+   least every `PACE` seconds, and merge meanwhile (see `send_queue`).
 2. **Delivered means delivered.** A line leaves only when the sink has taken it. If a send fails it
    is tried again, and everything after it waits.
 3. **Bounded.** Lines are made when the sink is ready for them. A consumer that takes nothing for
@@ -28,10 +28,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from callsheet.report.report import ToolCallReport
-from callsheet.runtime.backlog import MAX_WEIGHT, Backlog
-from callsheet.runtime.clock import Clock, Timer
-from callsheet.runtime.output import Output
+from callsheet.runtime.live_output import Output
+from callsheet.runtime.send_queue import MAX_WEIGHT, SendQueue
 from callsheet.runtime.sinks import Sink
+from callsheet.runtime.timing import Clock, Timer
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import Session
@@ -64,14 +64,14 @@ class TookNothing(Exception):
     """A sink returned without having taken anything."""
 
 
-class Outbox:
+class Consumer:
     """What one consumer is still to be sent, and the sending."""
 
     def __init__(self, session: Session, sink: Sink, loop: asyncio.AbstractEventLoop) -> None:
         desk = session.desk
         self.sink: Sink = sink
         self.is_dead: bool = False
-        self.backlog: Backlog = Backlog(desk, sink.peer)
+        self.queue: SendQueue = SendQueue(desk, sink.peer)
         self._session: Session = session
         self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = desk.thread
@@ -97,7 +97,7 @@ class Outbox:
         """Let the consumer see this state. `moved` says that the call's status has changed."""
         if self.is_dead:
             return
-        self.backlog.put(report, moved)
+        self.queue.put(report, moved)
         if moved:
             if not self._called:
                 self._called = True
@@ -105,7 +105,7 @@ class Outbox:
         elif not (self._called or self._paced):
             self._paced = True
             self._soon(self._run_paced)
-        if self.backlog.weight > MAX_WEIGHT:
+        if self.queue.weight > MAX_WEIGHT:
             if self._busy:
                 self.is_dead = True
                 self._soon(lambda: self.die("it is too far behind"))
@@ -116,10 +116,10 @@ class Outbox:
         """Let the consumer see new output of a call. `much` says that there is enough to send."""
         if self.is_dead:
             return
-        if self.backlog.output(output) and not (self._called or self._paced):
+        if self.queue.output(output) and not (self._called or self._paced):
             self._paced = True
             self._soon(self._run_paced)
-        if much and self.backlog.wants_all:
+        if much and self.queue.wants_all:
             self._forced = True
             if not self._called:
                 self._called = True
@@ -129,7 +129,7 @@ class Outbox:
     def wants_more(self) -> bool:
         """Whether it would take live output now, if it had a turn."""
         waits = self._task is not None or self._failing_since is not None
-        return self.backlog.wants_all and not waits and not self.is_dead
+        return self.queue.wants_all and not waits and not self.is_dead
 
     def _soon(self, callback: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: what waits is sent when the process ends
@@ -173,7 +173,7 @@ class Outbox:
 
     def drain_hard(self, *, everything: bool = False) -> None:
         """Send what waits without regard to pace; for what comes faster than the loop turns."""
-        wanted = everything or self.backlog.wants_all
+        wanted = everything or self.queue.wants_all
         if wanted and not self._busy and not self.is_dead and self._loop.is_running():
             self._forced = True
             self._drain()
@@ -181,10 +181,10 @@ class Outbox:
     def _drain(self) -> None:
         """Send until nothing is left that is due, or the sink has to be waited for."""
         self._busy = True
-        backlog, send = self.backlog, self.sink.send
-        lines = backlog.lines
+        queue, send = self.queue, self.sink.send
+        lines = queue.lines
         try:
-            while lines or backlog.has_more() or self._flushes:
+            while lines or queue.has_more() or self._flushes:
                 if not lines and not self._fill():
                     break
                 before = len(lines)
@@ -202,28 +202,28 @@ class Outbox:
                 raise
             return
         self._busy = False
-        if backlog.outputs and not (self._called or self._paced):
+        if queue.outputs and not (self._called or self._paced):
             self._paced = True
             self._later("pace", PACE, self._run)
-        if backlog.view.waits:
+        if queue.view.waits:
             self._not_any_more("held")  # it is asked when nothing new has come since
             self._later("held", QUIET, self._insist)
 
     def _fill(self) -> bool:
         """Make the next lines. Gives whether there are any."""
-        backlog, now, due = self.backlog, 0.0, False
-        if backlog.is_done and (backlog.outputs or backlog.is_soft):
+        queue, now, due = self.queue, 0.0, False
+        if queue.is_done and (queue.outputs or queue.is_soft):
             now = self._clock.monotonic()
             due = self._is_time(now)
-        backlog.fill(due, now)
-        if backlog.is_done and not backlog.lines:
+        queue.fill(due, now)
+        if queue.is_done and not queue.lines:
             self._sent()
-        return bool(backlog.lines)
+        return bool(queue.lines)
 
     def _is_time(self, now: float) -> bool:
         """Whether it is time for live output. If not, it will be."""
         if now < self._next and not self._forced:
-            if self.backlog.outputs:
+            if self.queue.outputs:
                 self._paced = True
                 self._later("pace", self._next - now, self._run)
             return False
@@ -234,14 +234,14 @@ class Outbox:
     def _insist(self) -> None:
         """Ask the view again for what it held back: nothing new has come for a while."""
         if not self._busy:
-            self.backlog.insist()
+            self.queue.insist()
             self._drain()
 
     def _sent(self) -> None:
         """Note that the sink has taken the lines."""
         self._failing_since, self._tries = None, 0
-        if self.backlog.is_done:
-            self._delivered = self.backlog.taken_count
+        if self.queue.is_done:
+            self._delivered = self.queue.taken_count
             if self._flushes:
                 self._resolve()
 
@@ -270,7 +270,7 @@ class Outbox:
         if exc is not None:
             self._failed(exc)
             return
-        if not self.backlog.lines:
+        if not self.queue.lines:
             self._sent()
         self._drain()
 
@@ -291,7 +291,7 @@ class Outbox:
 
     def _progress(self) -> tuple[int, int]:
         taken: int = getattr(self.sink, "taken", 0)
-        return len(self.backlog.lines), taken
+        return len(self.queue.lines), taken
 
     def _failed(self, exc: BaseException) -> None:
         """A send has failed. What was not taken is still here; try again, or give up."""
@@ -323,7 +323,7 @@ class Outbox:
         self.is_dead = True
         self._busy = False
         with self._session.desk.lock:
-            waited = self.backlog.clear()
+            waited = self.queue.clear()
         self._not_any_more()
         if self._task is not None:
             self._task.cancel()
@@ -346,13 +346,13 @@ class Outbox:
         if self.is_dead or (self._task is not None and _is_current(self._task)):
             return None  # one who is being served can't wait for being served
         if not self._busy:
-            self._forced = bool(self.backlog.outputs)
-            if self.backlog.view.held:
-                self.backlog.insist(whatever_it_costs=True)
+            self._forced = bool(self.queue.outputs)
+            if self.queue.view.held:
+                self.queue.insist(whatever_it_costs=True)
             self._drain()
             if not self._busy:
                 return None
-        self.backlog.put_count = mark = self.backlog.put_count + 1
+        self.queue.put_count = mark = self.queue.put_count + 1
         self._forced = True
         future = self._loop.create_future()
         self._flushes.append((mark, future))
@@ -360,7 +360,7 @@ class Outbox:
 
     def send_now(self, until: float) -> None:
         """Send what waits without an event loop, until a monotonic time; for the end of a process."""
-        lines, sink = self.backlog.lines, self.sink
+        lines, sink = self.queue.lines, self.sink
         send: Any = getattr(sink, "send_now", None)
         try:
             while not self.is_dead and (lines or self._fill_now()):
@@ -376,8 +376,8 @@ class Outbox:
         self.is_dead = True
 
     def _fill_now(self) -> bool:
-        self.backlog.fill(outputs=True, now=float("inf"))
-        return bool(self.backlog.lines)
+        self.queue.fill(outputs=True, now=float("inf"))
+        return bool(self.queue.lines)
 
 
 def _is_current(task: asyncio.Future[None]) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from callsheet import Peer, PipeSink, Session, ToolCallReport
-from callsheet.runtime import backlog
-from callsheet.runtime.guard import GuardSettings
+from callsheet.runtime import send_queue
+from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.testing import (
     DyingPeer,
     FakeClock,
@@ -208,9 +208,9 @@ async def test_a_slow_consumer_that_takes_something_is_not_given_up() -> None:
 
 
 async def test_a_consumer_too_far_behind_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    from callsheet.runtime import outbox
+    from callsheet.runtime import consumer
 
-    monkeypatch.setattr(outbox, "MAX_WEIGHT", 100_000)
+    monkeypatch.setattr(consumer, "MAX_WEIGHT", 100_000)
     gate, good = Gate(), Recorder()
     async with Session(sinks=[gate, good], dead_after=60) as session:
         session.call("first", {}).__enter__().succeed()
@@ -227,16 +227,16 @@ async def test_a_consumer_too_far_behind_is_given_up(monkeypatch: pytest.MonkeyP
 async def test_a_tool_that_never_lets_the_loop_turn_costs_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from callsheet.runtime import outbox
+    from callsheet.runtime import consumer
 
-    monkeypatch.setattr(outbox, "MAX_WEIGHT", 100_000)
+    monkeypatch.setattr(consumer, "MAX_WEIGHT", 100_000)
     recorder = Recorder()
     async with Session(sinks=[recorder]) as session:
         most = 0
         for _ in range(2000):
             with session.call("x", {"path": "y" * 500}) as call:
                 call.succeed("z" * 500)
-            most = max(most, len(session.desk.outboxes[0].backlog._queue))
+            most = max(most, len(session.desk.consumers[0].queue._queue))
         assert most < 700
     assert session.health.is_good
     assert len(assert_every_call_ended(recorder)) == 2000
@@ -267,9 +267,9 @@ async def test_a_peer_that_stops_reading_holds_nobody_up_and_costs_no_memory() -
             for _ in range(200):
                 call.write(b"x" * 4096)
                 call.progress(1, 2)
-            (stuck, *_) = session.desk.outboxes
-            waiting = sum(map(len, stuck.backlog.lines)) + len(stuck.backlog._queue)
-            assert waiting < 2 * backlog.BATCH
+            (stuck, *_) = session.desk.consumers
+            waiting = sum(map(len, stuck.queue.lines)) + len(stuck.queue._queue)
+            assert waiting < 2 * send_queue.BATCH
             call.succeed()
         await session.close()
     assert session.health.dead == 1

@@ -17,8 +17,8 @@ from callsheet import CallsheetError, Peer, Session, ToolCallContent
 from callsheet.limits.bound import ROOMY, Limits
 from callsheet.limits.visible import visible
 from callsheet.redaction.redact import Redactor
-from callsheet.runtime.guard import GuardSettings
-from callsheet.runtime.spill import SpillStore
+from callsheet.runtime.sanitizer import GuardSettings
+from callsheet.runtime.spill_store import SpillStore
 from callsheet.testing import FakeClock, Recorder, assert_every_call_ended
 
 SECRET = "ghp_" + "Zx9" * 12
