@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.histories import ONE, Cli, cli_in_process, fill
-from tests.support.postgres import Server, needs_postgres
+from tests.support.postgres import Server, database, needs_postgres, postgres
+
+__all__ = ["database", "postgres"]  # fixtures
 
 pytestmark = needs_postgres
 

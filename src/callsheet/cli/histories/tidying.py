@@ -108,7 +108,8 @@ async def _plan_sessions(store: Store, keep: Retention) -> AsyncIterator[str]:
             many.append(session.calls - keep.session_max_calls)
         if keep.session_max_bytes is not None:
             found = await store.stats(Query(session_id=session.session_id))
-            large.append(by_size.share(found.calls, found.stored, found.calls - found.open))
+            surplus = by_size.session_surplus(found.calls, found.stored)
+            large.append(min(surplus, found.calls - found.open))
     if calls := sum(many):
         most = f"{keep.session_max_calls:,}"
         yield f"{calls_text(calls)} of {_sessions(len(many))} that have more than {most}"
