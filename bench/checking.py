@@ -181,10 +181,9 @@ def _marked_inside(value: dict[str, Any], mark: str) -> dict[str, Any]:
 def checked(path: Path) -> int:
     """Check a recording as the command does, and give how many calls there are."""
     from callsheet.check.rules import RULES
-    from callsheet.check.run import check_all
-    from callsheet.check.sources import Source
+    from callsheet.check.runner import RecordingSource, check_all
 
-    source = Source(str(path), path.stat().st_size, lambda: path.open("rb"))
+    source = RecordingSource(str(path), path.stat().st_size, lambda: path.open("rb"))
     plain = [rule for rule in RULES if not rule.clients]  # as without --client
     return check_all([source], plain, ()).calls
 

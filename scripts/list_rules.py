@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from callsheet.check.finding import CATEGORIES, Rule
+from callsheet.check.finding import CATEGORIES, CheckRule
 from callsheet.check.rules import RULES
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "check.md"
 BEGIN, END = "<!-- rules: listed by `make diagrams` -->", "<!-- /rules -->"
 
 
-def table(rules: tuple[Rule, ...] = RULES) -> str:
+def table(rules: tuple[CheckRule, ...] = RULES) -> str:
     """Return the table, in the order of the categories."""
     lines = ["| rule | severity | what is wrong | why it matters |", "|---|---|---|---|"]
     for category in CATEGORIES:

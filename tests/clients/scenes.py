@@ -14,7 +14,7 @@ import pytest
 
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import as_dict
-from callsheet.check.choose import CLIENTS
+from callsheet.check.runner import CLIENTS
 from callsheet.testing import Recording, assert_every_call_ended, fold
 from tests.support import schemas
 

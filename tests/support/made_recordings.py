@@ -15,9 +15,8 @@ from io import BytesIO
 from typing import Any
 
 from callsheet.check.engine import check_stream
-from callsheet.check.examples import AFTER, BEFORE, SESSION, recording_of
 from callsheet.check.finding import Finding
-from callsheet.check.rules import RULES
+from callsheet.check.rules import AFTER, BEFORE, RULES, SESSION, recording_of
 from tests.support import RECORDINGS
 
 Message = dict[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from callsheet.check.engine import Checker
+from callsheet.check.engine import RecordingChecker
 from callsheet.check.finding import Finding
 from callsheet.check.rules import RULES
 from callsheet.observe.lines import RecordedLine, parse_line
@@ -168,7 +168,7 @@ def findings(lines: Talk | Path | Iterable[RecordedLine], *categories: str) -> l
 
 def everything(lines: Talk | Path | Iterable[RecordedLine]) -> list[Finding]:
     """Check a recording, by all rules but those of what is left out."""
-    checker = Checker(NOT_COMPLETE)
+    checker = RecordingChecker(NOT_COMPLETE)
     if isinstance(lines, Talk):
         lines = lines.lines()
     elif isinstance(lines, Path):

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from callsheet.check.finding import Finding
-from callsheet.check.telling import Known
+from callsheet.check.output import KnownFinding
 
 VERSION = 1
 _CHANGING = re.compile(
@@ -33,16 +33,16 @@ class BadBaseline(ValueError):
 
 class _File(msgspec.Struct, kw_only=True):
     version: int
-    findings: list[Known]
+    findings: list[KnownFinding]
 
 
 class Baseline:
     """Compares what is found with what is known. One that is empty knows nothing."""
 
-    def __init__(self, known: Iterable[Known] = ()) -> None:
-        self._known: dict[str, Known] = {one.fingerprint: one for one in known}
+    def __init__(self, known: Iterable[KnownFinding] = ()) -> None:
+        self._known: dict[str, KnownFinding] = {one.fingerprint: one for one in known}
         self._calls: Counter[str] = Counter()
-        self._found: dict[str, Known] = {}
+        self._found: dict[str, KnownFinding] = {}
         self._seen: dict[tuple[str, str | None, str | None], bool] = {}
         self._recordings: set[str] = set()
 
@@ -69,12 +69,12 @@ class Baseline:
             self._calls[fingerprint] += 1
             known = self._known.get(fingerprint)
             self._seen[key] = known is not None and self._calls[fingerprint] <= known.calls
-            self._found[fingerprint] = Known(
+            self._found[fingerprint] = KnownFinding(
                 fingerprint, finding.rule, name_of(path), tool, self._calls[fingerprint]
             )
         return self._seen[key]
 
-    def gone(self, rules: Collection[str]) -> list[Known]:
+    def gone(self, rules: Collection[str]) -> list[KnownFinding]:
         """Return what is known and was not found again, of what was looked for in what was read."""
         return [
             msgspec.structs.replace(one, calls=one.calls - self._calls[one.fingerprint])
@@ -92,7 +92,7 @@ class Baseline:
         lines = b",\n".join(b"  " + msgspec.json.encode(one) for one in findings)
         return b'{"version": %d, "findings": [\n%s\n]}\n' % (VERSION, lines)
 
-    def _was_looked_for(self, one: Known, rules: Collection[str]) -> bool:
+    def _was_looked_for(self, one: KnownFinding, rules: Collection[str]) -> bool:
         return one.recording in self._recordings and one.rule in rules
 
 

@@ -1,4 +1,8 @@
-"""Checks a recording: lines in, findings out, in the order of the lines."""
+"""The checker: lines in, findings out, in the order of the lines.
+
+The tracker (`callsheet.observe.tracker`) makes events of lines; each event goes to the rules that are
+registered for its type, and each violation becomes a finding at the event's place.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from callsheet.check.finding import Answer, Finding, Rule, Said
-from callsheet.check.quoting import safe
+from callsheet.check.finding import CheckRule, Finding, Violation, Violations, safe
 from callsheet.check.rules import RULES
 from callsheet.observe.events import (
     CallBegan,
@@ -30,81 +33,95 @@ from callsheet.observe.model import UsedIds
 from callsheet.observe.tracker import Tracker
 
 
-class Checker:
-    """Checks one recording. `clients` are those whose own rules hold, too.
+class RecordingChecker:
+    """Checks one recording.
 
-    `on_over` is told of each call that is over, after its findings.
+    Args:
+        rules: The rules to apply.
+        clients: The clients whose own rules apply, too.
+        on_over: Called for each call that is closed, after its findings.
     """
 
     def __init__(
         self,
-        rules: Iterable[Rule] = RULES,
+        rules: Iterable[CheckRule] = RULES,
         *,
         clients: Iterable[str] = (),
         on_over: Callable[[CallClosed], None] | None = None,
     ) -> None:
         wanted = set(clients)
-        self.watch: Tracker = Tracker()
+        self.tracker: Tracker = Tracker()
         self._on_over: Callable[[CallClosed], None] | None = on_over
-        self._said: UsedIds = UsedIds()
-        self._rules: dict[type, list[tuple[Rule, Callable[[Any], Answer]]]] = {}
+        self._reported: UsedIds = UsedIds()
+        self._rules: dict[type, list[tuple[CheckRule, Callable[[Any], Violations]]]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):
-                for kind in rule.moment if isinstance(rule.moment, tuple) else (rule.moment,):
+                for kind in rule.events:
                     self._rules.setdefault(kind, []).append((rule, rule.check))
 
     def feed(self, line: RecordedLine) -> Iterator[Finding]:
-        """Take in a line, and give what is wrong with it, and with what is over by it."""
-        return self._judge(self.watch.feed(line))
+        """Take in a line, and yield what is wrong with it, and with what has ended by it."""
+        return self._findings(self.tracker.feed(line))
 
     def finish(self) -> Iterator[Finding]:
-        """Return what is wrong with what is over, now that the recording is."""
-        return self._judge(self.watch.finish())
+        """Yield what is wrong with what has ended, now that the recording has."""
+        return self._findings(self.tracker.finish())
 
-    def _judge(self, moments: Iterable[Any]) -> Iterator[Finding]:
+    def _findings(self, events: Iterable[Any]) -> Iterator[Finding]:
         rules, on_over = self._rules, self._on_over
-        for moment in moments:
-            for rule, check in rules.get(moment.__class__, ()):
-                answer = check(moment)
-                if answer:
-                    yield from self._findings(rule, moment, answer)
-            if on_over is not None and moment.__class__ is CallClosed:
-                on_over(moment)
+        for event in events:
+            for rule, check in rules.get(event.__class__, ()):
+                violations = check(event)
+                if violations:
+                    yield from self._placed(rule, event, violations)
+            if on_over is not None and event.__class__ is CallClosed:
+                on_over(event)
 
-    def _findings(self, rule: Rule, moment: Any, answer: Answer) -> Iterator[Finding]:
-        session, call, line = _place(moment)
-        for said in (answer,) if isinstance(answer, Said) else answer or ():
-            if said.once is not None and self._was_said(rule, session, call, said.once):
+    def _placed(self, rule: CheckRule, event: Any, violations: Violations) -> Iterator[Finding]:
+        """Make findings of what a rule says about an event."""
+        session, call, line = _place(event)
+        for one in (violations,) if isinstance(violations, Violation) else violations or ():
+            if one.once is not None and self._was_reported(rule, session, call, one.once):
                 continue
             yield Finding(
                 rule=rule.id,
                 severity=rule.severity,
                 session=session and safe(session),
                 call=call and safe(call),
-                line=line if said.line is None else said.line,
-                field=said.field,
-                message=safe(said.message),
+                line=line if one.line is None else one.line,
+                field=one.field,
+                message=safe(one.message),
             )
 
-    def _was_said(self, rule: Rule, session: str | None, call: str | None, once: str) -> bool:
+    def _was_reported(
+        self, rule: CheckRule, session: str | None, call: str | None, once: str
+    ) -> bool:
         key = f"{rule.id} {once} {call}"
-        if self._said.has(session or "", key):
+        if self._reported.has(session or "", key):
             return True
-        self._said.add(session or "", key)
+        self._reported.add(session or "", key)
         return False
 
 
 def check_stream(stream: BinaryIO, **options: Any) -> Iterator[Finding]:
-    """Check a recording that is read from a stream of bytes."""
-    checker = Checker(**options)
+    """Check a recording.
+
+    Args:
+        stream: The recording's bytes.
+        **options: `rules` and `clients`, as `RecordingChecker` takes them.
+
+    Returns:
+        The findings, as the recording is read.
+    """
+    checker = RecordingChecker(**options)
     for line in read_lines(stream):
         yield from checker.feed(line)
     yield from checker.finish()
 
 
 @contextmanager
-def collecting_seldom() -> Generator[None]:
-    """Let Python look for garbage less often: a third of the time went there, with nothing to be found."""
+def rare_garbage_collection() -> Generator[None]:
+    """Let the garbage collector run less often: it took a third of the time, and found nothing."""
     before = gc.get_threshold()
     gc.set_threshold(50_000, 10, 10)
     try:
@@ -113,23 +130,23 @@ def collecting_seldom() -> Generator[None]:
         gc.set_threshold(*before)
 
 
-def _place(moment: Any) -> tuple[str | None, str | None, int]:
-    """Return the session, the call and the line that a moment is about."""
-    if isinstance(moment, UpdateArrived):
-        return moment.session.id, moment.call_id, moment.line.number
-    if isinstance(moment, (UpdateApplied, CallBegan)):
-        return moment.session.id, moment.call.id, moment.line.number
-    if isinstance(moment, (CallClosed, CallLeftOpen)):
-        return moment.call.session.id, moment.call.id, moment.line
-    if isinstance(moment, (PermissionAsked, PermissionDecided)):
-        question = moment.question
+def _place(event: Any) -> tuple[str | None, str | None, int]:
+    """Return the session, the call and the line that an event is about."""
+    if isinstance(event, UpdateArrived):
+        return event.session.id, event.call_id, event.line.number
+    if isinstance(event, (UpdateApplied, CallBegan)):
+        return event.session.id, event.call.id, event.line.number
+    if isinstance(event, (CallClosed, CallLeftOpen)):
+        return event.call.session.id, event.call.id, event.line
+    if isinstance(event, (PermissionAsked, PermissionDecided)):
+        question = event.question
         session = question.session.id if question.session else None
-        return session, question.call_id, moment.line.number
-    if isinstance(moment, TurnEnded):
-        return moment.turn.session.id, None, moment.line.number
-    if isinstance(moment, (TerminalUpdated, SessionUpdated, UnopenedSession)):
-        return moment.session.id, None, moment.line.number
-    if isinstance(moment, (MessageSeen, LargeMessage)):
-        return moment.session, None, moment.line.number
-    line: Any = moment.line
+        return session, question.call_id, event.line.number
+    if isinstance(event, TurnEnded):
+        return event.turn.session.id, None, event.line.number
+    if isinstance(event, (TerminalUpdated, SessionUpdated, UnopenedSession)):
+        return event.session.id, None, event.line.number
+    if isinstance(event, (MessageSeen, LargeMessage)):
+        return event.session, None, event.line.number
+    line: Any = event.line
     return None, None, line.number if isinstance(line, RecordedLine) else line

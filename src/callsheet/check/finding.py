@@ -1,19 +1,41 @@
-"""What a rule is, and what it finds."""
+"""What a rule is and what it finds, and how texts of a recording are quoted in findings.
+
+A rule is a small pure function of one kind of event (`callsheet.observe.events`), registered by `@rule`
+under an id; its severity, texts and example are data, in `rules/rules.toml`. The function returns the
+`Violation`s that it sees, without knowing where it is; the engine makes a `Finding` of each, with the
+session, the call and the line of the event.
+
+Findings are shown to the user, and what they quote may be hostile or secret. So every text of a recording
+passes through `quoted`, `shown` or `safe`: on one line, bounded, without control characters and secrets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+
+from callsheet.describe.text import fit
+from callsheet.redaction.redact import Redactor, Settings
 
 Severity: TypeAlias = Literal["error", "warning", "advice"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "advice")
 CATEGORIES = ("lifecycle", "complete", "order", "size", "safety", "client", "schema", "recording")
 
+LONGEST = 60
+"""Characters of a quoted text at most."""
 
-class Said(Struct, frozen=True):
-    """What a rule has to say about a moment. `line` is that of the moment, unless it is another.
+LONGEST_MESSAGE = 400
+"""Characters of an id or a message at most."""
+
+WINDOW = 4096
+"""Characters that are searched for secrets, of a text that is cut to far fewer."""
+
+
+class Violation(Struct, frozen=True):
+    """What a rule has to say about an event. `line` is that of the event, unless it is given.
 
     `field` is where in the message it is: `update.title`, `params.toolCall.rawInput`.
     """
@@ -22,39 +44,40 @@ class Said(Struct, frozen=True):
     field: str | None = None
     line: int | None = None
     once: str | None = None
-    """What is said only once of a call, or of the recording where no call is meant, has one word here."""
+    """If given, the rule reports this key only once per call, or per recording where there is no call."""
 
 
-Answer: TypeAlias = Said | Iterable[Said] | None
+Violations: TypeAlias = Violation | Iterable[Violation] | None
+Check = TypeVar("Check", bound=Callable[[Any], Violations])
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """One rule. `check` takes a moment of a kind of `moment`, and says what is wrong, if anything is."""
+class CheckRule(Struct, frozen=True, kw_only=True):
+    """One rule: `check` is called with each event of a type in `events`."""
 
     id: str
     severity: Severity
-    moment: type | tuple[type, ...]
+    events: tuple[type, ...]
     title: str
     protocol: str
     """What the protocol says about it."""
     harm: str
-    """Why people suffer from it."""
+    """Why the user suffers from it."""
     fix: str
     """How to mend it."""
-    check: Callable[[Any], Answer]
+    check: Callable[[Any], Violations]
     clients: tuple[str, ...] = ()
-    """The clients that it is about. Such a rule holds only if one of them is asked for."""
+    """The clients that it is about. Such a rule applies only if one of them is asked for."""
     example: str = ""
-    """Lines that break it, as `examples.py` reads them."""
+    """Lines that break it, as `rules.recording_of` reads them."""
 
     @property
     def category(self) -> str:
-        """The word before the slash."""
+        """The part of the id before the slash."""
         return self.id.partition("/")[0]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One breach of a rule in a recording. `line` counts from 1."""
+    """One violation of a rule in a recording. `line` counts from 1."""
 
     rule: str
     severity: Severity
@@ -63,3 +86,49 @@ class Finding(Struct, frozen=True, kw_only=True):
     line: int
     field: str | None
     message: str
+
+
+CHECKS: dict[str, tuple[tuple[type, ...], Callable[[Any], Violations]]] = {}
+"""The functions that `rule` has registered, with the types of their events, by the ids of their rules."""
+
+
+def rule(rule_id: str, *events: type) -> Callable[[Check], Check]:
+    """Register a function as the check of the rule with this id, for events of these types."""
+
+    def register(check: Check) -> Check:
+        CHECKS[rule_id] = events, check
+        return check
+
+    return register
+
+
+# Quoting
+
+
+def quoted(value: str, longest: int = LONGEST) -> str:
+    """Return a text as `shown`, between quotation marks."""
+    return f"“{shown(value, longest)}”"
+
+
+def shown(value: str, longest: int = LONGEST) -> str:
+    """Return a text for the user: redacted, then cut. Half a secret would not be recognised."""
+    redacted, _ = redactor().text(value[:WINDOW])
+    return fit(redacted, longest)
+
+
+@lru_cache(maxsize=4096)
+def safe(value: str) -> str:
+    """Return an id or a message as it is, unless it has a secret or a control character, or is long."""
+    if len(value) <= LONGEST_MESSAGE and value.isprintable() and redactor().is_clean(value):
+        return value
+    return shown(value, LONGEST_MESSAGE)
+
+
+def redactor() -> Redactor:
+    """Return the redactor for the user's settings."""
+    return _redactor(Redactor.settings)
+
+
+@lru_cache(maxsize=1)
+def _redactor(settings: Settings) -> Redactor:  # noqa: ARG001
+    return Redactor()

@@ -8,15 +8,17 @@ from typing import cast
 import click
 
 from callsheet import __version__
-from callsheet.check.as_json import JsonTeller
 from callsheet.check.baseline import Baseline
-from callsheet.check.choose import CLIENTS, UnknownRule, choose, explained, named
-from callsheet.check.finding import SEVERITIES, Rule, Severity
-from callsheet.check.junit import JunitTeller
-from callsheet.check.run import check_all
-from callsheet.check.sarif import SarifTeller
-from callsheet.check.sources import find
-from callsheet.check.telling import Outcome, Teller, count
+from callsheet.check.finding import SEVERITIES, CheckRule, Severity
+from callsheet.check.output import (
+    CheckOutcome,
+    FindingWriter,
+    JsonWriter,
+    JunitWriter,
+    SarifWriter,
+    count,
+)
+from callsheet.check.runner import CLIENTS, UnknownRule, check_all, choose, explained, find, named
 
 from .cards.words import visible
 from .checks.card import CardTeller
@@ -126,7 +128,7 @@ def command(
 
 def _refuse(
     paths: tuple[str, ...],
-    rules: tuple[Rule, ...],
+    rules: tuple[CheckRule, ...],
     form: str,
     card: str | None,
     baseline: str | None,
@@ -144,19 +146,19 @@ def _refuse(
 
 
 def _teller(
-    form: str, rules: tuple[Rule, ...], card: str | None, show_all: bool, *, has_baseline: bool
-) -> Teller:
+    form: str, rules: tuple[CheckRule, ...], card: str | None, show_all: bool, *, has_baseline: bool
+) -> FindingWriter:
     write = sys.stdout.write
     if form == "json":
-        return JsonTeller(write)
+        return JsonWriter(write)
     if form == "sarif":
-        return SarifTeller(write, rules, version=__version__, has_baseline=has_baseline)
+        return SarifWriter(write, rules, version=__version__, has_baseline=has_baseline)
     if form == "junit":
-        return JunitTeller(write, rules)
+        return JunitWriter(write, rules)
     return CardTeller(Page(), card) if card else TextTeller(Page(), rules, show_all=show_all)
 
 
-def _settle(outcome: Outcome, known: Baseline, path: str, update: bool) -> int:
+def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> int:
     """Say what is gone, or write the baseline anew; and give the exit code."""
     if not update:
         if outcome.gone:

@@ -111,6 +111,14 @@ def raw_text(raw: Any) -> str:
     return ""
 
 
+def output_of(raw: Any) -> str:
+    """Return the text that a raw output is, or has under one of the keys that clients know."""
+    if type(raw) is str:
+        return raw
+    fields = obj(raw)
+    return next((found for key in OUTPUT_KEYS if (found := text(fields.get(key)))), "")
+
+
 def has_output(call: ObservedCall) -> bool:
     """Whether a call's terminals have shown something, or its content does."""
     return call.output_bytes > 0 or shows_something(call.fields.get("content"))

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from callsheet.check.finding import SEVERITIES, Finding
+from callsheet.check.output import count
 from callsheet.check.rules import RULES
-from callsheet.check.telling import count
 
 
 def told(findings: Sequence[Finding]) -> Iterator[str]:

@@ -116,8 +116,8 @@ class Recording:
         `select` and `ignore` name rules or categories; `clients` (zed, toad, acpx) those whose own rules
         hold, too. The findings' lines are those of the file that `save` makes.
         """
-        from callsheet.check.choose import choose, named
         from callsheet.check.engine import check_stream
+        from callsheet.check.runner import choose, named
 
         asked = _words(clients)
         rules = choose(chosen=named(_words(select)), ignored=named(_words(ignore)), clients=asked)

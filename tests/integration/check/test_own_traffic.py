@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
-from callsheet.check.choose import CLIENTS
+from callsheet.check.runner import CLIENTS
 from callsheet.cli.demo import stage
 from callsheet.testing import AgentClient, Recording, assert_every_call_ended
 from tests.support import SUPPORT

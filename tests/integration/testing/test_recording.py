@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callsheet import Session
-from callsheet.check.choose import UnknownRule
+from callsheet.check.runner import UnknownRule
 from callsheet.testing import AgentClient, Frame, Recorder, Recording
 from tests.support.made_recordings import ANSWER, announced, completed, opening, updated
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from callsheet.check.engine import Checker, check_stream
-from callsheet.check.examples import recording_of
-from callsheet.check.rules import RULES, client_acpx, client_toad, client_zed
+from callsheet.check.engine import RecordingChecker, check_stream
+from callsheet.check.rules import RULES, recording_of
+from callsheet.check.rules.clients import MANY_LOCATIONS
 from callsheet.observe import calls
 from callsheet.observe.lines import read_lines
 from callsheet.testing import AgentClient
 from tests.support.made_recordings import CLIENTS, RECORDINGS, content, found_by, told
 
-CLIENT_RULES = (*client_zed.RULES, *client_toad.RULES, *client_acpx.RULES)
+CLIENT_RULES = tuple(rule for rule in RULES if rule.clients)
 CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "pending"}
 ENDED = {"tool_call_update": "c1", "status": "completed"}
 
@@ -206,7 +206,7 @@ def test_follow_goes_to_the_last_location() -> None:
 
 
 def test_few_locations_are_not_many() -> None:
-    most = client_zed.MANY_LOCATIONS
+    most = MANY_LOCATIONS
     assert not found_by("client/zed-many-locations", at(*[f"/code/{n}" for n in range(most)]))
     assert found_by("client/zed-many-locations", at(*[f"/code/{n}" for n in range(most + 1)]))
 
@@ -335,7 +335,7 @@ def test_each_call_that_is_over_is_told_once_be_it_let_go_or_not(
     monkeypatch.setattr(calls, "KEEP_ENDED", 10)
     lines = [{**CALL, "tool_call": f"c{n}", "status": "completed"} for n in range(50)]
     over: list[str] = []
-    checker = Checker((), on_over=lambda one: over.append(one.call.id))
+    checker = RecordingChecker((), on_over=lambda one: over.append(one.call.id))
     *before, last = read_lines(io.BytesIO(told(*lines)))
     for line in before:
         assert not list(checker.feed(line))

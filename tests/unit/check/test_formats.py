@@ -13,55 +13,75 @@ from xml.etree import ElementTree
 
 import pytest
 
-from callsheet.check.as_json import JsonTeller
 from callsheet.check.baseline import BadBaseline, Baseline
-from callsheet.check.choose import UnknownRule, choose, explained, named
-from callsheet.check.finding import CATEGORIES, SEVERITIES, Finding, Rule, Said
-from callsheet.check.junit import JunitTeller
+from callsheet.check.finding import CATEGORIES, SEVERITIES, CheckRule, Finding, Violation
+from callsheet.check.output import (
+    CheckOutcome,
+    FindingWriter,
+    JsonWriter,
+    JunitWriter,
+    SarifWriter,
+    SourceProblem,
+    totals,
+    uri_of,
+)
 from callsheet.check.rules import RULES
-from callsheet.check.run import check_all
-from callsheet.check.sarif import SarifTeller, uri_of
-from callsheet.check.sources import Problem, Source, find
-from callsheet.check.summary import markdown, rows
-from callsheet.check.telling import Outcome, Teller, totals
+from callsheet.check.runner import (
+    RecordingSource,
+    UnknownRule,
+    check_all,
+    choose,
+    explained,
+    find,
+    named,
+)
+from callsheet.check.scorecard import markdown, rows
 from callsheet.observe.events import CallClosed, RecordingEnded, UpdateArrived
 from tests.support.made_recordings import RECORDINGS, content, told
 
 KEYS = ["rule", "severity", "session", "call", "line", "field", "message"]
-Make = Callable[[Callable[[str], object]], Teller]
+Make = Callable[[Callable[[str], object]], FindingWriter]
 
 
 def rule(
     name: str, check: Callable[[Any], Any], moment: type = CallClosed, severity: Any = "warning"
-) -> Rule:
+) -> CheckRule:
     said = {"title": "T", "protocol": "P.", "harm": "H.", "fix": "F & <so>."}
-    return Rule(id=name, severity=severity, moment=moment, check=check, **said)
+    return CheckRule(id=name, severity=severity, events=(moment,), check=check, **said)
 
 
 NAMED = rule(
-    "complete/named", lambda over: None if over.call.name else Said("no name", "update.name")
+    "complete/named", lambda over: None if over.call.name else Violation("no name", "update.name")
 )
 EACH = rule(
-    "size/each", lambda told: Said(f"{told.line.size:,} bytes, \x1b <&>"), UpdateArrived, "advice"
+    "size/each",
+    lambda told: Violation(f"{told.line.size:,} bytes, \x1b <&>"),
+    UpdateArrived,
+    "advice",
 )
-WHOLE = rule("recording/whole", lambda over: Said("it is"), RecordingEnded, "error")
-SECRET = rule("safety/secret-in-clear", lambda over: Said("one") if "pw" in over.call.id else None)
+WHOLE = rule("recording/whole", lambda over: Violation("it is"), RecordingEnded, "error")
+SECRET = rule(
+    "safety/secret-in-clear", lambda over: Violation("one") if "pw" in over.call.id else None
+)
 OURS = (NAMED, EACH, WHOLE, SECRET)
 
 
-def source(data: bytes, path: str = "a.jsonl") -> Source:
-    return Source(path, len(data), lambda: nullcontext(io.BytesIO(data)))
+def source(data: bytes, path: str = "a.jsonl") -> RecordingSource:
+    return RecordingSource(path, len(data), lambda: nullcontext(io.BytesIO(data)))
 
 
-def real(name: str) -> Source:
+def real(name: str) -> RecordingSource:
     (found,) = find([str(RECORDINGS / f"{name}.jsonl")], io.BytesIO())
-    assert isinstance(found, Source)
+    assert isinstance(found, RecordingSource)
     return found
 
 
 def run(
-    sources: list[Any], make: Make | None = None, rules: tuple[Rule, ...] = OURS, **options: Any
-) -> tuple[str, Outcome]:
+    sources: list[Any],
+    make: Make | None = None,
+    rules: tuple[CheckRule, ...] = OURS,
+    **options: Any,
+) -> tuple[str, CheckOutcome]:
     out = io.StringIO()
     tellers = [make(out.write)] if make else []
     outcome = check_all(sources, rules, tellers, **options)
@@ -77,7 +97,7 @@ CALL = {"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "c
 
 
 def test_json_is_as_the_contract_says() -> None:
-    printed, _ = run([real("kimi-cli-1.51.0.mixed-none"), source(told(CALL))], JsonTeller)
+    printed, _ = run([real("kimi-cli-1.51.0.mixed-none"), source(told(CALL))], JsonWriter)
     document = json.loads(printed)
     assert list(document) == ["recordings"]
     kimi, made = document["recordings"]
@@ -91,14 +111,14 @@ def test_json_is_as_the_contract_says() -> None:
 
 
 def test_json_of_no_recording_is_json() -> None:
-    printed, outcome = run([Problem("x", "is not there")], JsonTeller)
+    printed, outcome = run([SourceProblem("x", "is not there")], JsonWriter)
     assert json.loads(printed) == {"recordings": []}
     assert outcome.exit_code == 2
 
 
 def test_an_agent_that_is_not_known_is_null() -> None:
     updates = b"\n".join(told(CALL).splitlines()[5:6])
-    (found,) = json.loads(run([source(updates)], JsonTeller)[0])["recordings"]
+    (found,) = json.loads(run([source(updates)], JsonWriter)[0])["recordings"]
     assert (found["protocol"], found["agent"], found["calls"]) == (None, None, 1)
 
 
@@ -106,15 +126,15 @@ def test_an_agent_that_is_not_known_is_null() -> None:
 
 
 def sarif(*sources: Any, **options: Any) -> dict[str, Any]:
-    def make(write: Callable[[str], object]) -> Teller:
-        return SarifTeller(write, options.pop("rules", OURS), version="1.2.3")
+    def make(write: Callable[[str], object]) -> FindingWriter:
+        return SarifWriter(write, options.pop("rules", OURS), version="1.2.3")
 
     printed, _ = run(list(sources), make, fingerprints=True)
     return json.loads(printed)
 
 
 def test_sarif_has_the_shape_of_its_schema() -> None:
-    log = sarif(real("codex-acp-0.16.0.dupid-none"), Problem("gone", "no such file"))
+    log = sarif(real("codex-acp-0.16.0.dupid-none"), SourceProblem("gone", "no such file"))
     assert log["version"] == "2.1.0"
     assert log["$schema"].endswith("sarif-schema-2.1.0.json")
     (only,) = log["runs"]
@@ -156,8 +176,12 @@ def test_paths_become_references() -> None:
 
 
 def test_junit_has_a_suite_for_each_recording_and_a_test_for_each_rule() -> None:
-    sources = [real("kimi-cli-1.51.0.mixed-none"), source(told(CALL)), Problem("gone", "<no>")]
-    printed, _ = run(sources, lambda write: JunitTeller(write, OURS))
+    sources = [
+        real("kimi-cli-1.51.0.mixed-none"),
+        source(told(CALL)),
+        SourceProblem("gone", "<no>"),
+    ]
+    printed, _ = run(sources, lambda write: JunitWriter(write, OURS))
     root = ElementTree.fromstring(printed)
     kimi, made, unreadable = root.findall("testsuite")
     for suite in (kimi, made):
@@ -178,7 +202,7 @@ def test_junit_has_a_suite_for_each_recording_and_a_test_for_each_rule() -> None
 
 def test_a_clean_recording_has_tests_that_pass() -> None:
     printed, outcome = run(
-        [source(told(CALL))], lambda write: JunitTeller(write, (SECRET,)), rules=(SECRET,)
+        [source(told(CALL))], lambda write: JunitWriter(write, (SECRET,)), rules=(SECRET,)
     )
     (suite,) = ElementTree.fromstring(printed)
     assert (suite.get("tests"), suite.get("failures"), outcome.exit_code) == ("1", "0", 0)
@@ -187,7 +211,9 @@ def test_a_clean_recording_has_tests_that_pass() -> None:
 # The baseline
 
 
-def baselined(*sources: Source, known: bytes | None = None, rules: tuple[Rule, ...] = OURS) -> Any:
+def baselined(
+    *sources: RecordingSource, known: bytes | None = None, rules: tuple[CheckRule, ...] = OURS
+) -> Any:
     baseline = Baseline.read(known) if known else Baseline()
     out: list[Finding] = []
 
@@ -360,9 +386,11 @@ def test_directories_are_searched_and_what_can_not_be_read_is_told(tmp_path: Pat
         tmp_path / "no",
     ]
     found = list(find([str(path) for path in paths], io.BytesIO()))
-    names = [Path(one.path).name for one in found if isinstance(one, Source)]
+    names = [Path(one.path).name for one in found if isinstance(one, RecordingSource)]
     assert names == ["a.NDJSON", "b.jsonl", "c.log", "e.jsonl", "d.txt"]
-    problems = [(Path(one.path).name, one.message) for one in found if isinstance(one, Problem)]
+    problems = [
+        (Path(one.path).name, one.message) for one in found if isinstance(one, SourceProblem)
+    ]
     assert problems[0][0] == "empty"
     assert "there is no recording" in problems[0][1]
     assert problems[1] == ("no", "no such file or directory")
@@ -373,7 +401,7 @@ def test_what_was_found_before_a_file_broke_is_told() -> None:
         def read(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error") if self.tell() else OSError(5, "at once")
 
-    broken = Source("x", 0, lambda: nullcontext(Broken(b"{}")))
+    broken = RecordingSource("x", 0, lambda: nullcontext(Broken(b"{}")))
     _, outcome = run([broken, source(told(CALL))], rules=(WHOLE,))
-    assert outcome.problems == [Problem("x", "at once")]
+    assert outcome.problems == [SourceProblem("x", "at once")]
     assert (outcome.recordings, outcome.findings) == (2, 2)

@@ -7,7 +7,7 @@ import json
 from io import BytesIO
 from typing import Any
 
-from callsheet.check.examples import SESSION
+from callsheet.check.rules import SESSION
 from callsheet.observe.model import ObservedCall
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.check.examples import recording_of
+from callsheet.check.rules import recording_of
 from callsheet.describe import Describer
 from callsheet.tap.offline import Repairs
 from callsheet.tap.settings import TapSettings

@@ -1,10 +1,27 @@
-"""Does each message come where it belongs: in its session, and in its turn? Questions: `asking.py`."""
+"""Does each message come where it belongs: in its session, and in its turn? Questions: `asking.py`.
+
+Is permission asked for a call that people can see, and is the answer waited for?
+"""
 
 from __future__ import annotations
 
-from callsheet.check.finding import Rule, Said
-from callsheet.observe.events import SessionUpdated, TurnEnded, UnopenedSession, UpdateArrived
-from callsheet.observe.model import ObservedCall, ObservedSession, ObservedTurn, obj, text
+from callsheet.check.finding import Violation, rule
+from callsheet.observe.events import (
+    PermissionAsked,
+    PermissionDecided,
+    SessionUpdated,
+    TurnEnded,
+    UnopenedSession,
+    UpdateArrived,
+)
+from callsheet.observe.model import (
+    ApprovalRequest,
+    ObservedCall,
+    ObservedSession,
+    ObservedTurn,
+    obj,
+    text,
+)
 
 _OF_A_SESSION = frozenset(
     (
@@ -20,20 +37,22 @@ _OF_A_SESSION = frozenset(
 _OF_A_TURN = ("agent_message_chunk", "agent_thought_chunk")
 
 
-def before_session(strayed: UnopenedSession) -> Said | None:
+@rule("order/before-session", UnopenedSession)
+def before_session(strayed: UnopenedSession) -> Violation | None:
     """Find an update of a session that is not answered yet."""
     return None if _is_news(strayed) else _too_early(strayed)
 
 
-def news_before_session(strayed: UnopenedSession) -> Said | None:
+@rule("order/news-before-session", UnopenedSession)
+def news_before_session(strayed: UnopenedSession) -> Violation | None:
     """Find news of a session that is not answered yet: its commands, its mode, its use of tokens."""
     return _too_early(strayed) if _is_news(strayed) else None
 
 
-def _too_early(strayed: UnopenedSession) -> Said | None:
+def _too_early(strayed: UnopenedSession) -> Violation | None:
     if strayed.opening is None or not _is_all_recorded(strayed):
         return None
-    return Said(
+    return Violation(
         f"the request of line {strayed.opening} is not answered yet, so nobody knows of the session",
         "params.sessionId",
     )
@@ -44,31 +63,35 @@ def _is_news(strayed: UnopenedSession) -> bool:
     return update.get("sessionUpdate") in _OF_A_SESSION
 
 
-def unknown_session(strayed: UnopenedSession) -> Said | None:
+@rule("order/unknown-session", UnopenedSession)
+def unknown_session(strayed: UnopenedSession) -> Violation | None:
     """Find an update of a session that nobody has opened."""
     if strayed.opening is not None or not _is_all_recorded(strayed):
         return None
-    return Said("nobody has opened this session", "params.sessionId")
+    return Violation("nobody has opened this session", "params.sessionId")
 
 
-def another_session(told: UpdateArrived) -> Said | None:
+@rule("order/another-session", UpdateArrived)
+def another_session(told: UpdateArrived) -> Violation | None:
     """Find an update of a call that is another session's."""
     if told.elsewhere is None:
         return None
-    return Said(f"the call is one of session {told.elsewhere}", "params.sessionId")
+    return Violation(f"the call is one of session {told.elsewhere}", "params.sessionId")
 
 
-def late_call(told: UpdateArrived) -> Said | None:
+@rule("order/late-call", UpdateArrived)
+def late_call(told: UpdateArrived) -> Violation | None:
     """Find the first update of a call that comes after its turn."""
     if told.session.is_replaying:
         return None
     turn = _turn_missed(told)
     if turn is None:
         return None
-    return Said(f"its turn was over on line {turn.ended}")
+    return Violation(f"its turn was over on line {turn.ended}")
 
 
-def late_content(updated: SessionUpdated) -> Said | None:
+@rule("order/late-content", SessionUpdated)
+def late_content(updated: SessionUpdated) -> Violation | None:
     """Find the first message of the agent after the turn that it belongs to."""
     session, turn = updated.session, updated.session.last_turn
     if turn is None or turn.late or updated.connection.is_v2 or not _is_between(session):
@@ -78,10 +101,11 @@ def late_content(updated: SessionUpdated) -> Said | None:
     kind = text(updated.update.get("sessionUpdate"))
     if kind not in _OF_A_TURN:
         return None
-    return Said(f"{kind} after the turn was over on line {turn.ended}", "update.sessionUpdate")
+    return Violation(f"{kind} after the turn was over on line {turn.ended}", "update.sessionUpdate")
 
 
-def overlapping_prompts(over: TurnEnded) -> Said | None:
+@rule("order/overlapping-prompts", TurnEnded)
+def overlapping_prompts(over: TurnEnded) -> Violation | None:
     """Find a prompt that was taken while another was not answered."""
     turn, connection = over.turn, over.connection
     first = turn.overlaps
@@ -91,7 +115,7 @@ def overlapping_prompts(over: TurnEnded) -> Said | None:
         return None  # the first was on its way out
     if _queues(connection.agent_capabilities):
         return None
-    return Said(
+    return Violation(
         f"it was asked for while the prompt of line {first.begun} was not answered, and not refused",
         line=turn.begun,
     )
@@ -152,98 +176,64 @@ def _queues(capabilities: object) -> bool:
     return False
 
 
-RULES = (
-    Rule(
-        id="order/before-session",
-        severity="error",
-        moment=UnopenedSession,
-        title="An update comes before the session is there",
-        protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
-        harm="Clients drop the update, or show a spinner that never ends.",
-        fix="Answer `session/new` first, then say and do things.",
-        check=before_session,
-        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
-        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
-        ' "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}}}\n'
-        '{"id": 3, "result": {"sessionId": "s2"}}',
-    ),
-    Rule(
-        id="order/news-before-session",
-        severity="warning",
-        moment=UnopenedSession,
-        title="News of a session come before the session is there",
-        protocol="A session begins with the answer to `session/new`. Updates of it come afterwards.",
-        harm="Clients drop them: commands and modes are missing until they are told again.",
-        fix="Answer `session/new` first, then send commands, modes and everything else.",
-        check=news_before_session,
-        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
-        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
-        ' "current_mode_update", "currentModeId": "ask"}}}\n'
-        '{"id": 3, "result": {"sessionId": "s2"}}',
-    ),
-    Rule(
-        id="order/unknown-session",
-        severity="error",
-        moment=UnopenedSession,
-        title="An update is for a session that nobody has opened",
-        protocol="`sessionId` is one that the client has opened: by `session/new`, `session/load`, …",
-        harm="Clients drop the update: people never see what was done.",
-        fix="Send each update under the id of the session that the client has opened.",
-        check=unknown_session,
-        example='{"method": "session/update", "params": {"sessionId": "s9", "update": {"sessionUpdate":'
-        ' "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}}}',
-    ),
-    Rule(
-        id="order/another-session",
-        severity="error",
-        moment=UpdateArrived,
-        title="An update of a call comes under another session",
-        protocol="A call belongs to the session that it was announced in, with all its updates.",
-        harm="Its card never ends, and in the other session a failed card appears.",
-        fix="Keep the session's id with the call, and send it with each update.",
-        check=another_session,
-        example='{"id": 3, "method": "session/new", "params": {"cwd": "/code", "mcpServers": []}}\n'
-        '{"id": 3, "result": {"sessionId": "s2"}}\n'
-        '{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
-        '{"method": "session/update", "params": {"sessionId": "s2", "update": {"sessionUpdate":'
-        ' "tool_call_update", "toolCallId": "c1", "status": "completed"}}}',
-    ),
-    Rule(
-        id="order/late-call",
-        severity="error",
-        moment=UpdateArrived,
-        title="An update of a call comes after its turn",
-        protocol="All updates of a turn come before its answer (v2: before `idle`, but for background work).",
-        harm="Clients have closed the turn: the update is lost, or shown below the next prompt.",
-        fix="Wait for the turn's calls and their last updates before you answer the prompt.",
-        check=late_call,
-        example='{"tool_call": "c1", "title": "Reading a.py", "kind": "read", "status": "in_progress"}\n'
-        '{"id": 2, "result": {"stopReason": "end_turn"}}\n'
-        '{"tool_call_update": "c1", "status": "completed"}',
-    ),
-    Rule(
-        id="order/late-content",
-        severity="error",
-        moment=SessionUpdated,
-        title="The agent speaks after its turn",
-        protocol="All messages of a turn come before its answer.",
-        harm="Clients have closed the turn: words are lost, or shown below the next prompt.",
-        fix="Send what is buffered before you answer the prompt.",
-        check=late_content,
-        example='{"id": 2, "result": {"stopReason": "end_turn"}}\n'
-        '{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Done."}}',
-    ),
-    Rule(
-        id="order/overlapping-prompts",
-        severity="warning",
-        moment=TurnEnded,
-        title="Two turns of a session overlap",
-        protocol="In v1, a prompt is sent when the turn before is over.",
-        harm="Nobody can tell which turn a call belongs to, or which of them a cancel ends.",
-        fix="Client: wait for the answer. Agent: refuse a prompt while a turn runs, or say that you queue.",
-        check=overlapping_prompts,
-        example='{"id": 3, "method": "session/prompt", "params": {"sessionId": "s1", "prompt": []}}\n'
-        '{"id": 2, "result": {"stopReason": "end_turn"}}\n'
-        '{"id": 3, "result": {"stopReason": "end_turn"}}',
-    ),
-)
+@rule("order/asked-unannounced", PermissionAsked)
+def asked_unannounced(asked: PermissionAsked) -> Violation | None:
+    """Find a question about a call that was never announced."""
+    question = asked.question
+    if question.twin is not None or not _is_unheard_of(asked):
+        return None
+    return Violation(f"no call {question.call_id} was announced", _field(question))
+
+
+@rule("order/asked-under-another-id", PermissionAsked)
+def asked_under_another_id(asked: PermissionAsked) -> Violation | None:
+    """Find a question about a call that was announced under another id."""
+    question = asked.question
+    twin = question.twin
+    if twin is None or question.session is None or not question.session.is_whole:
+        return None
+    return Violation(
+        f"it was announced on line {twin.announced} under the id {twin.id}", _field(question)
+    )
+
+
+@rule("order/left-unanswered", TurnEnded)
+def left_unanswered(over: TurnEnded) -> list[Violation] | None:
+    """Find the questions that are open when their turn is over."""
+    turn = over.turn
+    if not turn.questions or turn.cancelled is not None or not over.connection.has_both_ways:
+        return None
+    return [
+        Violation(f"the question of line {question.line} is neither answered nor taken back")
+        for question in turn.questions
+        if question.withdrawn is None
+    ]
+
+
+@rule("order/ended-while-asking", PermissionDecided)
+def ended_while_asking(decided: PermissionDecided) -> Violation | None:
+    """Find a question whose call ended before it was answered."""
+    question = decided.question
+    call, turn = question.call, question.turn
+    if call is None or call.ended is None or not question.line < call.ended < decided.line.number:
+        return None
+    if question.withdrawn is not None or call.cancelled is not None:
+        return None
+    if call.status != "completed" and turn is not None and turn.cancelled is not None:
+        return None
+    return Violation(f"it was {call.status} on line {call.ended}, before the answer")
+
+
+def _is_unheard_of(asked: PermissionAsked) -> bool:
+    """Whether a question is the first that is heard of its call, and no announcement, as in v2."""
+    question, session = asked.question, asked.question.session
+    call = question.call
+    if call is None or session is None or not session.is_whole or question.is_known:
+        return False
+    return not call.is_reused and call.announced is None
+
+
+def _field(question: ApprovalRequest) -> str:
+    if "toolCall" in question.params:
+        return "params.toolCall.toolCallId"
+    return "params.subject.toolCallId"

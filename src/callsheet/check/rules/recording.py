@@ -1,144 +1,164 @@
-"""Is the recording itself sound: can each line be read? How its messages hang together: `traffic.py`."""
+"""Is the recording itself sound: can each line be read? How its messages hang together: `traffic.py`.
+
+Do the messages of a recording hang together: times, directions, questions and answers?
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from callsheet.check.finding import Rule, Said
-from callsheet.observe.events import RecordingEnded, UnreadableLine
+from callsheet.check.finding import Violation, rule
+from callsheet.observe.events import MessageSeen, RecordingEnded, UnreadableLine
 from callsheet.observe.lines import Fault
 
 
 def _finds(
     fault: Fault, message: str, *, once: bool = False
-) -> Callable[[UnreadableLine], Said | None]:
+) -> Callable[[UnreadableLine], Violation | None]:
     """Make a rule of lines with one fault. `once` is for faults that a file has on each line, or on none."""
 
-    def check(unreadable: UnreadableLine) -> Said | None:
+    def check(unreadable: UnreadableLine) -> Violation | None:
         if unreadable.line.fault != fault:
             return None
         # What can still be read of a line makes it one of many, not a file of another kind.
         is_once = once and unreadable.line.message is None
-        return Said(message, once=fault if is_once else None)
+        return Violation(message, once=fault if is_once else None)
 
     return check
 
 
-def lost_bytes(unreadable: UnreadableLine) -> Said | None:
+@rule("recording/lost-bytes", UnreadableLine)
+def lost_bytes(unreadable: UnreadableLine) -> Violation | None:
     """Find where the recorder could not keep up, as it says itself."""
     line = unreadable.line
-    return Said(line.problem or "") if line.fault == "lost" else None
+    return Violation(line.problem or "") if line.fault == "lost" else None
 
 
-def no_messages(over: RecordingEnded) -> Said | None:
+@rule("recording/no-messages", RecordingEnded)
+def no_messages(over: RecordingEnded) -> Violation | None:
     """Find a recording in which nobody says anything."""
     if over.messages:
         return None
     lines = f"none of its {over.lines} lines is a message" if over.lines else "it is empty"
-    return Said(lines, line=max(1, over.line))
+    return Violation(lines, line=max(1, over.line))
 
 
-_ONE_LINE = "A message is one line of JSON in UTF-8, and ends with a newline. It has none inside."
-
-RULES = (
-    Rule(
-        id="recording/no-messages",
-        severity="error",
-        moment=RecordingEnded,
-        title="The recording has no message",
-        protocol=_ONE_LINE,
-        harm="Nothing can be said about the agent: that no rule is broken means nothing.",
-        fix="Record again, and give the file that the recorder has written.",
-        check=no_messages,
-    ),
-    Rule(
-        id="recording/cut-line",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line breaks off",
-        protocol=_ONE_LINE,
-        harm="A message is lost. Clients that get such a line drop it, or die.",
-        fix="Write each message in one piece and on one line, and flush before you exit.",
-        check=_finds("cut", "the line breaks off in the middle of a message"),
-    ),
-    Rule(
-        id="recording/several-messages",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line has several messages",
-        protocol=_ONE_LINE + " ACP has no batches.",
-        harm="Clients read a line as one message: they drop all that is on it.",
-        fix="Let one writer send one message after the other, each with its newline.",
-        check=_finds("several", "the line has several messages, or parts of them"),
-    ),
-    Rule(
-        id="recording/gigantic-line",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line is too long to be looked into",
-        protocol="A message is one line. The protocol names no limit; readers have one.",
-        harm="Clients run out of memory, or drop the connection.",
-        fix="Keep each message small: send parts of a long text, and say where the rest is.",
-        check=_finds("long", "the line is longer than 64 MB, and was passed over"),
-    ),
-    Rule(
-        id="recording/binary",
-        severity="error",
-        moment=UnreadableLine,
-        title="The recording has binary data",
-        protocol=_ONE_LINE,
-        harm="Nobody can read it. Clients drop it, or die.",
-        fix="Give the recorder's file, unpacked. Keep a tool's output off the agent's stdout.",
-        check=_finds("binary", "the line is binary", once=True),
-    ),
-    Rule(
-        id="recording/not-utf8",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line is no UTF-8",
-        protocol=_ONE_LINE,
-        harm="Clients drop the message, or show wrong characters.",
-        fix="Decode a tool's output with replacement before you put it into a message.",
-        check=_finds("encoding", "the line has bytes that are no UTF-8", once=True),
-    ),
-    Rule(
-        id="recording/not-json",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line is no JSON",
-        protocol="An agent writes nothing to its stdout but messages.",
-        harm="Some clients skip such a line, some close the connection.",
-        fix="Send logs to stderr, and give child processes a stdout of their own.",
-        check=_finds("json", "the line is no JSON"),
-    ),
-    Rule(
-        id="recording/not-a-message",
-        severity="error",
-        moment=UnreadableLine,
-        title="A line is JSON, but no message",
-        protocol="A message is an object of JSON-RPC 2.0.",
-        harm="Some clients skip such a line, some close the connection.",
-        fix="Write nothing but messages: an object with `jsonrpc`, and a method, a result or an error.",
-        check=_finds("no_message", "the line is JSON, but no message"),
-    ),
-    Rule(
-        id="recording/lost-bytes",
-        severity="advice",
-        moment=UnreadableLine,
-        title="The recorder has lost bytes",
-        protocol="Nothing is wrong with the agent: the disk was too slow for `callsheet record`.",
-        harm="Messages are missing, so less can be said about the calls that they were about.",
-        fix="Record again, onto a faster disk.",
-        check=lost_bytes,
-    ),
-    Rule(
-        id="recording/blank-line",
-        severity="advice",
-        moment=UnreadableLine,
-        title="The recording has empty lines",
-        protocol="An agent writes nothing to its stdout but messages, each with one newline.",
-        harm="Most clients skip an empty line, some report an error for it.",
-        fix="End each message with one newline. Send other output to stderr.",
-        check=_finds("blank", "the line is empty", once=True),
-    ),
+rule("recording/cut-line", UnreadableLine)(
+    _finds("cut", "the line breaks off in the middle of a message")
 )
+rule("recording/several-messages", UnreadableLine)(
+    _finds("several", "the line has several messages, or parts of them")
+)
+rule("recording/gigantic-line", UnreadableLine)(
+    _finds("long", "the line is longer than 64 MB, and was passed over")
+)
+rule("recording/binary", UnreadableLine)(_finds("binary", "the line is binary", once=True))
+rule("recording/not-utf8", UnreadableLine)(
+    _finds("encoding", "the line has bytes that are no UTF-8", once=True)
+)
+rule("recording/not-json", UnreadableLine)(_finds("json", "the line is no JSON"))
+rule("recording/not-a-message", UnreadableLine)(
+    _finds("no_message", "the line is JSON, but no message")
+)
+rule("recording/blank-line", UnreadableLine)(_finds("blank", "the line is empty", once=True))
+
+
+_CLIENTS = frozenset(
+    f"session/{name}" for name in ("new", "load", "prompt", "cancel", "set_mode", "resume", "list")
+) | {"initialize", "authenticate", "session/set_model", "session/set_config_option"}
+_AGENTS = frozenset(
+    f"terminal/{name}" for name in ("create", "output", "release", "wait_for_exit", "kill")
+) | {"session/update", "session/request_permission", "fs/read_text_file", "fs/write_text_file"}
+
+_JITTER = 0.001
+"""Seconds that the clock may go back: two threads that write down what they see."""
+
+_LAST = 3
+"""A request of the last lines may be one that nobody waited for."""
+
+
+@rule("recording/begins-in-the-middle", RecordingEnded)
+def begins_in_the_middle(over: RecordingEnded) -> Violation | None:
+    """Find a recording of a conversation without its beginning."""
+    seen = over.connection
+    if not over.has_ids or seen.is_whole or seen.version is not None:
+        return None
+    return Violation("there is no `initialize`: what was before is not known", line=over.first)
+
+
+@rule("recording/breaks-off", RecordingEnded)
+def breaks_off(over: RecordingEnded) -> Iterator[Violation]:
+    """Find turns that go on when the recording is over."""
+    for turn in over.turns:
+        if not turn.is_implied and turn.request is not None:
+            yield Violation(
+                f"the prompt of line {turn.begun} is not answered when the recording ends"
+            )
+
+
+@rule("recording/time-goes-back", MessageSeen)
+def time_goes_back(heard: MessageSeen) -> Violation | None:
+    """Find a message that was earlier than the one before."""
+    now, before = heard.line.time, heard.before
+    if now is None or before is None or now >= before - _JITTER:
+        return None
+    if heard.method == "initialize":
+        return None  # another run of the agent, with its own clock
+    return Violation(f"it is {before - now:.3f} s earlier than the message before", "t")
+
+
+@rule("recording/wrong-direction", MessageSeen)
+def wrong_way(heard: MessageSeen) -> Violation | None:
+    """Find a message that goes from the one who should get it."""
+    sender, method = heard.line.sender, heard.method
+    if sender is None or method is None:
+        return None
+    if sender == "agent" and method in _CLIENTS:
+        return Violation(
+            f"`{method}` is what a client sends, and here the agent did", "dir", once=method
+        )
+    if sender == "client" and method in _AGENTS:
+        return Violation(
+            f"`{method}` is what an agent sends, and here the client did", "dir", once=method
+        )
+    return None
+
+
+@rule("recording/answer-without-request", MessageSeen)
+def answer_to_nobody(heard: MessageSeen) -> Violation | None:
+    """Find an answer to something that nobody has asked, or that was answered before."""
+    if heard.answers != "" or heard.message.get("id") is None:
+        return None
+    if not (heard.connection.is_whole and heard.connection.has_both_ways):
+        return None
+    return Violation("nothing waits for an answer under this id", "id")
+
+
+@rule("recording/same-id", MessageSeen)
+def same_id(heard: MessageSeen) -> Violation | None:
+    """Find a request under the id of another that waits."""
+    if heard.same_id is None or not heard.connection.has_both_ways:
+        return None  # the answer may be what was not recorded
+    return Violation(
+        f"the request of line {heard.same_id} has this id too, and is not answered yet", "id"
+    )
+
+
+@rule("recording/unanswered-request", RecordingEnded)
+def unanswered(over: RecordingEnded) -> Iterator[Violation]:
+    """Find requests that were never answered, though all went on."""
+    seen = over.connection
+    if over.turns or not (seen.is_whole and seen.has_both_ways):
+        return
+    for waiting in over.waiting:
+        if over.line - waiting.line >= _LAST:
+            other = "client" if waiting.asker == "agent" else "agent"
+            yield Violation(f"the {other} never answered `{waiting.method}`", line=waiting.line)
+
+
+@rule("safety/lone-surrogate", UnreadableLine)
+def lone_surrogate(unreadable: UnreadableLine) -> Violation | None:
+    """Find half of a surrogate pair."""
+    if unreadable.line.fault != "surrogate":
+        return None
+    return Violation("the message has half of a surrogate pair")

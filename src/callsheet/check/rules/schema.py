@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from callsheet.acp import schemas
-from callsheet.check.finding import Rule, Said
+from callsheet.check.finding import Violation, rule
 from callsheet.observe.events import MessageSeen
 
 _MOST = 5
 """So many breaches of a message are told."""
 
 
-def not_valid(heard: MessageSeen) -> Sequence[Said] | None:
+@rule("schema/invalid", MessageSeen)
+def not_valid(heard: MessageSeen) -> Sequence[Violation] | None:
     """Find a message that is not what its version says."""
     message, method = heard.message, heard.method
     if method is not None:
@@ -28,7 +29,7 @@ def not_valid(heard: MessageSeen) -> Sequence[Said] | None:
 
 def _judged(
     heard: MessageSeen, what: tuple[str, bool], begin: str, value: Any
-) -> Sequence[Said] | None:
+) -> Sequence[Violation] | None:
     versions = _versions(heard)
     for version in versions:
         found = schemas.definition(version, what)
@@ -50,11 +51,13 @@ def _versions(heard: MessageSeen) -> Sequence[int]:
 _ONLY = {version: (version,) for version in schemas.VERSIONS}
 
 
-def _broken(versions: Sequence[int], name: str, begin: str, value: Any) -> Sequence[Said] | None:
+def _broken(
+    versions: Sequence[int], name: str, begin: str, value: Any
+) -> Sequence[Violation] | None:
     if not versions or any(schemas.is_valid(one, name, value) for one in versions):
         return None
     found = schemas.breaches(versions[0], name, value)[:_MOST]
-    return [Said(_sentence(one), _field(begin, one.path)) for one in found]
+    return [Violation(_sentence(one), _field(begin, one.path)) for one in found]
 
 
 def _sentence(breach: schemas.Breach) -> str:
@@ -71,41 +74,20 @@ def _field(begin: str, path: Sequence[str | int]) -> str:
     return begin + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
 
 
-def not_json_rpc(heard: MessageSeen) -> Said | None:
+@rule("schema/not-json-rpc", MessageSeen)
+def not_json_rpc(heard: MessageSeen) -> Violation | None:
     """Find a message that is not one of JSON-RPC 2.0."""
     message = heard.message
     if message.get("jsonrpc") != "2.0":
-        return Said('`jsonrpc` must be "2.0"', "jsonrpc")
+        return Violation('`jsonrpc` must be "2.0"', "jsonrpc")
     if heard.method is not None:
         return None
     if "method" in message:
-        return Said("`method` must be a text", "method")
+        return Violation("`method` must be a text", "method")
     if "id" not in message:
-        return Said("there is neither a method nor an id: it asks nothing, and answers nothing")
+        return Violation(
+            "there is neither a method nor an id: it asks nothing, and answers nothing"
+        )
     if ("result" in message) == ("error" in message):
-        return Said("an answer has either a result or an error")
+        return Violation("an answer has either a result or an error")
     return None
-
-
-RULES = (
-    Rule(
-        id="schema/invalid",
-        severity="error",
-        moment=MessageSeen,
-        title="A message is not what the official schema says",
-        protocol="The schema of the agreed version says which fields there are, and what they hold.",
-        harm="Strict clients drop the message, or the connection; others lose the field.",
-        fix="Send what the schema says. Put what is your own into `_meta`.",
-        check=not_valid,
-    ),
-    Rule(
-        id="schema/not-json-rpc",
-        severity="error",
-        moment=MessageSeen,
-        title="A message is not one of JSON-RPC 2.0",
-        protocol='JSON-RPC 2.0: `"jsonrpc": "2.0"`, and a method, or an id with either a result or an error.',
-        harm="Peers drop the message, or close the connection.",
-        fix="Let a library for JSON-RPC write messages.",
-        check=not_json_rpc,
-    ),
-)

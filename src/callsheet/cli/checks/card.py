@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from callsheet.check.finding import Finding
-from callsheet.check.summary import HEADS, Row, Summary, markdown, rows
-from callsheet.check.telling import Outcome, Recording, totals
+from callsheet.check.output import CheckedRecording, CheckOutcome, totals
+from callsheet.check.scorecard import HEADS, Scorecard, ScorecardRow, markdown, rows
 from callsheet.cli.cards.words import visible
 from callsheet.observe.model import ObservedCall
 
@@ -32,10 +32,10 @@ class CardTeller:
     def over(self, call: ObservedCall) -> None:
         """Show nothing."""
 
-    def end(self, recording: Recording) -> None:
+    def end(self, recording: CheckedRecording) -> None:
         """Show nothing."""
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: CheckOutcome) -> None:
         """Show the card."""
         if self._form == "markdown":
             sys.stdout.write(markdown(outcome.summary, totals(outcome)))
@@ -46,7 +46,7 @@ class CardTeller:
         self._page.line((totals(outcome), "yellow" if outcome.findings else "green"))
 
 
-def show_card(page: Page, summary: Summary, most_tools: int | None = None) -> None:
+def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
     """Show the card; of each agent, only the tools that were called most."""
     table = list(rows(summary, most_tools))
     widths = [max(len(head), *(len(row.cells[n]) for row in table)) for n, head in enumerate(HEADS)]
@@ -58,13 +58,13 @@ def show_card(page: Page, summary: Summary, most_tools: int | None = None) -> No
         page.line(*_parts(row, wide, widths))
 
 
-def _parts(row: Row, wide: int, widths: Sequence[int]) -> list[Part]:
+def _parts(row: ScorecardRow, wide: int, widths: Sequence[int]) -> list[Part]:
     name = _fitted(_name(row), wide)
     figures = _row("", row.cells, 0, widths)
     return [(name, "cyan" if row.is_tool else "bold"), (figures, "" if row.is_tool else "bold")]
 
 
-def _name(row: Row) -> str:
+def _name(row: ScorecardRow) -> str:
     return f"  {visible(row.name)}" if row.is_tool else visible(row.name)
 
 

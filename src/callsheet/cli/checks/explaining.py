@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from callsheet.check.finding import Rule
+from callsheet.check.finding import CheckRule
 
 from .page import STYLES, Page
 
 
-def explain(page: Page, rules: tuple[Rule, ...]) -> None:
+def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
     """Say of each rule what the protocol says, why people suffer, how to fix it, and show an example."""
     for number, rule in enumerate(rules):
         if number:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from callsheet.check.baseline import BadBaseline, Baseline
-from callsheet.check.sources import why
+from callsheet.check.runner import why
 
 
 def read_baseline(path: str, *, may_be_new: bool) -> Baseline:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from callsheet.check.finding import SEVERITIES, Finding, Rule
-from callsheet.check.quoting import shown
-from callsheet.check.telling import Outcome, Recording, count, totals
+from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
+from callsheet.check.output import CheckedRecording, CheckOutcome, count, totals
 from callsheet.cli.cards.words import visible
 from callsheet.observe.model import ObservedCall, text
 
@@ -51,9 +50,9 @@ class _Folded(Struct):
 class TextTeller:
     """Writes findings when a recording is read. With `all`, nothing is folded."""
 
-    def __init__(self, page: Page, rules: tuple[Rule, ...], *, show_all: bool = False) -> None:
+    def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
         self._page: Page = page
-        self._rules: dict[str, Rule] = {rule.id: rule for rule in rules}
+        self._rules: dict[str, CheckRule] = {rule.id: rule for rule in rules}
         self._all: bool = show_all
         self._explained: set[str] = set()
         self._has_folded: bool = False
@@ -96,7 +95,7 @@ class TextTeller:
         if group is not None and title:
             group.title = title
 
-    def end(self, recording: Recording) -> None:
+    def end(self, recording: CheckedRecording) -> None:
         """Write the recording, if there is something to say about it."""
         if not self._groups:
             return
@@ -106,7 +105,7 @@ class TextTeller:
         self._write_folded()
         self._page.blank()
 
-    def close(self, outcome: Outcome) -> None:
+    def close(self, outcome: CheckOutcome) -> None:
         """Write the score card, and the line at the end."""
         if outcome.calls:
             show_card(self._page, outcome.summary, TOOLS)
@@ -115,7 +114,7 @@ class TextTeller:
             self._page.line(("--all writes out what is folded.", "dim"))
         self._page.line((totals(outcome), "yellow" if outcome.findings else "green"))
 
-    def _head(self, recording: Recording) -> None:
+    def _head(self, recording: CheckedRecording) -> None:
         facts = [visible(shown(recording.agent))] if recording.agent else []
         facts += [f"ACP {recording.protocol}"] if recording.protocol is not None else []
         facts.append(count(recording.calls, "call"))
@@ -174,7 +173,7 @@ def _first(group: _Group) -> int:
     return min(kept.finding.line for found in group.kept.values() for kept in found)
 
 
-def show_rules(page: Page, rules: tuple[Rule, ...]) -> None:
+def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
     """List rules: what each is called, and how bad it is to break it."""
     wide = max((len(rule.id) for rule in rules), default=0)
     for severity in SEVERITIES:

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from callsheet.check.sources import Source
+from callsheet.check.runner import RecordingSource
 from callsheet.cli.cards.words import visible
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Bar:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
-    def opened(self, source: Source, stream: BinaryIO) -> BinaryIO:
+    def opened(self, source: RecordingSource, stream: BinaryIO) -> BinaryIO:
         """Begin a bar, if there is much to read, and give a stream that moves it."""
         if not self._is_seen or (source.size < LARGE and source.path != "-"):
             return stream

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from callsheet.check.finding import Finding, Rule
-from callsheet.check.quoting import shown
+from callsheet.check.finding import CheckRule, Finding, shown
 from callsheet.observe.events import CallClosed
 from callsheet.observe.model import ObservedCall, many, obj, text
 
@@ -56,7 +55,7 @@ class Score(Struct):
         return self.wire_bytes / self.told_bytes if self.told_bytes else None
 
 
-class Agent(Struct):
+class AgentScore(Struct):
     """One agent: all of its calls, and those of each tool."""
 
     name: str
@@ -64,11 +63,11 @@ class Agent(Struct):
     tools: dict[str, Score] = field(default_factory=dict[str, Score])
 
 
-class Summary:
+class Scorecard:
     """Counts calls as they are over. `rules` are those that hold: what nobody looked for is not said."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self.agents: dict[str, Agent] = {}
+    def __init__(self, rules: Iterable[CheckRule]) -> None:
+        self.agents: dict[str, AgentScore] = {}
         held = tuple(rules)
         self.judges_complete: bool = any(rule.category == "complete" for rule in held)
         self.judges_leaks: bool = any(is_leak(rule.id) for rule in held)
@@ -98,10 +97,10 @@ class Summary:
         agent.all.add(call, found)
         agent.tools.setdefault(tool, Score()).add(call, found)
 
-    def _agent(self, name: str) -> Agent:
+    def _agent(self, name: str) -> AgentScore:
         name = _shown_name(name) or "unknown agent"
         if name not in self.agents:
-            self.agents[name] = Agent(name)
+            self.agents[name] = AgentScore(name)
         return self.agents[name]
 
 
@@ -149,7 +148,7 @@ def _json_bytes(value: Any) -> int:
 # The card
 
 
-class Row(Struct, frozen=True):
+class ScorecardRow(Struct, frozen=True):
     """A row of the card. Those of tools stand below the one of their agent."""
 
     name: str
@@ -160,19 +159,19 @@ class Row(Struct, frozen=True):
 HEADS = ("calls", "ended", "complete", "clean", "wire", "leaks")
 
 
-def rows(summary: Summary, most_tools: int | None = None) -> Iterator[Row]:
+def rows(summary: Scorecard, most_tools: int | None = None) -> Iterator[ScorecardRow]:
     """Return the rows of the card. With `most_tools`, of each agent only the tools that were called most."""
     for agent in summary.agents.values():
-        yield Row(agent.name, False, _cells(agent.all, summary))
+        yield ScorecardRow(agent.name, False, _cells(agent.all, summary))
         tools = sorted(agent.tools.items(), key=lambda item: (-item[1].calls, item[0]))
         for name, score in tools[:most_tools]:
-            yield Row(name, True, _cells(score, summary))
+            yield ScorecardRow(name, True, _cells(score, summary))
         left = len(tools) - (most_tools or len(tools))
         if left > 0:
-            yield Row(f"… and {left} more", True, ("",) * len(HEADS))
+            yield ScorecardRow(f"… and {left} more", True, ("",) * len(HEADS))
 
 
-def _cells(score: Score, summary: Summary) -> tuple[str, ...]:
+def _cells(score: Score, summary: Scorecard) -> tuple[str, ...]:
     wire = score.amplification
     return (
         f"{score.calls:,}",
@@ -194,7 +193,7 @@ def _share(part: int, whole: int) -> str:
     return f"{percent} %"
 
 
-def markdown(summary: Summary, totals: str) -> str:
+def markdown(summary: Scorecard, totals: str) -> str:
     """Return the card for a README, or a comment of CI."""
     lines = [
         "| agent, tool | calls | ended | complete | clean | bytes on the wire per byte | with secrets |",

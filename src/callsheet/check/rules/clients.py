@@ -1,0 +1,332 @@
+"""What Zed would show people: by its own rules, which are those of ACP v1 and some more.
+
+Sources: its code (`crates/acp_thread`), and what its users told.
+
+What Toad would show people. It ignores locations, raw input and raw output, and reads diffs by key.
+
+What acpx would print. It takes text out of raw output by the names of keys.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from callsheet.check.finding import Violation, quoted, rule
+from callsheet.check.rules.completeness_files import bare_diffs
+from callsheet.observe.events import (
+    CallBegan,
+    CallClosed,
+    PermissionAsked,
+    UpdateApplied,
+    UpdateArrived,
+)
+from callsheet.observe.evidence import OUTPUT_KEYS, output_of, texts
+from callsheet.observe.model import ObservedCall, many, obj, text
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+
+ENDS = ("completed", "failed")
+STATUSES = ("pending", "in_progress", *ENDS)
+MANY_LOCATIONS = 20
+"""Each opens a buffer."""
+
+LONGEST_TITLE = 1000
+_PLAIN_TITLES = ("execute", "edit")
+_MAY_BE_MARKDOWN = re.compile(
+    r"[*_~].*[*_~]|<[a-zA-Z/!?]|\]\(|&#?\w+;|^\s*(?:[#>+*=-]|\d+[.)]\s)"
+).search
+_HARMLESS = frozenset(
+    {"paragraph_open", "paragraph_close", "inline", "text", "text_special", "code_inline"}
+)
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+
+
+# How a call ends
+
+
+@rule("client/zed-spins-for-ever", CallClosed)
+def spins_for_ever(over: CallClosed) -> Violation | None:
+    """Find a call that no final status ended, though its turn is over, and that Zed did not end by itself."""
+    call = over.call
+    turn = call.turn
+    if turn is None or turn.ended is None or over.connection.is_v2:
+        return None
+    if call.status in ENDS or call.is_replayed or _ended_by_zed(call):
+        return None
+    if call.status is None or call.status in STATUSES:
+        return Violation(f"it is {call.status or 'pending'} when the turn is over, and stays so")
+    told = quoted(call.status, 20)
+    return Violation(f"its last status is {told}, which Zed shows as pending", "update.status")
+
+
+def _ended_by_zed(call: ObservedCall) -> bool:
+    """Whether Zed itself has ended the card: by a cancelled turn, or a rejected question."""
+    turn = call.turn
+    last = call.statuses[-1][1] if call.statuses else call.first
+    if turn is not None and turn.cancelled is not None and last < turn.cancelled:
+        return True
+    if turn is not None and turn.ended is not None and turn.stop_reason == "cancelled":
+        return last < turn.ended
+    return any(
+        asked.outcome == "rejected" and asked.answered is not None and last < asked.answered
+        for asked in call.questions
+    )
+
+
+# Which card it is
+
+
+@rule("client/zed-not-found", UpdateArrived)
+def not_found(told: UpdateArrived) -> Violation | None:
+    """Find an update of a call that Zed has no card for."""
+    if told.kind != "tool_call_update" or told.known_before or told.connection.is_v2:
+        return None
+    if not told.connection.is_whole:
+        return None
+    return Violation("Zed shows a failed card “Tool call not found”, and not what this update says")
+
+
+@rule("client/zed-rewritten-card", CallBegan)
+def rewrites_a_card(begun: CallBegan) -> Violation | None:
+    """Find a call that takes over the card of another that has ended."""
+    call = begun.call
+    if not call.is_reused or begun.connection.is_v2:
+        return None
+    which = f" of the call that ended on line {call.ended_before}" if call.ended_before else ""
+    return Violation(
+        f"the card{which} is rewritten, and no new one is shown here", "update.toolCallId"
+    )
+
+
+# What it says
+
+
+@rule("client/zed-markdown-title", UpdateArrived)
+def title_is_markdown(told: UpdateArrived) -> Violation | None:
+    """Find a title of which Zed's Markdown swallows characters."""
+    title = text(told.update.get("title"))
+    if title is None or told.kind == "tool_call_content_chunk" or told.connection.is_v2:
+        return None
+    known = told.call.fields if told.call is not None else {}
+    kind = told.update.get("kind") or known.get("kind")
+    if kind in _PLAIN_TITLES or known.get("title") == title:
+        return None
+    line = title.partition("\n")[0][:LONGEST_TITLE]
+    if not _MAY_BE_MARKDOWN(line) or not _is_rendered(line):
+        return None
+    return Violation(
+        f"Zed renders {quoted(line)} as Markdown, and signs of it vanish", "update.title"
+    )
+
+
+def _is_rendered(line: str) -> bool:
+    """Whether Markdown makes more of a line than text and code."""
+    if html.unescape(line) != line:
+        return True
+    for block in _markdown().parse(line):
+        if block.type not in _HARMLESS:
+            return True
+        if any(part.type not in _HARMLESS for part in block.children or ()):
+            return True
+    return False
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("strikethrough")
+
+
+@rule("client/zed-hidden-output", UpdateApplied)
+def output_is_hidden(folded: UpdateApplied) -> Violation | None:
+    """Find an end that brings its output as raw output only, while older content is in its place."""
+    update, call = folded.update, folded.call
+    if update.get("status") not in ENDS or "content" in update or folded.connection.is_v2:
+        return None
+    items = many(call.fields.get("content"))
+    if not items or any(obj(item).get("type") != "content" for item in items):
+        return None
+    if call.opening.get("content") != items:
+        return None  # it came while the call ran, and is its output
+    output = output_of(update.get("rawOutput")).strip()
+    begin = output[:40]
+    if not begin or any(begin in shown for shown in texts(items)):
+        return None
+    return Violation(
+        "Zed shows raw output only if there is no content, and here older content is shown",
+        "update.rawOutput",
+    )
+
+
+# Following
+
+
+@rule("client/zed-follow-nowhere", UpdateArrived)
+def follow_goes_nowhere(told: UpdateArrived) -> Violation | None:
+    """Find locations of which the last, which moves follow, can't be opened."""
+    paths = _new_paths(told)
+    if not paths:
+        return None
+    index, field = len(paths) - 1, f"update.locations[{len(paths) - 1}].path"
+    if not _ABSOLUTE(paths[index]):
+        return Violation(f"{quoted(paths[index])} is not absolute, so Zed opens nothing", field)
+    cwd = told.session.cwd
+    if cwd and not _is_in(paths[index], cwd) and any(_is_in(path, cwd) for path in paths):
+        return Violation(
+            f"{quoted(paths[index])} is outside of the project, and stands last", field
+        )
+    return None
+
+
+@rule("client/zed-many-locations", UpdateArrived)
+def too_many_locations(told: UpdateArrived) -> Violation | None:
+    """Find more locations than anybody wants to have opened."""
+    count = len(_new_paths(told))
+    if count <= MANY_LOCATIONS:
+        return None
+    return Violation(f"Zed opens {count:,} files, and follows to the last", "update.locations")
+
+
+def _new_paths(told: UpdateArrived) -> list[str]:
+    """Return the paths of locations that were not told before."""
+    locations = told.update.get("locations")
+    if not locations or told.connection.is_v2:
+        return []
+    if told.call is not None and told.call.fields.get("locations") == locations:
+        return []
+    return [path for item in many(locations) if (path := text(obj(item).get("path")))]
+
+
+def _is_in(path: str, cwd: str) -> bool:
+    root = cwd.rstrip("/\\")
+    return path == root or path.startswith((f"{root}/", f"{root}\\"))
+
+
+# Terminals
+
+
+@rule("client/zed-unknown-terminal", UpdateArrived)
+def unknown_terminal(told: UpdateArrived) -> list[Violation]:
+    """Find terminals in content that Zed knows nothing of."""
+    connection = told.connection
+    if not (connection.is_whole and connection.has_both_ways and not connection.is_v2):
+        return []
+    opened = _opened(told.update) if told.kind == "tool_call" else None
+    return [
+        Violation(
+            f"Zed knows no terminal {quoted(key, 40)}, and drops this and what follows in the update",
+            f"update.content[{index}].terminalId",
+        )
+        for index, key in _terminals(told.update)
+        if key != opened and key not in told.session.terminals
+    ]
+
+
+def _terminals(update: dict[str, Any]) -> Iterator[tuple[int, str]]:
+    for index, item in enumerate(many(update.get("content"))):
+        told = obj(item)
+        key = text(told.get("terminalId"))
+        if key is not None and told.get("type") == "terminal":
+            yield index, key
+
+
+def _opened(update: dict[str, Any]) -> str | None:
+    return text(obj(obj(update.get("_meta")).get("terminal_info")).get("terminal_id"))
+
+
+@rule("client/zed-no-live-output", CallClosed)
+def no_live_output(over: CallClosed) -> Violation | None:
+    """Find output for a terminal that nobody has told of."""
+    if not over.connection.is_whole or over.connection.is_v2:
+        return None
+    meta = obj(over.call.fields.get("_meta"))
+    for name in ("terminal_output", "terminal_exit"):
+        key = text(obj(meta.get(name)).get("terminal_id"))
+        if key is not None and key not in over.call.session.terminals:
+            return Violation(
+                f"there is output for {quoted(key, 40)}, but no terminal_info with the announcement",
+                f"update._meta.{name}",
+            )
+    return None
+
+
+_NO_OLD_TEXT = "its diff has no oldText, so Toad does not show it"
+
+
+@rule("client/toad-no-diff", UpdateArrived)
+def diff_is_not_shown(told: UpdateArrived) -> list[Violation]:
+    """Find diffs without the key `oldText`."""
+    if told.connection.is_v2:
+        return []
+    before = {path for _, path in bare_diffs(told.call.fields)} if told.call is not None else ()
+    return [
+        Violation(f"{quoted(path)}: {_NO_OLD_TEXT}", f"update.content[{index}].oldText")
+        for index, path in bare_diffs(told.update)
+        if path not in before
+    ]
+
+
+@rule("client/toad-asks-without-diff", PermissionAsked)
+def diff_is_not_asked(asked: PermissionAsked) -> list[Violation]:
+    """Find the same in a request for permission, where it decides what people allow."""
+    if asked.connection.is_v2:
+        return []
+    return [
+        Violation(f"{quoted(path)}: {_NO_OLD_TEXT}", f"params.toolCall.content[{index}].oldText")
+        for index, path in bare_diffs(asked.question.tool_call)
+    ]
+
+
+@rule("client/toad-empty-card", CallClosed)
+def card_is_empty(over: CallClosed) -> Violation | None:
+    """Find an output that is only in the raw output."""
+    call = over.call
+    if call.ended is None or not over.is_known or many(call.fields.get("content")):
+        return None
+    if over.connection.is_v2 or not output_of(call.fields.get("rawOutput")).strip():
+        return None
+    return Violation("all output is in rawOutput, which Toad does not show", "update.rawOutput")
+
+
+@rule("client/acpx-unknown-output", CallClosed)
+def output_has_no_key(over: CallClosed) -> Violation | None:
+    """Find a raw output of which acpx knows no key, where there is no content either."""
+    call = over.call
+    raw = obj(call.fields.get("rawOutput"))
+    if call.ended is None or not raw or not over.is_known or over.connection.is_v2:
+        return None
+    if many(call.fields.get("content")) or not raw.keys().isdisjoint(OUTPUT_KEYS):
+        return None
+    if not any(_has_text(value) for value in raw.values()):
+        return None  # numbers and flags are no output
+    return Violation(f"acpx knows none of its keys: {_some(list(raw))}", "update.rawOutput")
+
+
+def _has_text(value: Any) -> bool:
+    """Whether there is something to print in a value."""
+    if type(value) is str:
+        return bool(value.strip())
+    return any(map(_has_text, many(value))) or any(map(_has_text, obj(value).values()))
+
+
+def _some(keys: list[str]) -> str:
+    named = ", ".join(key[:30] for key in keys[:5])
+    return f"{named}, …" if len(keys) > 5 else named
+
+
+@rule("client/acpx-no-title", CallClosed)
+def no_title(over: CallClosed) -> Violation | None:
+    """Find a call that was never given a title."""
+    call = over.call
+    if (text(call.fields.get("title")) or "").strip() or over.connection.is_v2:
+        return None
+    if not over.connection.is_whole or call.is_asked_first:
+        return None
+    return Violation("acpx prints the id where the title should be", "update.title")

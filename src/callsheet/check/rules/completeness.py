@@ -1,0 +1,312 @@
+"""Does a call say what it is: by its title, its kind, its tool's name?
+
+Does a call say what its tool was given, in time, and before people decide about it?
+
+Does a call's end show what came of it, and is it the truth?
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from callsheet.check.finding import Violation, quoted, rule
+from callsheet.check.second_opinion import failure_of
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateArrived
+from callsheet.observe.evidence import (
+    error_in,
+    has_output,
+    is_blank,
+    raw_text,
+    texts,
+)
+from callsheet.observe.exit_codes import CommandExit, exit_of
+from callsheet.observe.model import ApprovalRequest, ObservedCall, many, obj, text
+from callsheet.observe.tool_identity import (
+    NO_KIND,
+    certain_kind,
+    diff_paths,
+    entry_kind,
+    is_bare_title,
+    needs_input,
+    tool_name,
+)
+
+
+@rule("complete/title-at-first", CallClosed)
+def bare_at_first(over: CallClosed) -> Violation | None:
+    """Find an announcement under the tool's bare name."""
+    call = over.call
+    if call.announced is None or call.is_replayed:
+        return None
+    what = _bare(call, call.opening.get("title"))
+    return Violation(f"it is announced {what}", "update.title", call.announced) if what else None
+
+
+@rule("complete/title", CallClosed)
+def bare_for_ever(over: CallClosed) -> Violation | None:
+    """Find a call that never says what it does."""
+    call = over.call
+    if call.announced is None or not over.is_settled:
+        return (
+            None  # of a call that was never announced, the title may have been told by a question
+        )
+    what = _bare(call, call.fields.get("title"))
+    return Violation(f"to the end, it stands {what}", "update.title") if what else None
+
+
+@rule("complete/kind", CallClosed)
+def kind_missing(over: CallClosed) -> Violation | None:
+    """Find a call without a kind, or with `other`, although its tool is well known."""
+    call = over.call
+    kind = call.fields.get("kind")
+    if kind not in NO_KIND or not over.is_known or not over.is_settled:
+        return None
+    if call.opening.get("kind") not in NO_KIND:
+        return None  # it was told, and taken back
+    known = certain_kind(call)
+    if known is None:
+        return None
+    has = "it has no kind" if kind is None else "its kind is `other`"
+    return Violation(f"{has}, but {quoted(tool_name(call))} is `{known}`", "update.kind")
+
+
+@rule("complete/name", CallClosed)
+def name_missing(over: CallClosed) -> Violation | None:
+    """Find a call that does not say which tool it is of."""
+    if over.call.name or not over.is_known or not over.is_settled:
+        return None
+    return Violation("its tool's name is nowhere", "update.name", over.call.announced)
+
+
+def _bare(call: ObservedCall, told: Any) -> str | None:
+    """Say what a title lacks, or None if it tells something."""
+    title = text(told) or ""
+    if not is_bare_title(title, call):
+        return None
+    return (
+        f"as {quoted(title)}, which is no more than a name" if title.strip() else "without a title"
+    )
+
+
+_decode = msgspec.json.Decoder().decode
+
+
+@rule("complete/input-at-first", CallClosed)
+def empty_at_first(over: CallClosed) -> Violation | None:
+    """Find an announcement without input. An empty object is none, unless the tool takes nothing."""
+    call = over.call
+    if call.announced is None or call.is_replayed or call.opening.get("rawInput"):
+        return None
+    told = call.opening.get("rawInput") is not None
+    if _takes_none(call) and not call.fields.get("rawInput"):
+        return None
+    if told and not call.fields.get("rawInput") and not _lacks_to_the_end(call):
+        return None
+    what = "with an empty input" if told else "without its input"
+    return Violation(f"it is announced {what}", "update.rawInput", call.announced)
+
+
+@rule("complete/input", CallClosed)
+def empty_for_ever(over: CallClosed) -> Violation | None:
+    """Find a call whose input is never told."""
+    call = over.call
+    if call.fields.get("rawInput") or not over.is_known or not over.is_settled:
+        return None
+    if any(question.tool_call.get("rawInput") for question in call.questions):
+        return None
+    if _takes_none(call):
+        return None
+    if "rawInput" not in call.fields:
+        return Violation("its input is never told", "update.rawInput")
+    if _lacks_to_the_end(call):
+        return Violation("its input stays empty, but it did its work", "update.rawInput")
+    return None
+
+
+def _takes_none(call: ObservedCall) -> bool:
+    """Whether the call is of a kind that may have no input by nature."""
+    return call.fields.get("kind") in ("think", "switch_mode")
+
+
+def _lacks_to_the_end(call: ObservedCall) -> bool:
+    """Whether an empty input can't be true. Of a call that failed it may be: just because of that."""
+    return call.status == "completed" and needs_input(call)
+
+
+@rule("complete/input-as-text", UpdateArrived)
+def text_of_json(told: UpdateArrived) -> Violation | None:
+    """Find an input that is a text of JSON. It is said once for a call."""
+    raw = told.update.get("rawInput")
+    if type(raw) is not str or not _is_json(raw):
+        return None
+    before = told.call.fields.get("rawInput") if told.call is not None else None
+    if _is_json(before):
+        return None
+    return Violation("it is an object, written as a text", "update.rawInput")
+
+
+@rule("complete/asked-input-as-text", PermissionAsked)
+def asked_as_json(asked: PermissionAsked) -> Violation | None:
+    """Find the same in a request for permission."""
+    question = asked.question
+    before = question.call.fields.get("rawInput") if question.call is not None else None
+    if not _is_json(question.tool_call.get("rawInput")) or _is_json(before):
+        return None
+    return Violation("it is an object, written as a text", "params.toolCall.rawInput")
+
+
+@rule("complete/asked-blindly", PermissionAsked)
+def asked_blindly(asked: PermissionAsked) -> Violation | None:
+    """Find a request for permission that shows nothing of what is to be done."""
+    if not _lacks_input(asked) or _shows_what(asked.question):
+        return None
+    return Violation("neither input, nor title, nor content says what would be done", _field(asked))
+
+
+@rule("complete/asked-without-input", PermissionAsked)
+def asked_without_input(asked: PermissionAsked) -> Violation | None:
+    """Find a request for permission that tells what is to be done in words for people only."""
+    if not _lacks_input(asked) or not _shows_what(asked.question):
+        return None
+    return Violation("what would be done is only in its title or content", _field(asked))
+
+
+def _lacks_input(asked: PermissionAsked) -> bool:
+    question = asked.question
+    if question.call_id is None or question.tool_call.get("rawInput"):
+        return False
+    call = question.call
+    if call is None:
+        return asked.connection.is_whole
+    if call.announced is None and not asked.connection.is_whole:
+        return False
+    if call.fields.get("rawInput"):
+        return False  # it was told before, and what is left out of an update stays as it was
+    has_told = "rawInput" in question.tool_call or "rawInput" in call.fields
+    return not has_told or needs_input(_as_asked(question, call))
+
+
+def _as_asked(question: ApprovalRequest, call: ObservedCall) -> ObservedCall:
+    """Return a call as it is after what a question tells of it."""
+    return msgspec.structs.replace(call, fields={**call.fields, **question.tool_call})
+
+
+def _shows_what(question: ApprovalRequest) -> bool:
+    told = question.tool_call
+    known = question.call.fields if question.call is not None else {}
+    if any(text(question.params.get(key)) for key in ("title", "description")):
+        return True  # in v2, a question speaks for itself
+    for fields in (told, known):
+        if any(diff_paths(fields)):
+            return True
+    title = text(told.get("title")) or text(known.get("title")) or ""
+    if not is_bare_title(title, question.call):
+        return True
+    shown = (*texts(told.get("content")), *texts(known.get("content")))
+    return any(not is_blank(found) for found in shown)
+
+
+def _field(asked: PermissionAsked) -> str:
+    inside = "params.subject.toolCall" if "subject" in asked.question.params else "params.toolCall"
+    return f"{inside}.rawInput"
+
+
+def _is_json(raw: Any) -> bool:
+    if type(raw) is not str or not raw.lstrip().startswith("{"):
+        return False
+    try:
+        return type(_decode(raw)) is dict
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+
+
+_SILENT_KINDS = ("think", "switch_mode")
+
+
+@rule("complete/result-in-raw-output", CallClosed)
+def only_in_raw_output(over: CallClosed) -> Violation | None:
+    """Find a result that is in `rawOutput` and not in `content`."""
+    call = over.call
+    if call.status not in ("completed", "failed") or not over.is_known or has_output(call):
+        return None
+    raw = call.fields.get("rawOutput")
+    if not raw_text(raw) and not (raw and call.status == "failed"):
+        return None
+    return Violation("its content is empty, but its raw output is not", "update.content")
+
+
+@rule("complete/nothing-shown", CallClosed)
+def nothing_shown(over: CallClosed) -> Violation | None:
+    """Find a call that is completed and shows nothing. A raw output may say that there was nothing."""
+    call = over.call
+    if call.status != "completed" or not over.is_known or has_output(call):
+        return None
+    if call.fields.get("rawOutput") is not None or call.exit_code is not None or _is_silent(call):
+        return None
+    return Violation("it is completed, and nothing of it can be seen", "update.content")
+
+
+@rule("complete/exit-code", CallClosed)
+def exit_code_hidden(over: CallClosed) -> Violation | None:
+    """Find a command that failed and is shown as completed."""
+    call = over.call
+    if call.status != "completed":
+        return None
+    found: CommandExit | None = exit_of(call)
+    if found is not None and not found.is_fine:
+        return Violation(f"{found.where} {found.code}, but the call is completed", found.field)
+    # What the tap repairs by does not see all that it should: there is a second opinion.
+    seen = failure_of(call)
+    if seen is None:
+        return None
+    return Violation(f"the exit code is {seen.code}, but the call is completed", seen.field)
+
+
+@rule("complete/error-as-success", CallClosed)
+def error_hidden(over: CallClosed) -> Violation | None:
+    """Find a tool that says that it failed, and is shown as completed."""
+    call = over.call
+    if call.status != "completed":
+        return None
+    where = error_in(call)
+    if where is None:
+        return None
+    return Violation(f"`{where}` tells of an error, but the call is completed", "update.status")
+
+
+@rule("complete/failed-without-reason", CallClosed)
+def failed_without_reason(over: CallClosed) -> Violation | None:
+    """Find a failed call that says nothing about why."""
+    call = over.call
+    if call.status != "failed" or not over.is_known or not over.connection.has_both_ways:
+        return None  # what people have rejected or cancelled is not in half of a recording
+    if _is_known_to_people(call) or _has_terminal(call):
+        return None
+    if call.output_bytes or call.exit_code is not None or call.fields.get("rawOutput"):
+        return None
+    if any(not is_blank(found) for found in texts(call.fields.get("content"))):
+        return None
+    return Violation("it failed, and nothing says why", "update.content")
+
+
+def _is_known_to_people(call: ObservedCall) -> bool:
+    """Whether people have ended it themselves, or the agent gives a reason in its own way."""
+    if call.turn is not None and call.turn.cancelled is not None:
+        return True
+    if any(question.outcome != "allowed" for question in call.questions):
+        return True
+    meta = obj(call.fields.get("_meta"))
+    return any(text(obj(value).get("reason")) for value in meta.values())
+
+
+def _has_terminal(call: ObservedCall) -> bool:
+    """Whether it shows a terminal: what is in it may be known to the client only."""
+    return any(obj(item).get("type") == "terminal" for item in many(call.fields.get("content")))
+
+
+def _is_silent(call: ObservedCall) -> bool:
+    """Whether the tool is of a sort that has nothing to show."""
+    kind = call.fields.get("kind")
+    return kind in _SILENT_KINDS or entry_kind(call) in (*_SILENT_KINDS, "other")

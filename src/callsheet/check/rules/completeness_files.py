@@ -1,0 +1,211 @@
+"""Does a call say where it works, by paths and lines that an editor can open?
+
+Does a diff show what was there before?
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from callsheet.check.finding import Violation, quoted, rule
+from callsheet.observe.events import CallClosed, PermissionAsked, UpdateApplied, UpdateArrived
+from callsheet.observe.model import Json, ObservedCall, ObservedSession, many, obj, text
+from callsheet.observe.tool_identity import works_on_a_file
+
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:").match
+_STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
+
+
+@rule("complete/locations-at-first", CallClosed)
+def nowhere_at_first(over: CallClosed) -> Violation | None:
+    """Find a call that works on a file and is announced without a location."""
+    call = over.call
+    if call.announced is None or call.is_replayed or many(call.opening.get("locations")):
+        return None
+    if not works_on_a_file(call):
+        return None
+    return Violation("it is announced without a location", "update.locations", call.announced)
+
+
+@rule("complete/locations", CallClosed)
+def nowhere_for_ever(over: CallClosed) -> Violation | None:
+    """Find a call that works on a file and never gives a location."""
+    call = over.call
+    if many(call.fields.get("locations")) or not over.is_known or not over.is_settled:
+        return None
+    return (
+        Violation("it never says where it works", "update.locations")
+        if works_on_a_file(call)
+        else None
+    )
+
+
+@rule("complete/path-not-absolute", UpdateArrived)
+def not_absolute(told: UpdateArrived) -> list[Violation] | None:
+    """Find paths that are relative, begin at a home, or are links."""
+    return _not_absolute(_paths(told.update, "update")) if _may_have_paths(told.update) else None
+
+
+@rule("complete/asked-path-not-absolute", PermissionAsked)
+def not_absolute_when_asked(asked: PermissionAsked) -> list[Violation]:
+    """Find the same in a request for permission."""
+    return _not_absolute(_asked_paths(asked))
+
+
+@rule("complete/path-not-normal", UpdateArrived)
+def not_normal(told: UpdateArrived) -> list[Violation] | None:
+    """Find absolute paths that go back and forth."""
+    if not _may_have_paths(told.update):
+        return None
+    return [
+        Violation(f"{quoted(path)} has steps in it that lead nowhere", field, once=path)
+        for field, path in _paths(told.update, "update")
+        if _STEP(path) and _ABSOLUTE(path)
+    ]
+
+
+@rule("complete/line-zero", UpdateArrived)
+def line_zero(told: UpdateArrived) -> list[Violation] | None:
+    """Find a line 0."""
+    places = many(told.update.get("locations"))
+    if not places:
+        return None
+    before = many(told.call.fields.get("locations")) if told.call is not None else []
+    return [
+        Violation("the first line of a file is line 1", f"update.locations[{index}].line")
+        for index, place in enumerate(places)
+        if obj(place).get("line") == 0 and place not in before
+    ]
+
+
+def _may_have_paths(update: Json) -> bool:
+    return bool(update.get("locations") or update.get("content"))
+
+
+def _not_absolute(paths: Iterable[tuple[str, str]]) -> list[Violation]:
+    return [
+        Violation(f"{quoted(path)} {why}", field, once=path)
+        for field, path in paths
+        if (why := _why_not_absolute(path))
+    ]
+
+
+def _why_not_absolute(path: str) -> str | None:
+    if _ABSOLUTE(path):
+        return None
+    if path[:1] == "~":
+        return "begins at somebody's home"
+    if _SCHEME(path):
+        return "is a link, no path"
+    return "is relative" if path else "is empty"
+
+
+def _asked_paths(asked: PermissionAsked) -> Iterator[tuple[str, str]]:
+    question = asked.question
+    known = {path for _, path in _paths(question.call.fields, "")} if question.call else set[str]()
+    for field, path in _paths(question.tool_call, "params.toolCall"):
+        if path not in known:
+            yield field, path
+
+
+def _paths(told: Json, begin: str) -> Iterator[tuple[str, str]]:
+    for index, place in enumerate(many(told.get("locations"))):
+        path = text(obj(place).get("path"))
+        if path is not None:
+            yield f"{begin}.locations[{index}].path", path
+    content: Any = told.get("content")
+    if type(content) is dict:  # a chunk of v2 brings one item
+        yield from _paths_of_item(obj(content), f"{begin}.content")
+    for index, item in enumerate(many(content)):
+        yield from _paths_of_item(obj(item), f"{begin}.content[{index}]")
+
+
+def _paths_of_item(item: Json, begin: str) -> Iterator[tuple[str, str]]:
+    if item.get("type") != "diff":
+        return
+    holders = [(begin, item)]
+    holders += [
+        (f"{begin}.changes[{index}]", obj(change))
+        for index, change in enumerate(many(item.get("changes")))
+    ]
+    for field, holder in holders:
+        for key in ("oldPath", "path"):
+            path = text(holder.get(key))
+            if path is not None:
+                yield f"{field}.{key}", path
+
+
+@rule("complete/old-text-left-out", UpdateArrived)
+def old_text_left_out(told: UpdateArrived) -> list[Violation] | None:
+    """Find diffs without the key `oldText`. It is said once for each file of a call."""
+    bare = list(bare_diffs(told.update)) if told.update.get("content") else None
+    if not bare:
+        return None
+    before = told.call.fields if told.call is not None else {}
+    known = {path for _, path in bare_diffs(before)}
+    return [
+        Violation("the diff has no `oldText`", f"update.content[{index}]")
+        for index, path in bare
+        if path not in known
+    ]
+
+
+@rule("complete/overwrite-as-new", UpdateApplied)
+def overwrite_as_new(folded: UpdateApplied) -> list[Violation] | None:
+    """Find a call that ends with a diff of a new file, where there was a file before."""
+    call = folded.call
+    if call.ended != folded.line.number or call.status != "completed":
+        return None
+    return list(_as_new(call.fields, folded.session, call, "update"))
+
+
+@rule("complete/overwrite-asked-as-new", PermissionAsked)
+def overwrite_asked_as_new(asked: PermissionAsked) -> list[Violation] | None:
+    """Find the same where people have to decide about it."""
+    question = asked.question
+    if question.session is None:
+        return None
+    found = _as_new(question.tool_call, question.session, question.call, "params.toolCall")
+    return list(found)
+
+
+def _as_new(
+    fields: Json, session: ObservedSession, call: ObservedCall | None, begin: str
+) -> Iterator[Violation]:
+    for field, path in _new_files(fields):
+        line = session.files.get(path)
+        if line is not None and (call is None or line < call.first):
+            yield Violation(
+                f"it is shown as new, but line {line} shows that {quoted(path)} was there",
+                f"{begin}.{field}",
+            )
+
+
+def _new_files(fields: Json) -> Iterator[tuple[str, str]]:
+    """Return the files that are shown as new: in v1 by their lack of an old text, in v2 by `add`."""
+    for index, diff in _diffs(fields):
+        path = text(diff.get("path"))
+        if path is not None and diff.get("oldText") is None and diff.get("newText"):
+            yield f"content[{index}].oldText", path
+        for number, item in enumerate(many(diff.get("changes"))):
+            change = obj(item)
+            path = text(change.get("path"))
+            if path is not None and change.get("operation") == "add":
+                yield f"content[{index}].changes[{number}].operation", path
+
+
+def bare_diffs(fields: Json) -> Iterator[tuple[int, str]]:
+    """Return the diffs without the key `oldText`: their places in the content, and their paths."""
+    for index, diff in _diffs(fields):
+        if "newText" in diff and "oldText" not in diff:
+            yield index, text(diff.get("path")) or ""
+
+
+def _diffs(fields: Json) -> Iterator[tuple[int, Json]]:
+    for index, item in enumerate(many(fields.get("content"))):
+        told = obj(item)
+        if told.get("type") == "diff":
+            yield index, told
