@@ -18,8 +18,8 @@ from rich.text import Text
 from callsheet.observe.events import PermissionAsked, UpdateApplied
 from callsheet.observe.lines import read_lines
 from callsheet.observe.tracker import Tracker
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 
 WIDTH, COLUMN = 132, 64
 OUT = Path(__file__).parents[1] / "docs" / "images" / "tap.svg"

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from callsheet.check.engine import check_stream
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
-from callsheet.tap.telling import size
+from callsheet.tap.stats import size
 
 SEVERITIES = ("error", "warning", "advice")
 

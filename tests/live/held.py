@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from callsheet.runtime.spill_store import SpillStore
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import repair
-from callsheet.tap.settings import TapSettings
 from callsheet.testing.recordings import updates_in
 from callsheet.testing.traffic import Recording, Source
 from tests.live import stage as fronts

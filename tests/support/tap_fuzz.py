@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from callsheet.observe.model import obj
-from callsheet.tap.account import Account
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
 from tests.support import RECORDINGS
 from tests.support.mutations import Message, Mutations
 from tests.support.processes import rss_mb

@@ -11,10 +11,9 @@ import json
 import re
 from typing import Any, Self
 
-from callsheet.tap.account import Account
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
 from tests.support.made_recordings import Message, opening
 from tests.support.tap_judge import Judge
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callsheet.tap.between import Between
+    from callsheet.tap.stdio import Between
 
 _PLAIN: dict[str, tuple[str, ...]] = {
     "protocol": ("1", "2"),
@@ -60,7 +60,7 @@ def record(arguments: Sequence[str]) -> int | None:
     plain = len(arguments) > 4 and (arguments[1], arguments[3]) == ("-o", "--")
     if not plain or arguments[2] == "-":
         return None
-    from callsheet.tap.record import record as run
+    from callsheet.tap.recording import record as run
 
     return run(arguments[4:], arguments[2])
 
@@ -92,8 +92,8 @@ def _behind_a_tap(
     between: Between, command: Sequence[str], off: Collection[str], values: dict[str, str]
 ) -> int | None:
     from callsheet.agent.start import BadStart
+    from callsheet.tap.context import TapSettings
     from callsheet.tap.live import say, tap
-    from callsheet.tap.settings import TapSettings
 
     from .keeping import keeping
     from .redaction import use_rules

@@ -6,8 +6,7 @@ from typing import cast
 
 import click
 
-from callsheet.tap.record import record
-from callsheet.tap.recording import Form
+from callsheet.tap.recording import Form, record
 
 
 @click.command(

@@ -12,8 +12,8 @@ from typing import BinaryIO
 import click
 
 from callsheet.runtime.spill_store import SpillStore, default_directory
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 
 from .redaction import use_rules_or_exit
 from .taps import apart, known, told

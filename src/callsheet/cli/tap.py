@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from callsheet.tap.context import TapSettings
 from callsheet.tap.live import say, tap
-from callsheet.tap.settings import TapSettings
 
 from .keeping import keeping
 from .redaction import use_rules_or_exit

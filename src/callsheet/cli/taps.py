@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from callsheet.tap.account import Account
-from callsheet.tap.telling import table
+from callsheet.tap.stats import Account, table
 
 
 def known(locale: str | None) -> str | None:

@@ -16,9 +16,9 @@ from callsheet.report.ids import MAX_ID_CHARS, check_id
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
+from callsheet.tap.repair.content import terminal_in
 
 from .repair import Draft
-from .repair.items import terminal_in
 
 
 class Tapped(Struct, eq=False):

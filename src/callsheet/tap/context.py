@@ -1,4 +1,7 @@
-"""What the sessions of one tap share."""
+"""What a tap is to do.
+
+What the sessions of one tap share.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,24 @@ from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.runtime.timing import to_rfc3339
+from callsheet.tap.calls import Ids
+from callsheet.tap.stats import Account
 
-from .account import Account
-from .calls import Ids
-from .settings import TapSettings
+
+class TapSettings(Struct, frozen=True, kw_only=True):
+    """What a tap is to do, besides passing everything on.
+
+    - `repair`: make reports of calls complete and true, and send them as the smallest updates.
+    - `redact`: take secrets out of what the client is shown, and of what is kept.
+    - `bound`: keep messages about calls within limits; what is cut is kept in files.
+    - `locale`: the language of titles and texts of ours; else that of the environment.
+    """
+
+    repair: bool = True
+    redact: bool = True
+    bound: bool = True
+    locale: str | None = None
+
 
 _MOST = 4096
 

@@ -4,6 +4,8 @@ Whoever speaks to the client holds `_speaking`, so that its lines come in the or
 a client that does not read holds up the agent by that, as a bare pipe would, and nobody else. Likewise for
 `_telling` and the agent; what the tap itself has to tell it is told by the clock's thread, so that nobody who
 hears the agent ever waits for it.
+
+Cuts what one side says, which comes in pieces that end anywhere, into whole lines.
 """
 
 from __future__ import annotations
@@ -15,18 +17,16 @@ from contextlib import suppress
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING
 
-from .between import Between
-from .child import CannotStart
-from .cut import Cut, cut
-from .relay import Send
+from callsheet.tap.agent_process import CannotStart
+from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
+    from callsheet.tap.context import TapSettings
+    from callsheet.tap.pipeline import Pipeline
+    from callsheet.tap.recording import RecordingWriter
+    from callsheet.tap.stats import Account
 
-    from .account import Account
-    from .pipeline import Pipeline
-    from .recording import RecordingWriter
-    from .settings import TapSettings
 
 GONE = 2.0
 """Seconds that the agent has to leave by itself when its client is gone."""
@@ -81,7 +81,7 @@ class Driver:
         pipeline = self.pipeline
         with self._thinking:
             if self._recorder is not None:
-                self._recorder.keep("client->agent", b"".join(map(pipeline.for_recording, lines)))
+                self._recorder.write("client->agent", b"".join(map(pipeline.for_recording, lines)))
             for line in lines:
                 pipeline.from_client(line, self.now())
             data = b"".join(pipeline.to_agent)
@@ -98,14 +98,14 @@ class Driver:
                 if not self.pipeline.passes(lines):
                     lines = self._changed(lines)
                 elif self._recorder is not None:
-                    self._recorder.keep("agent->client", lines)
+                    self._recorder.write("agent->client", lines)
             if lines:
                 send(lines)
 
     def _changed(self, lines: bytes) -> bytes:
         """Return what the client is told instead of some lines of the agent."""
         pipeline, now = self.pipeline, self.now()
-        for line in cut(lines):
+        for line in split_lines(lines):
             pipeline.from_agent(line, now)
         data = self._for_client()
         if pipeline.to_agent:
@@ -125,7 +125,7 @@ class Driver:
                 self._is_within = not data.endswith(b"\n")
                 self._plan(at_once=not self._is_within)
             if self._recorder is not None:
-                self._recorder.keep("agent->client", data)
+                self._recorder.write("agent->client", data)
             send(before + data)
 
     def last_words(self, data: bytes, send: Send) -> None:
@@ -169,7 +169,7 @@ class Driver:
         data = b"".join(pipeline.to_client)
         if self._recorder is not None and data:
             kept = b"".join(map(pipeline.for_recording, pipeline.to_client))
-            self._recorder.keep("agent->client", kept)
+            self._recorder.write("agent->client", kept)
         pipeline.to_client.clear()
         return data
 
@@ -237,7 +237,7 @@ class FromClient:
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
-        self._lines: Cut = Cut()
+        self._lines: LineSplitter = LineSplitter()
 
     def begin(self, send: Send) -> None:
         """Let the tap speak to the agent, too."""
@@ -250,7 +250,7 @@ class FromClient:
             if ended:
                 send(ended)
             if lines:
-                self._driver.from_client(cut(lines), send)
+                self._driver.from_client(split_lines(lines), send)
             if part:
                 send(part)
         except OSError:
@@ -270,7 +270,7 @@ class FromAgent:
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
-        self._lines: Cut = Cut()
+        self._lines: LineSplitter = LineSplitter()
 
     def begin(self, send: Send) -> None:
         """Let the clock speak to the client, too."""
@@ -318,18 +318,17 @@ def tap(
     except CannotStart as exc:
         say(str(exc))
         return exc.exit_code, None
-    from .account import Account  # the agent starts meanwhile
-    from .context import Context
-    from .keeping import Keeping
-    from .pipeline import Pipeline
-    from .record import path_in
-    from .recording import RecordingWriter
+    from callsheet.tap.context import Context
+    from callsheet.tap.history_sink import Keeping
+    from callsheet.tap.pipeline import Pipeline
+    from callsheet.tap.recording import RecordingWriter, path_in
+    from callsheet.tap.stats import Account  # the agent starts meanwhile
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
     keeping = Keeping(history, name, say) if history is not None else None
     recorder = None
     if record is not None:
-        recorder = RecordingWriter(path_in(record, command[0]), "wrapped", say=say)
+        recorder = RecordingWriter(path_in(record, command[0]), warn=say)
     account = Account()
     context = Context(
         settings,

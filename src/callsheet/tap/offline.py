@@ -11,12 +11,12 @@ from callsheet.observe.lines import Direction, RecordedLine, Sender, encode_line
 from callsheet.observe.model import obj, rpc_id, text
 from callsheet.observe.rpc import RequestTracker
 from callsheet.runtime.spill_store import SpillStore
+from callsheet.tap.context import TapSettings
+from callsheet.tap.passthrough import read as read_patiently
+from callsheet.tap.stats import Account
 
-from .account import Account
 from .context import Context
 from .pipeline import Pipeline
-from .reading import read as read_patiently
-from .settings import TapSettings
 
 _encode = msgspec.json.Encoder().encode
 _DIRECTIONS: dict[Sender, Direction] = {"client": "client->agent", "agent": "agent->client"}

@@ -41,19 +41,17 @@ from callsheet.observe.model import (
 from callsheet.observe.tracker import TERMINALS, Tracker
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
+from callsheet.tap.history_sink import Keeping
+from callsheet.tap.hold import is_late
+from callsheet.tap.passthrough import Messages, Say, is_invisible, read
+from callsheet.tap.permissions import Questions
+from callsheet.tap.session import TappedSessions
+from callsheet.tap.stats import Account
+from callsheet.tap.unrepaired import Bare, is_about_calls
 
-from .account import Account
-from .alike import Say
-from .bare import Bare, is_about_calls
 from .calls import Tapped
 from .context import Context
-from .ends import is_late
-from .keeping import Keeping
-from .messages import Messages, is_invisible
-from .questions import Questions
-from .reading import read
 from .session import TappedSession
-from .sessions import TappedSessions
 
 _encode = msgspec.json.Encoder().encode
 

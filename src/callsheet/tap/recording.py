@@ -1,6 +1,14 @@
-"""Writes a recording: bytes of two sides in, lines in a file out. Whoever gives bytes never waits.
+"""Record an agent's traffic to a file while it is passed on.
 
-What the lines look like is said in `callsheet.check.writing`. As `raw`, they are as they came.
+`record` is `callsheet record`: it runs an agent, passes every byte on untouched, and writes it down.
+`RecordingWriter` is also what `callsheet tap --record` writes with. Whoever calls `write` never waits:
+a thread splits the bytes into lines and writes them. If the disk is too slow, what would not fit
+in memory is left out, and the recording says how many bytes are missing; if the disk is full, the
+session goes on without a recording.
+
+`callsheet.observe.lines` defines what the lines look like. In the form `raw`, they are as they came.
+
+This module is imported before the agent is started, so it imports nothing that takes long.
 """
 
 from __future__ import annotations
@@ -8,48 +16,145 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from stat import S_ISREG
 from threading import Event, Lock, Thread
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from callsheet.observe.lines import Direction, encode_line, encode_loss
+from callsheet.tap.agent_process import CannotStart
+from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
 
-from .lines import Line, Lines
+if TYPE_CHECKING:
+    from callsheet.observe.lines import Direction
 
 Form: TypeAlias = Literal["wrapped", "raw"]
 
 GATHER = 0.1
-"""Seconds that pass before something is written, so that it is written together with what follows."""
+"""Seconds before something is written, so that it is written together with what follows."""
 
 MUCH = 4 * 1024 * 1024
 """Bytes that are written without waiting for more."""
 
 MOST = 256 * 1024 * 1024
-"""Bytes that may wait for the disk. What comes then is not recorded, and that is said."""
+"""Bytes that may wait for the disk. What comes then is not recorded, and the recording says so."""
 
 BATCH = 1 << 20
+"""Bytes that are written at once."""
+
+
+def record(command: Sequence[str], output: str, form: Form = "wrapped") -> int:
+    """Run an agent, pass on its traffic, and record it.
+
+    Args:
+        command: The agent's command line.
+        output: A file, or a directory, which then gets a file for each run.
+        form: `wrapped` lines have the time and the direction; `raw` lines are as they came.
+
+    Returns:
+        The agent's exit code, or what a shell exits with if it can't be started.
+    """
+    between = Between()
+    try:
+        between.start(command)
+    except CannotStart as exc:
+        _warn(str(exc))
+        return exc.exit_code
+    writer = RecordingWriter(path_in(output, command[0]), form, warn=_warn)
+    try:
+        return between.serve(
+            _RecordingHook("client->agent", writer), _RecordingHook("agent->client", writer)
+        )
+    finally:
+        writer.close()
+
+
+def path_in(output: str, program: str) -> str:
+    """Return where to record to: in a directory, a new file with the agent's name and the time."""
+    if not (output.endswith(os.sep) or os.path.isdir(output)):  # noqa: PTH112
+        return output
+    with suppress(OSError):  # opening the file will fail, and that is reported
+        os.makedirs(output, exist_ok=True)  # noqa: PTH103
+    name = os.path.basename(program) or "agent"  # noqa: PTH119
+    when = time.strftime("%Y%m%d-%H%M%S")
+    return os.path.join(output, f"{name}-{when}-{os.getpid()}.jsonl")  # noqa: PTH118
+
+
+def _warn(text: str) -> None:
+    with suppress(OSError):
+        os.write(2, f"callsheet record: {text}\n".encode(errors="replace"))
+
+
+class _RecordingHook:
+    """A hook that records what it passes on."""
+
+    def __init__(self, way: Direction, writer: RecordingWriter) -> None:
+        self._way: Direction = way
+        self._write: Callable[[Direction, bytes], None] = writer.write
+
+    def begin(self, send: Send) -> None:
+        """Nothing of our own is sent."""
+
+    def take(self, data: bytes, send: Send) -> None:
+        """Record it first: its answer must come later in the recording."""
+        self._write(self._way, data)
+        send(data)
+
+    def end(self, send: Send) -> None:
+        """Nothing was held back."""
+
+
+class _Side:
+    """The lines of one direction. Of a line that is too long, the beginning is recorded, and its size."""
+
+    def __init__(self) -> None:
+        self.lines: LineSplitter = LineSplitter()
+        self._long: tuple[bytes, int] | None = None
+
+    def take(self, data: bytes) -> list[tuple[bytes, int]]:
+        """Take a piece, and return the lines that end in it, each with its size."""
+        ended, lines, part = self.lines.take(data)
+        found: list[tuple[bytes, int]] = []
+        if self._long is not None:
+            beginning, size = self._long
+            self._long = beginning, size + len(ended.rstrip(b"\n"))
+            if ended.endswith(b"\n"):
+                found.append(self._long)
+                self._long = None
+        found += [(line[:-1], len(line) - 1) for line in split_lines(lines)]
+        if part:
+            self._long = part[: self.lines.longest], len(part)
+        return found
+
+    def end(self) -> list[tuple[bytes, int]]:
+        """Return the line whose end never came."""
+        if self._long is not None:
+            return [self._long]
+        rest = self.lines.end()
+        return [(rest, len(rest))] if rest else []
+
+    def skip(self) -> None:
+        """Skip the line that is under way: pieces of it are missing."""
+        self.lines.skip()
+        self._long = None
 
 
 class RecordingWriter:
-    """Writes to a file. If that can't be done, it says so once, and lets go of all that follows."""
+    """Writes a recording. If that fails, it warns once, and drops all that follows."""
 
-    def __init__(self, path: str, form: Form = "wrapped", *, say: Callable[[str], None]) -> None:
+    def __init__(self, path: str, form: Form = "wrapped", *, warn: Callable[[str], None]) -> None:
         self._path: str = path
-        self._say: Callable[[str], None] = say
-        self._text_of: Callable[[float, Direction, Line], Iterable[bytes]] = (
-            _wrapped if form == "wrapped" else _bare
-        )
+        self._warn: Callable[[str], None] = warn
         self._is_wrapped: bool = form == "wrapped"
         self._began: float = time.monotonic()
-        self._lines: dict[Direction, Lines] = {"client->agent": Lines(), "agent->client": Lines()}
+        self._sides: dict[Direction, _Side] = {"client->agent": _Side(), "agent->client": _Side()}
         self._lock: Lock = Lock()
+        # Pieces that wait for the disk, in order; a number stands for as many bytes that are missing.
         self._waiting: deque[tuple[float, Direction, bytes | int]] = deque()
         self._size: int = 0
         self._lost: dict[Direction, int] = {}
         self._file: int = -1
-        self._whole: int = 0
+        self._written: int = 0
         self._over: bool = False
         self._closing: bool = False
         self._wake: Event = Event()
@@ -57,8 +162,8 @@ class RecordingWriter:
         self._thread: Thread = Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def keep(self, way: Direction, data: bytes) -> None:
-        """Record a piece of what went one way. Comes from any thread, and returns at once."""
+    def write(self, way: Direction, data: bytes) -> None:
+        """Record a piece of what went one way. Callable from any thread; returns at once."""
         if self._over:
             return
         with self._lock:
@@ -77,40 +182,32 @@ class RecordingWriter:
         if not self._wake.is_set():
             self._wake.set()
 
-    def close(self, patience: float = 10.0) -> None:
-        """Write what is left, and close the file. A disk that hangs is not waited for longer than this."""
+    def close(self, timeout: float = 10.0) -> None:
+        """Write what is left, and close the file. A disk that hangs is not waited for any longer."""
         self._closing = True
         self._hurry.set()
         self._wake.set()
-        self._thread.join(patience)
+        self._thread.join(timeout)
         if self._thread.is_alive():
-            self._say(f"{self._path}: the end is missing, for the disk takes too long")
+            self._warn(f"{self._path}: the end is missing, for the disk takes too long")
 
     # In the thread
 
     def _run(self) -> None:
-        self._safely(self._open)
-        while not self._closing:
-            self._wake.wait()
-            self._hurry.wait(GATHER)
-            self._hurry.clear()
-            self._wake.clear()
-            self._safely(self._write_waiting)
-        self._safely(self._write_rest)
+        try:
+            self._file = _create(self._path)
+            while not self._closing:
+                self._wake.wait()
+                self._hurry.wait(GATHER)
+                self._hurry.clear()
+                self._wake.clear()
+                self._write_waiting()
+            self._write_rest()
+        except (OSError, ValueError, MemoryError) as exc:
+            self._give_up(exc)
         if self._file >= 0:
             with suppress(OSError):
                 os.close(self._file)
-
-    def _open(self) -> None:
-        self._file = _create(self._path)
-
-    def _safely(self, work: Callable[[], None]) -> None:
-        if self._over:
-            return
-        try:
-            work()
-        except (OSError, ValueError, MemoryError) as exc:
-            self._give_up(exc)
 
     def _write_waiting(self) -> None:
         with self._lock:
@@ -119,49 +216,54 @@ class RecordingWriter:
         size = 0
         while waiting:
             when, way, data = waiting.popleft()
-            lines = self._told(when, way, data, parts)
-            for line in lines:
-                parts += self._text_of(when, way, line)
-                size += line.size
+            if isinstance(data, int):
+                self._note_loss(when, way, data, parts)
+                continue
+            for line, length in self._sides[way].take(data):
+                parts += self._line(when, way, line, length)
+                size += length
                 if size > BATCH:
-                    self._write(parts)
+                    self._write_out(parts)
                     size = 0
-            if not isinstance(data, int):
-                with self._lock:
-                    self._size -= len(data)
-        self._write(parts)
+            with self._lock:
+                self._size -= len(data)
+        self._write_out(parts)
 
-    def _told(
-        self, when: float, way: Direction, data: bytes | int, parts: list[bytes]
-    ) -> Iterable[Line]:
-        if not isinstance(data, int):
-            return self._lines[way].take(data)
-        self._lines[way].lose()
-        self._say(f"{self._path}: {data:,} bytes {way} are missing, for the disk is too slow")
+    def _line(self, when: float, way: Direction, line: bytes, size: int) -> tuple[bytes, ...]:
+        if not self._is_wrapped:
+            return line, b"\n"
+        from callsheet.observe.lines import encode_line  # the agent starts meanwhile
+
+        return encode_line(when, way, line, size)
+
+    def _note_loss(self, when: float, way: Direction, size: int, parts: list[bytes]) -> None:
+        self._sides[way].skip()
+        self._warn(f"{self._path}: {size:,} bytes {way} are missing, for the disk is too slow")
         if self._is_wrapped:
-            parts.append(encode_loss(when, way, data))
-        return ()
+            from callsheet.observe.lines import encode_loss
+
+            parts.append(encode_loss(when, way, size))
 
     def _write_rest(self) -> None:
-        """Write what waits, and what no line's end came for."""
+        """Write what waits, and the lines whose ends never came."""
         with self._lock:
             now = time.monotonic() - self._began
             self._waiting.extend((now, way, size) for way, size in self._lost.items())
         self._write_waiting()
         parts: list[bytes] = []
-        for way, lines in self._lines.items():
-            for line in lines.end():
-                parts += self._text_of(now, way, line)
-        self._write(parts)
+        for way, side in self._sides.items():
+            for line, size in side.end():
+                parts += self._line(now, way, line, size)
+        self._write_out(parts)
 
-    def _write(self, parts: list[bytes]) -> None:
+    def _write_out(self, parts: list[bytes]) -> None:
         """Write parts, which end with a line, and forget them."""
         big = any(len(part) > BATCH for part in parts)
         for data in parts if big else (b"".join(parts),):
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
-        self._whole += sum(map(len, parts))
+        self._written += sum(map(len, parts))
         parts.clear()
 
     def _give_up(self, exc: BaseException) -> None:
@@ -169,22 +271,14 @@ class RecordingWriter:
         with self._lock:
             self._waiting.clear()
         why = exc.strerror if isinstance(exc, OSError) else None
-        self._say(f"{self._path}: {why or exc or 'no memory'}; the traffic is not recorded")
+        self._warn(f"{self._path}: {why or exc or 'no memory'}; the traffic is not recorded")
         if self._file >= 0:
             with suppress(OSError):  # so that the file ends with a whole line
-                os.ftruncate(self._file, self._whole)
-
-
-def _wrapped(when: float, way: Direction, line: Line) -> Iterable[bytes]:
-    return encode_line(when, way, line.data, line.size)
-
-
-def _bare(when: float, way: Direction, line: Line) -> Iterable[bytes]:  # noqa: ARG001
-    return (line.data, b"\n")
+                os.ftruncate(self._file, self._written)
 
 
 def _create(path: str) -> int:
-    """Make a file that only its owner can read. One that is there is replaced, not written over.
+    """Create a file that only its owner can read. An existing one is replaced, not overwritten.
 
     So one that another process still writes to stays whole for as long as that runs.
     """

@@ -29,12 +29,12 @@ from callsheet.report.terminal import (
     terminal_ids,
 )
 from callsheet.runtime.sanitizer import LocalPhrases, Sanitizer
+from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, was_never_allowed
+from callsheet.tap.outgoing import Post
+from callsheet.tap.render import Maker
 
 from .calls import Ids, Tapped, own_notes
 from .context import Context
-from .ends import was_never_allowed
-from .making import Maker
-from .post import ARGUMENTS, HOLD, Post
 from .repair import Draft
 
 KEEP = 32
@@ -172,7 +172,7 @@ class Reports:
         else:
             lacks = report.kind is not ToolKind.THINK
         is_coming = mine.is_streaming or report.status is ToolCallStatus.PENDING
-        return 0 if not lacks else ARGUMENTS if is_coming and not report.content else HOLD
+        return 0 if not lacks else ARGUMENTS if is_coming and not report.content else ANNOUNCEMENT
 
     def _change(
         self,

@@ -1,8 +1,11 @@
-"""One session of another agent: its calls, put right, and told to the client as our own would be."""
+"""One session of another agent: its calls, put right, and told to the client as our own would be.
+
+The sessions of one tap: which there are, in which of them something is due, and when they are let go.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -31,26 +34,24 @@ from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
-
-from .asking import asked_of, is_blind, is_same, request_of
-from .calls import Ids, Tapped, own_terminals, with_parent
-from .context import Context
-from .drafts import Drafts
-from .ends import (
+from callsheet.tap.calls import Ids, Tapped, own_terminals, with_parent
+from callsheet.tap.context import Context
+from callsheet.tap.hold import (
     CANCELLED,
     DENIED,
     ENDS,
-    OF_RESULTS,
-    Waiting,
+    RESULT_FIELDS,
+    HeldEnds,
     may_show_more,
     was_only_allowed,
     why_denied,
 )
-from .making import declare
-from .post import Post
-from .repair import Draft
-from .reports import Reports
-from .screens import Screens
+from callsheet.tap.outgoing import Post
+from callsheet.tap.permissions import asked_of, is_blind, is_same, request_of
+from callsheet.tap.render import Drafts, declare
+from callsheet.tap.repair import Draft
+from callsheet.tap.reports import Reports
+from callsheet.tap.terminals import Screens
 
 _IN_QUESTIONS = ("rawInput", "title", "kind")
 
@@ -86,7 +87,7 @@ class TappedSession:
         # Those that have ended, for as long as anybody may say more of them.
         self._over: WeakSet[ObservedCall] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
-        self._done: Waiting = Waiting(session)
+        self._done: HeldEnds = HeldEnds(session)
         self._before_end: Callable[[Tapped, float], None] = before_end
 
     @property
@@ -342,7 +343,7 @@ class TappedSession:
         """Let our report of a call become what is to be told of it now."""
         change = self._besides(mine, update, now)
         draft = self._drafts.of(mine, now, status)
-        if mine.id in self._done and (not update or not OF_RESULTS.isdisjoint(update)):
+        if mine.id in self._done and (not update or not RESULT_FIELDS.isdisjoint(update)):
             self._done.drop(mine.id)
             if (
                 draft.status not in FINAL
@@ -412,3 +413,68 @@ class TappedSession:
     def _put_right(self, mine: Tapped, what: str) -> None:
         if self._tap.settings.repair:
             mine.repaired.add(what)
+
+
+FEW = 64
+"""Sessions beyond which each new one makes room: the reader of the traffic forgets the oldest, as we do."""
+
+
+class TappedSessions:
+    """The sessions of one tap. `is_known` tells whether a session is still the one of its id."""
+
+    def __init__(self, is_known: Callable[[ObservedSession], bool]) -> None:
+        self._is_known: Callable[[ObservedSession], bool] = is_known
+        self._by_id: dict[str, TappedSession] = {}
+        # Those in which something may be due: few of them, however many there are.
+        self._busy: dict[str, TappedSession] = {}
+
+    def __iter__(self) -> Iterator[TappedSession]:
+        return iter(list(self._by_id.values()))
+
+    def get(self, key: str) -> TappedSession | None:
+        """Return the session of an id, to do something with it."""
+        found = self._by_id.get(key)
+        if found is not None:
+            self._busy[key] = found
+        return found
+
+    def put(self, session: TappedSession, now: float) -> None:
+        """Take in a session. What is open in one that had its id before is over."""
+        key = session.session.id
+        self.drop(key, now)
+        self._by_id[key] = self._busy[key] = session
+        if len(self._by_id) > FEW:
+            for other in self:
+                if not self._is_known(other.session):
+                    self.drop(other.session.id, now)
+
+    def drop(self, key: str, now: float, why: str = "abandoned") -> None:
+        """Let a session go. What is open in it is over."""
+        self._busy.pop(key, None)
+        found = self._by_id.pop(key, None)
+        if found is not None:
+            found.gone(now, why)
+
+    def clear(self, now: float) -> None:
+        """Let all of them go: the agent was started again."""
+        for key in list(self._by_id):
+            self.drop(key, now, "interrupted")
+
+    @property
+    def busy(self) -> list[TappedSession]:
+        """Those in which something may wait."""
+        return list(self._busy.values())
+
+    @property
+    def due(self) -> float | None:
+        """When there is something to do, if at all. Only here is it looked at where that is."""
+        for key, session in list(self._busy.items()):
+            if session.is_idle:
+                del self._busy[key]
+        times = [due for session in self.busy if (due := session.due) is not None]
+        return min(times, default=None)
+
+    def release(self, now: float) -> None:
+        """Send all that waits."""
+        for session in self.busy:
+            session.release(now)

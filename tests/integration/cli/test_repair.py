@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from callsheet.cli import main
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support import RECORDINGS
 from tests.support.processes import linux
 

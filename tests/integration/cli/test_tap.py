@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from callsheet.cli import quick
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.context import TapSettings
 from tests.support.processes import linux, new_token, wait_until_gone
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
@@ -96,7 +96,7 @@ def test_little_is_read_before_the_agent_is_started() -> None:
 
 
 def test_a_tap_without_a_history_needs_no_event_loop() -> None:
-    code = "import sys; import callsheet.tap.keeping, callsheet.tap.pipeline; print('asyncio' in sys.modules)"
+    code = "import sys; import callsheet.tap.history_sink, callsheet.tap.pipeline; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -11,8 +11,8 @@ import pytest
 
 from callsheet.history import Query, StoredCall, store_at
 from callsheet.redaction.redact import Redactor
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.agent_client import choose, doing, play, play_process
 from tests.support.injections import Case, cases, runs
 from tests.support.made_recordings import announced, asked, opening

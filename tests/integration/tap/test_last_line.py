@@ -33,7 +33,7 @@ _HEARS = (
 )
 _SLOW_HOOK = """
 import os, sys, time
-from callsheet.tap.between import Between
+from callsheet.tap.stdio import Between
 
 class Hook:
     def __init__(self, seconds): self.seconds = seconds

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from callsheet.runtime.spill_store import SpillStore
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import announced, completed, content, opening, updated
 from tests.support.recorded import OURS, SHARED
 from tests.support.sizes import sized

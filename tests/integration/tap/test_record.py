@@ -20,10 +20,10 @@ import psutil
 import pytest
 
 from callsheet.check.engine import check_stream
-from callsheet.observe.lines import encode_line, is_json, read_lines
+from callsheet.observe.lines import is_json, read_lines
 from callsheet.tap import recording
-from callsheet.tap.lines import Lines
 from callsheet.tap.recording import RecordingWriter
+from callsheet.tap.stdio import LineSplitter
 from callsheet.testing import AgentClient, assert_every_call_ended
 from tests.support.processes import linux, new_token, wait_until_gone, with_token
 
@@ -359,16 +359,16 @@ def test_a_disk_that_is_too_slow_loses_lines_and_says_which(
     os.mkfifo(path)
     said: list[str] = []
     monkeypatch.setattr(recording, "MOST", 100_000)
-    writer = RecordingWriter(str(path), say=said.append)
+    writer = RecordingWriter(str(path), warn=said.append)
     for number in range(3):  # nobody reads yet, so nothing is written
-        writer.keep("agent->client", b'{"id": %d, "x": "' % number)
-        writer.keep("agent->client", b"x" * 60_000 + b'"}\n')
-        writer.keep("client->agent", b"%d\n" % number)
+        writer.write("agent->client", b'{"id": %d, "x": "' % number)
+        writer.write("agent->client", b"x" * 60_000 + b'"}\n')
+        writer.write("client->agent", b"%d\n" % number)
     heard: list[bytes] = []
     reader = Thread(target=lambda: heard.append(path.read_bytes()))
     reader.start()
     wait_for(lambda: not writer._waiting)
-    writer.keep("agent->client", b'"}\n{"id": 3}\n')
+    writer.write("agent->client", b'"}\n{"id": 3}\n')
     writer.close()
     reader.join(PATIENCE)
     lines = [json.loads(line) for line in heard[0].splitlines()]
@@ -385,15 +385,18 @@ def test_a_disk_that_is_too_slow_loses_lines_and_says_which(
     assert (lost.sender, str(lost.problem)[:13]) == ("agent", "120022 bytes ")
 
 
-def test_a_line_that_is_too_long_is_cut_and_says_so() -> None:
-    lines = Lines(longest=5)
-    pieces = (b"123", b"456", b"78\n12", b"345\n\n123456", b"")
-    found = [(line.data, line.size) for piece in pieces for line in lines.take(piece)]
-    assert found == [(b"12345", 8), (b"12345", 5), (b"", 0)]
-    (rest,) = lines.end()
-    assert rest == (b"12345", 6)
-    cut = b"".join(encode_line(1.0, "agent->client", *rest))
-    assert json.loads(cut) == {"t": 1.0, "dir": "agent->client", "size": 6, "raw": "12345"}
+def test_a_line_that_is_too_long_is_cut_and_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LineSplitter.__init__, "__defaults__", (5,))
+    writer = RecordingWriter(str(path), warn=pytest.fail)
+    for piece in (b"123", b"456", b"78\n12", b"345\n\n123456"):
+        writer.write("agent->client", piece)
+    writer.close()
+    cut, whole, rest = map(json.loads, path.read_bytes().splitlines())
+    assert (cut["raw"], cut["size"]) == ("12345", 8)
+    assert whole["msg"] == 12345
+    assert (rest["raw"], rest["size"]) == ("12345", 6)
 
 
 @pytest.mark.parametrize(

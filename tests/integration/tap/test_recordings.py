@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from callsheet.check.engine import check_stream
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.recorded import HERE, OURS, SHARED, name_of
 
 RECORDINGS = [*OURS, *SHARED]

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from callsheet.observe.lines import read_lines
-from callsheet.tap.account import Account
-from callsheet.tap.between import Between
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.live import Driver, FromAgent, FromClient
 from callsheet.tap.offline import PRECISE, Repairs
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
+from callsheet.tap.stdio import Between
 from tests.support.recorded import OURS, SHARED, name_of
 from tests.support.sizes import sized
 from tests.support.tapped import unnumbered

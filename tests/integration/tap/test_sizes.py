@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.recorded import OURS, SHARED
 
 ENVELOPE = 400

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 from callsheet.check.engine import check_stream
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.recorded import OURS, SHARED
 from tests.support.sizes import FULL, sized
 from tests.support.tap_faults import Faulty

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.context import TapSettings
 from tests.support.processes import linux
 from tests.support.sizes import FULL, sized
 from tests.support.tap_fuzz import Outcome, fuzz, fuzz_process

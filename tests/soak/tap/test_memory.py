@@ -11,10 +11,9 @@ from itertools import islice
 import psutil
 import pytest
 
-from callsheet.tap.account import Account
-from callsheet.tap.context import Context
+from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
 from tests.support import SUPPORT
 from tests.support.processes import linux
 from tests.support.sizes import FULL, sized

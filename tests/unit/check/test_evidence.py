@@ -17,8 +17,8 @@ from callsheet.check.engine import check_stream
 from callsheet.check.second_opinion import secrets_in
 from callsheet.observe import exit_codes
 from callsheet.redaction.redact import Redactor
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import told
 from tests.support.recorded import OURS
 from tests.support.sizes import sized

@@ -22,11 +22,10 @@ from callsheet.history import (
 )
 from callsheet.report.content import TerminalContent
 from callsheet.report.terminal import CallRecord, TerminalRecord
-from callsheet.tap.account import Account
-from callsheet.tap.context import Context
-from callsheet.tap.keeping import Keeping
+from callsheet.tap.context import Context, TapSettings
+from callsheet.tap.history_sink import Keeping
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
 from callsheet.testing import fold
 from tests.support import TESTS, engines
 from tests.support.engines import database, engine, postgres, store, url

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.tap.post import ARGUMENTS, HOLD, LONGEST_HOLD
+from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, LONGEST
 from tests.support.made_recordings import Message, announced, asked, completed, updated, words
 from tests.support.sizes import sized
 from tests.support.tapped import Tapped, kinds, told, updates
@@ -44,7 +44,9 @@ def test_an_announcement_without_input_waits_for_it() -> None:
     assert (first["sessionUpdate"], first["rawInput"]) == ("tool_call", COMMAND)
 
 
-@pytest.mark.parametrize(("status", "patience"), [("pending", ARGUMENTS), ("in_progress", HOLD)])
+@pytest.mark.parametrize(
+    ("status", "patience"), [("pending", ARGUMENTS), ("in_progress", ANNOUNCEMENT)]
+)
 def test_a_call_that_may_run_is_announced_sooner(status: str, patience: float) -> None:
     tap = Tapped().agent(announced(**{**BARE, "status": status}))
     assert tap.wait(patience - 0.001).heard() == []
@@ -74,7 +76,7 @@ def test_arguments_without_end_do_not_hide_a_call() -> None:
     while not (heard := tap.wait(0.5).heard()):
         said += "x" * 100
         tap.agent(updated(status="in_progress", content=words(said)))
-    assert tap.now <= LONGEST_HOLD + 0.5
+    assert tap.now <= LONGEST + 0.5
     assert kinds(heard)[0] == "tool_call"
 
 

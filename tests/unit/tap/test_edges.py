@@ -9,8 +9,8 @@ from typing import Any
 
 from callsheet.check.rules import SESSION
 from callsheet.observe.model import ObservedCall
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import (
     Message,
     announced,

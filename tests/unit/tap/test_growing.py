@@ -6,7 +6,7 @@ from typing import Any
 
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
-from callsheet.tap.growing import STILL, Growing
+from callsheet.tap.hold import STILL, GrowingFields
 
 LONG = "x" * 2000
 
@@ -16,7 +16,7 @@ def report(status: ToolCallStatus = ToolCallStatus.PENDING, **fields: Any) -> To
 
 
 def test_an_input_that_grows_waits_until_the_call_moves() -> None:
-    growing = Growing()
+    growing = GrowingFields()
     first = growing.whole(report(raw_input={"content": LONG}))
     more = report(raw_input={"content": LONG + "y"}, title="Writing a.py")
     shown = growing.without(more, 1.0)
@@ -27,7 +27,7 @@ def test_an_input_that_grows_waits_until_the_call_moves() -> None:
 
 
 def test_an_input_that_grows_no_more_is_told_after_a_while_and_later_each_time() -> None:
-    growing = Growing()
+    growing = GrowingFields()
     growing.whole(report(raw_input={"text": LONG}))
     growing.without(report(raw_input={"text": LONG + "y"}), 1.0)
     last = report(raw_input={"text": LONG + "yz"})
@@ -41,7 +41,7 @@ def test_an_input_that_grows_no_more_is_told_after_a_while_and_later_each_time()
 
 
 def test_an_output_is_told_when_the_call_moves() -> None:
-    growing = Growing()
+    growing = GrowingFields()
     growing.whole(report(ToolCallStatus.IN_PROGRESS))
     for said in ("a", "ab", LONG, "another"):
         shown = growing.without(report(ToolCallStatus.IN_PROGRESS, raw_output=said), 1.0)
@@ -52,14 +52,14 @@ def test_an_output_is_told_when_the_call_moves() -> None:
 
 
 def test_what_is_short_new_or_another_is_told_at_once() -> None:
-    growing = Growing()
+    growing = GrowingFields()
     for given in ({}, {"command": "l"}, {"command": "ls"}, {"command": LONG}, {"path": LONG}):
         told = report(raw_input=given)
         assert growing.without(told, 1.0) is told
 
 
 def test_a_call_that_has_ended_is_forgotten() -> None:
-    growing = Growing()
+    growing = GrowingFields()
     growing.whole(report(raw_input={"content": LONG}))
     growing.without(report(raw_input={"content": LONG + "y"}), 1.0)
     growing.whole(report(ToolCallStatus.COMPLETED))

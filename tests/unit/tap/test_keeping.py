@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from callsheet.history.history import History
-from callsheet.tap.account import Account
-from callsheet.tap.context import Context
-from callsheet.tap.keeping import Keeping
+from callsheet.tap.context import Context, TapSettings
+from callsheet.tap.history_sink import Keeping
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
 from tests.support.made_recordings import SESSION, announced, completed, opening
 from tests.support.tapped import line_of
 

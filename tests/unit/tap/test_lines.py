@@ -11,13 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from callsheet.tap.account import Account
-from callsheet.tap.between import Between
-from callsheet.tap.context import Context
-from callsheet.tap.cut import Cut
+from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.live import Driver
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
+from callsheet.tap.stats import Account
+from callsheet.tap.stdio import Between, LineSplitter
 from tests.support.made_recordings import announced, opening
 from tests.support.processes import linux
 from tests.support.puppet import puppet
@@ -30,7 +28,7 @@ def test_pieces_that_end_anywhere_give_the_same_lines(request: pytest.FixtureReq
     for _ in range(200):
         lines = [b"x" * chance.choice((0, 1, 5, 30, 90)) + b"\n" for _ in range(12)]
         data, longest = b"".join(lines) + b"rest", chance.choice((4, 20, 1000))
-        cut, given, whole = Cut(longest), b"", list[bytes]()
+        cut, given, whole = LineSplitter(longest), b"", list[bytes]()
         while data:
             size = chance.choice((1, 3, 17, 200))
             ended, some, part = cut.take(data[:size])
@@ -44,7 +42,7 @@ def test_pieces_that_end_anywhere_give_the_same_lines(request: pytest.FixtureReq
 
 
 def test_what_follows_a_long_line_in_the_same_piece_does_not_wait() -> None:
-    cut = Cut(10)
+    cut = LineSplitter(10)
     assert cut.take(b"x" * 11) == (b"", b"", b"x" * 11)
     assert cut.take(b"y\nnext\nhalf") == (b"y\n", b"next\n", b"")
     assert cut.end() == b"half"

@@ -466,7 +466,7 @@ def test_secrets_in_an_error_are_hidden() -> None:
 def test_a_repair_that_fails_leaves_a_call_as_it_was_told_and_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("callsheet.tap.drafts.repaired", lambda known: 1 / 0)
+    monkeypatch.setattr("callsheet.tap.render.repaired", lambda known: 1 / 0)
     tap = Tapped()
     tap.may_fail = True
     secret = "ghp_" + "a1B2" * 9

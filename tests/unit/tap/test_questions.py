@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.made_recordings import (
     ANSWER,
     SESSION,

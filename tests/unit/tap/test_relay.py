@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from callsheet.tap.relay import Relay, Send
+from callsheet.tap.stdio import Relay, Send
 
 
 class Onlooker:

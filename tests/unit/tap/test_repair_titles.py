@@ -12,8 +12,8 @@ import pytest
 
 from callsheet.check.rules import recording_of
 from callsheet.describe import Describer
+from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.settings import TapSettings
 from tests.support.drafts import CWD, Told, diff, text
 from tests.support.made_recordings import announced, asked, decided, updated
 from tests.support.recorded import OURS, SHARED, name_of

@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from callsheet.redaction.marks import MARKS
 from callsheet.redaction.redact import Redactor, Rule, default_rules
-from callsheet.tap.account import Account
-from callsheet.tap.alike import Alike
-from callsheet.tap.context import Context
-from callsheet.tap.cut import cut
+from callsheet.tap.context import Context, TapSettings
+from callsheet.tap.passthrough import Alike, Speech
 from callsheet.tap.pipeline import Pipeline
-from callsheet.tap.settings import TapSettings
-from callsheet.tap.speech import Speech
+from callsheet.tap.stats import Account
+from callsheet.tap.stdio import split_lines
 from tests.support.redaction import PLACES, SHAPES, Shape
 from tests.support.sizes import fewer, sized
 from tests.unit.redaction.test_redact import KNOWING, texts
@@ -166,7 +164,7 @@ def passed(batches: list[bytes], *, fast: bool) -> bytes:
         if fast and pipeline.passes(batch):
             out.append(batch)
             continue
-        for one in cut(batch):
+        for one in split_lines(batch):
             if not fast:
                 pipeline._messages.alike = None  # as if no line were like another
             pipeline.from_agent(one, 1.0)

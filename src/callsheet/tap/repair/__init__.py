@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from callsheet.observe.model import many, text
+from callsheet.tap.repair.content import contents
+from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.description import ask_no_less, know_kind, told_kind
+from callsheet.tap.repair.infer_input import restore_input
+from callsheet.tap.repair.locations import find_places
 
-from .contents import contents
-from .inputs import restore_input
-from .kinds import ask_no_less, know_kind, told_kind
-from .known import Draft, Known
 from .names import name_tool
 from .outcome import outcome
-from .places import find_places
 from .titles import say_title
 
 __all__ = ["STAGES", "Draft", "Known", "repaired"]

@@ -1,4 +1,7 @@
-"""Which tool a call is of: declared, told elsewhere, or the bare name that the call was announced under."""
+"""Titles and names as agents write them: what stands around the name of a tool, and what is a name at all.
+
+Which tool a call is of: declared, told elsewhere, or the bare name that the call was announced under.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,134 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from callsheet.describe import arguments as roles
+from callsheet.describe.naming import squash
 from callsheet.observe.model import Json, obj, text
-from callsheet.observe.tool_identity import is_name_of_tool, is_plain_name
+from callsheet.observe.tool_identity import (
+    LONGEST_NAME,
+    NO_KIND,
+    PROGRAMS,
+    entry_of,
+    fits_any_call,
+    is_name_of_tool,
+    is_plain_name,
+    says_no_more,
+)
+from callsheet.tap.repair.context import Draft, Known
 
-from .known import Draft, Known
-from .wording import name_called, name_in, unwrapped
+_BEFORE = re.compile(
+    r"(?:(?:running|calling|executing|using|invoking|preparing|starting) (?:the )?(?:tool )?"
+    r"|(?:mcp )?tool(?: call| use)?: *|function: *)(?=\S)",
+    re.IGNORECASE,
+).match
+_DOING = re.compile(r"[A-Za-z]+ing [a-z]+$").match
+_AFTER = re.compile(
+    r"\s*(?:\((?:streaming|running|pending|preparing|loading|in progress|started|queued)\b[^()]*\)"
+    r"|…|\.\.\.| tool)$",
+    re.IGNORECASE,
+).search
+_NAME = re.compile(r"[A-Za-z][\w-]*(?:(?:[/.:]|::)[A-Za-z][\w-]*){0,3}").fullmatch
+_LAST = re.compile(r"[/.:]|__").split
+_EXTENSION = re.compile(r".*\.[A-Za-z][A-Za-z0-9]{0,4}").fullmatch
+_SNAKE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+").fullmatch
+_TOOL = ("tool", "tool_name", "toolName")
+_CALLED = re.compile(r"([A-Za-z][\w-]*)(?:\(|: | · )").match
+
+
+def core_of(title: str) -> str:
+    """Return a title without what agents put around a name: `Calling read_file…` is `read_file`."""
+    title = title.strip()
+    if len(title) > 2 * LONGEST_NAME:
+        return title
+    if after := _AFTER(title):
+        title = title[: after.start()]
+    if before := _BEFORE(title):
+        title = title[before.end() :]
+    return title.strip()
+
+
+def is_bare(title: str, name: str, kind: object, raw: object) -> bool:
+    """Whether a title says no more than the name of its call's tool, or nothing at all."""
+    title = title.strip()
+    if fits_any_call(title):
+        return True
+    core = core_of(title)
+    return fits_any_call(core) or says_no_more(core, name, name, kind, raw)
+
+
+def name_in(title: str, kind: object, raw: object) -> str:
+    """Return the name of a tool that a title is, if it is one; else ""."""
+    whole, title = title.strip(), core_of(title)
+    if len(title) > LONGEST_NAME or not _NAME(title) or _is_given(title, raw):
+        return ""
+    if _DOING(whole) and not is_plain_name(title):
+        return ""  # `Running command` are words for people
+    if is_name_of_tool(title) or title.startswith("mcp__"):
+        return title
+    last = _LAST(title)[-1]
+    if last != title and is_name_of_tool(last) and (is_plain_name(last) or kind in NO_KIND):
+        return title
+    if squash(title) in PROGRAMS:
+        return title if _is_no_command(obj(raw)) else ""
+    if "_" in title and kind in NO_KIND and not _EXTENSION(title):
+        return title
+    return ""
+
+
+def name_called(title: str) -> str:
+    """Return the name in front of arguments: that of `read_file: a.py` and of `bash(ls)`; else ""."""
+    match = _CALLED(title)
+    if match is None or len(match[1]) > LONGEST_NAME:
+        return ""
+    name = match[1]
+    is_known = is_name_of_tool(name) and is_plain_name(name)
+    return name if is_known or _SNAKE(name) else ""
+
+
+def mentions(title: str, said: str) -> bool:
+    """Whether a title shows something of an argument: all of it, or the end of a path."""
+    title, said = title.lower(), said.strip().lower()
+    last = said.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return bool(said) and (said in title or (len(last) > 1 and last in title))
+
+
+def _is_given(title: str, raw: object) -> bool:
+    """Whether a text is one of a call's arguments."""
+    if raw == title:
+        return True
+    for key, value in obj(raw).items():
+        if value == title and key not in _TOOL:
+            return True
+        if type(value) is list and title in value:
+            return True
+    return False
+
+
+def _is_no_command(told: dict[str, Any]) -> bool:
+    """Whether an input rules out that a title is a command line, as `ls` may be."""
+    return bool(told) and roles.first(told, roles.COMMAND) is None
+
+
+_NAMES = ("name", *_TOOL, "function")
+_INPUTS = ("arguments", "args", "input", "parameters", "params")
+_BESIDE = frozenset((*_NAMES, *_INPUTS, "id", "type", "server", "server_name", "call_id", "callId"))
+
+
+def unwrapped(raw: Any) -> tuple[str, Any] | None:
+    """Return the tool's name and its arguments, where an input is a whole call: a name, and arguments."""
+    told = obj(raw)
+    if not told or not _BESIDE.issuperset(told):
+        inner = obj(told.get("invocation"))
+        return unwrapped(inner) if inner else None
+    name = next((name for key in _NAMES if (name := text(told.get(key)))), "")
+    given = next((told[key] for key in _INPUTS if key in told), None)
+    if not name or not _NAME(name) or type(given) not in (dict, str):
+        return None
+    if entry_of(name) is None and "server" not in told and type(given) is str and given[:1] != "{":
+        return None
+    server = text(told.get("server")) or text(told.get("server_name"))
+    return (f"mcp__{server}__{name}" if server else name), given
+
 
 _KEYS = ("tool_name", "toolName")
 _LONGEST = 256

@@ -15,9 +15,7 @@ from callsheet.observe.evidence import error_in, inner, result_text, texts
 from callsheet.observe.exit_codes import did_its_work, exit_of, ran_when_cancelled
 from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.status import Reason
-
-from .known import Draft, Known
-from .statuses import FINAL, in_acp
+from callsheet.tap.repair.context import FINAL, Draft, Known, in_acp
 
 _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")

@@ -10,11 +10,9 @@ from callsheet.describe.names import TABLE
 from callsheet.describe.naming import squash, words_of
 from callsheet.observe.model import many, obj, text
 from callsheet.observe.tool_identity import LONGEST_NAME, is_name_of_tool
-
-from .describing import arguments_of, description_of, stand_in
-from .known import Draft, Known
-from .statuses import FINAL
-from .wording import core_of, is_bare, mentions
+from callsheet.tap.repair.context import FINAL, Draft, Known
+from callsheet.tap.repair.description import arguments_of, description_of, stand_in
+from callsheet.tap.repair.names import core_of, is_bare, mentions
 
 _FEW = 4
 """Words that a title has at most which is just a tool's name, written for people."""

@@ -21,9 +21,8 @@ from callsheet.redaction.redact import Redactor, StreamRedactor
 from callsheet.report.fields import NOTES
 from callsheet.report.json import JsonObject
 from callsheet.runtime.sanitizer import Sanitizer
-
-from .making import Maker
-from .speech import QUIET
+from callsheet.tap.hold import TEXT_PAUSE
+from callsheet.tap.render import Maker
 
 MOST = 256
 """Terminals whose output is watched at once."""
@@ -131,7 +130,7 @@ class Bare:
         assert stream is not None
         passed = stream.feed(data)
         self._count(stream)
-        self._screens[key] = _Screen(stream, now + QUIET, key[0], _carrier(told(b"")))
+        self._screens[key] = _Screen(stream, now + TEXT_PAUSE, key[0], _carrier(told(b"")))
         if len(self._screens) > MOST:
             del self._screens[next(iter(self._screens))]
         return passed

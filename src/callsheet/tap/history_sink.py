@@ -11,8 +11,7 @@ from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.sanitizer import Sanitizer
-
-from .alike import Say
+from callsheet.tap.passthrough import Say
 
 if TYPE_CHECKING:
     from callsheet.history.history import History

@@ -1,20 +1,201 @@
-"""What passes the tap that is not about calls: as it is, but for secrets in what people are shown."""
+"""Reads a line as a message, patiently: what most parsers refuse may still tell how a call goes.
+
+Agents in JavaScript cut texts in the middle of a surrogate pair, and agents in Python write NaN. Numbers may
+be too large for one that counts in 64 bits.
+
+Lines that differ from the one before in a piece of text only: agents speak in thousands of them.
+
+What stands around the text is known from a line that was looked into. One that has the same around it, and
+between its quotes a text and nothing else, is the same message with another text. Of such lines, many at once
+are read like one: their texts are joined.
+
+What an agent says, piece by piece, without secrets: also without those that are split over two pieces.
+
+Pieces come by the thousand, and nearly all of them are harmless: those are seen to be so at a glance, and
+pass as they are. Only where a secret may have begun, what may be part of it waits for the next piece.
+
+What passes the tap that is not about calls: as it is, but for secrets in what people are shown.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
+from callsheet.observe import lines
 from callsheet.observe.model import Json, many, obj, text
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redact import QuickCheck, Redactor, StreamRedactor
+from callsheet.tap.hold import TEXT_PAUSE
+from callsheet.tap.stats import Account
+from callsheet.tap.unrepaired import Bare, is_about_calls
 
-from .account import Account
-from .alike import Alike, Say
-from .bare import Bare, is_about_calls
-from .speech import QUIET, Follows, Speech
+LONGEST = 64 * 1024 * 1024
+"""Bytes of a line that is looked into. A longer one is not."""
+
+_BOM = b"\xef\xbb\xbf"
+_NO_NUMBERS = re.compile(rb"NaN|Infinity|\d[eE][+]?\d{3}").search
+_decode = msgspec.json.Decoder().decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+
+
+def read(line: bytes) -> Json | None:
+    """Return the message that a line is; None if it can't be made out."""
+    if len(line) > LONGEST:
+        return None
+    try:
+        value: Any = _decode(line)
+    except _UNREADABLE as exc:
+        value = _mended(line.removeprefix(_BOM), exc)
+    return cast("Json", value) if type(value) is dict else None
+
+
+def _mended(data: bytes, exc: Exception) -> Any:
+    fault, _ = lines.fault_of(data, exc)
+    for reading in [one for one, _, _ in lines.readings(data, fault)] or [data]:
+        for decode in (_decode, _patient):
+            try:
+                return decode(reading)
+            except _UNREADABLE:
+                continue
+    return None
+
+
+def _patient(data: bytes) -> Any:
+    if not _NO_NUMBERS(data):
+        raise ValueError
+    return json.loads(data)
+
+
+_text_of = msgspec.json.Decoder(str).decode
+
+Say: TypeAlias = Callable[[str], None]
+"""Gets a text that is passed on."""
+
+
+class Alike:
+    """Lines with the same around their text."""
+
+    def __init__(self, head: bytes, foot: bytes, follows: Follows | None, say: Say | None) -> None:
+        self._head: bytes = head
+        self._foot: bytes = foot
+        self._between: bytes = foot + head
+        self._start: int = len(head) - 1
+        self._end: int = 1 - len(foot)
+        self._follows: Follows | None = follows
+        self._say: Say | None = say
+
+    @classmethod
+    def to(
+        cls, line: bytes, text: str, follows: Follows | None, say: Say | None = None
+    ) -> Alike | None:
+        """Learn from a line with this text in it. None if there is no telling where it stands.
+
+        `follows` takes in the texts of others, if there is a look at them; `say` gets those that pass.
+        """
+        if b"\\" in line or not text:
+            return None
+        quoted = b'"%b"' % text.encode("utf-8", "surrogatepass")
+        place = line.find(quoted)
+        if place < 0 or line.find(quoted, place + 1) >= 0:
+            return None
+        return cls(line[: place + 1], line[place + len(quoted) - 1 :], follows, say)
+
+    def passes(self, lines: bytes) -> bool:
+        """Whether lines pass as they are. If not, it is as if they had not come."""
+        if not (lines.startswith(self._head) and lines.endswith(self._foot)):
+            return False
+        try:
+            text = _text_of(lines[self._start : self._end])
+        except ValueError:
+            text = self._joined(lines)
+        if not text:
+            return False
+        if self._follows is not None and not self._follows(text.encode("utf-8", "surrogatepass")):
+            return False
+        if self._say is not None:
+            self._say(text)
+        return True
+
+    def _joined(self, lines: bytes) -> str:
+        """Return the texts of many lines, joined; nothing if there is anything else in them."""
+        start, end = self._start + 1, self._end
+        texts = [line[start:end] for line in lines.split(b"\n")]
+        texts.pop()
+        if self._between.join(texts) != lines[start : end - 1]:
+            return ""
+        try:
+            return _text_of(b'"%b"' % b"".join(texts))
+        except ValueError:
+            return ""
+
+
+Follows: TypeAlias = Callable[[bytes], bool]
+"""Takes in a piece if it is harmless, and says whether it is so."""
+
+
+class Speech:
+    """One run of text: the messages of one kind in one session, until something else comes."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor: Redactor = redactor
+        self._check: QuickCheck = redactor.quick_check()
+        self._stream: StreamRedactor | None = None
+        self.hidden: int = 0
+        """How many secrets were taken out."""
+
+    @property
+    def held(self) -> int:
+        """How many bytes wait for what follows them."""
+        return 0 if self._stream is None else self._stream.held
+
+    @property
+    def follows(self) -> Follows | None:
+        """What takes in further pieces that are harmless, as `say` would. None while something waits."""
+        return self._check.passes if self._stream is None else None
+
+    def say(self, text: str) -> str:
+        """Take in a piece, and give what surely is no part of a secret: itself, if nothing was done."""
+        data, before = text.encode("utf-8", "surrogatepass"), self._check.tail
+        is_harmless = self._check.passes(data)
+        if not is_harmless:
+            self._check.take(data)
+        if self._stream is None:
+            if is_harmless:
+                return text
+            self._stream = self._redactor.stream()
+            self._stream.recall(before)
+        out = self._passed(self._stream.feed(data))
+        if out != data:
+            return _text(out)
+        if is_harmless and not self._stream.held:
+            self._stream = None
+        return text
+
+    def pause(self) -> str:
+        """Return what waits: nothing has come for a while."""
+        return "" if self._stream is None else _text(self._passed(self._stream.flush()))
+
+    def end(self) -> str:
+        """Return what waits: something else comes now."""
+        rest = b"" if self._stream is None else self._passed(self._stream.finish())
+        self._stream, self._check = None, self._redactor.quick_check()
+        return _text(rest)
+
+    def _passed(self, data: bytes) -> bytes:
+        if self._stream is not None and self._stream.count:
+            self.hidden += self._stream.count
+            self._stream.count = 0
+        return data
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
 
 CHUNKS = ("agent_message_chunk", "agent_thought_chunk", "user_message_chunk")
 """Updates that are pieces of a longer text."""
@@ -105,7 +286,7 @@ class Messages:
         elif _id_of(run.message) != _id_of(message):
             lines = self._paused(run)  # what waits belongs to the message before
         said = run.speech.say(piece)
-        run.message, run.until = message, now + QUIET
+        run.message, run.until = message, now + TEXT_PAUSE
         self._count(run.speech)
         if said is piece:
             if (follows := run.speech.follows) is not None:

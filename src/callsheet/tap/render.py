@@ -1,4 +1,6 @@
-"""Makes a report's fields of what is to be told of a call: decoded, without secrets, within limits.
+"""What is to be told of a session's calls: all that is known of one, put right.
+
+Makes a report's fields of what is to be told of a call: decoded, without secrets, within limits.
 
 A call is told in many updates, and most of it stays the same in each: what was made before is not made again.
 """
@@ -11,7 +13,8 @@ from typing import Any
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import decode_fields, decode_location
 from callsheet.acp.terminals import INFO
-from callsheet.observe.model import Json, obj
+from callsheet.describe import Describer
+from callsheet.observe.model import Json, ObservedConnection, ObservedSession, obj, text
 from callsheet.report.content import (
     DiffContent,
     ToolCallContent,
@@ -23,10 +26,58 @@ from callsheet.report.fields import CustomKind, ToolCallLocation, ToolKind
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import ToolCallStatus
 from callsheet.runtime.sanitizer import Sanitizer
+from callsheet.tap.calls import Tapped, in_own_terminals
+from callsheet.tap.context import Context, absolute
+from callsheet.tap.profiles import profile_of
+from callsheet.tap.repair import Draft, Known, as_told, repaired
+from callsheet.tap.repair.content import in_form, json_item
 
-from .calls import Tapped
-from .repair import Draft
-from .repair.items import in_form, json_item
+
+class Drafts:
+    """Makes drafts of the calls of one session."""
+
+    def __init__(
+        self,
+        session: ObservedSession,
+        connection: ObservedConnection,
+        tap: Context,
+        guard: Sanitizer,
+    ) -> None:
+        self._session: ObservedSession = session
+        self._connection: ObservedConnection = connection
+        self._tap: Context = tap
+        self._guard: Sanitizer = guard
+        self._cwd: str | None = None
+        self.describer: Describer = tap.describer(None, guard.command)
+
+    def of(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
+        """Put a call right, as if its status were `status`, where one is given."""
+        if self._session.cwd != self._cwd:
+            self._cwd = self._session.cwd
+            self.describer = self._tap.describer(self._cwd, self._guard.command)
+        known = Known(
+            call=mine.call,
+            connection=self._connection,
+            profile=profile_of(self._connection.agent),
+            describer=self.describer,
+            asked=mine.asked,
+            newer=mine.newer,
+            title=text(mine.given.get("title")) or "",
+            has_own_title=mine.has_own_title,
+            earlier=mine.input,
+            status=status or ("pending" if mine.is_open_again else None),
+            diffs=mine.diffs,
+            cwd=absolute(self._cwd) or "",
+            now=now,
+            announced=mine.report is not None,
+        )
+        if self._tap.settings.repair:
+            try:
+                return in_own_terminals(repaired(known), mine)
+            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+                self._tap.failed(exc)
+        return as_told(known)
+
 
 _MISSING = object()
 _ALWAYS = ("sessionUpdate", "toolCallId")
@@ -47,7 +98,7 @@ class Maker:
         )
 
     def fields(self, mine: Tapped, draft: Draft) -> JsonObject:
-        """Return the fields that are new, but for the status, by a report's names. They are not bounded yet."""
+        """Return the fields that have changed, except the status, by a report's names; not bounded yet."""
         told = {
             "name": draft.name,
             "title": draft.title,

@@ -16,9 +16,8 @@ from callsheet.describe import arguments as roles
 from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import needs_of
-
-from .known import Draft, Known
-from .wording import is_bare, mentions
+from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.names import is_bare, mentions
 
 MOST_CHUNKS = 512
 """Pieces of content that are looked at for arguments."""

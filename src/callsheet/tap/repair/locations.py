@@ -12,9 +12,8 @@ from callsheet.describe.paths import Workspace
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation
-
-from .describing import description_of
-from .known import Draft, Known
+from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.description import description_of
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match

@@ -12,26 +12,7 @@ from callsheet.acp.codec import Update, UpdateFrames
 from callsheet.acp.views import View
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
-
-from .growing import Growing
-
-PACE = 0.08
-"""Seconds between two sends of changes that are no status changes."""
-
-QUIET = 0.16
-"""Seconds after which a view is asked again for what it held back."""
-
-HOLD = 0.15
-"""Seconds that an announcement waits for what it lacks while its call may run."""
-
-ARGUMENTS = 1.0
-"""Seconds that it waits for arguments that are on their way, from the last sign of them.
-
-`pending` without an input means just that in ACP. Agents were seen to need up to 0.9 s.
-"""
-
-LONGEST_HOLD = 5.0
-"""Seconds that it waits in all. Who streams a long file before its path has a card by then."""
+from callsheet.tap.hold import LONGEST, PACE, RETRY, GrowingFields
 
 
 class Post:
@@ -55,7 +36,7 @@ class Post:
         self._held: dict[str, tuple[float, ToolCallReport, float]] = {}
         self._next: float = float("-inf")
         self._insist_at: float | None = None
-        self._growing: Growing = Growing()
+        self._growing: GrowingFields = GrowingFields()
         self.cut: int = 0
 
     # Putting in
@@ -64,7 +45,7 @@ class Post:
         """Let an announcement wait for what it lacks, for so many seconds from now. It keeps its place."""
         held = self._held.get(report.tool_call_id)
         since = now if held is None else held[2]
-        until = min(now + patience, since + LONGEST_HOLD)
+        until = min(now + patience, since + LONGEST)
         self._held[report.tool_call_id] = (until, report, since)
 
     def held(self, tool_call_id: str) -> bool:
@@ -139,7 +120,7 @@ class Post:
             self._insist_at = None  # one that fails must not be asked for ever
             self._lines(self._view.insist())
             if self._view.waits:
-                self._insist_at = now + QUIET
+                self._insist_at = now + RETRY
         for report in self._growing.late(now):
             self._lines(self._view.call(self._shown(report)))
 
@@ -166,7 +147,7 @@ class Post:
             report = self._growing.whole(state) if moves else self._growing.without(state, now)
             self._lines(self._view.call(self._shown(report)))
         self._next = now + PACE
-        self._insist_at = now + QUIET if self._view.waits else None
+        self._insist_at = now + RETRY if self._view.waits else None
 
     def _lines(self, updates: list[Update]) -> None:
         for update in updates:

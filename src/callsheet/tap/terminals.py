@@ -16,8 +16,8 @@ from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutp
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState
 from callsheet.runtime.sanitizer import Sanitizer
-
-from .post import QUIET, Post
+from callsheet.tap.hold import OUTPUT_PAUSE
+from callsheet.tap.outgoing import Post
 
 MOST = 256
 """Terminals whose output is watched at once. The ledger keeps no more, either."""
@@ -99,7 +99,7 @@ class Screens:
             self._streams[key] = stream
         passed = stream.feed(data)
         if stream.held:
-            self._holding[key] = now + QUIET
+            self._holding[key] = now + OUTPUT_PAUSE
         else:
             self._holding.pop(key, None)
         return passed

@@ -1,0 +1,280 @@
+"""The agent as a child process: in a group of its own, given our signals, ended with all of its group.
+
+A small process that ends the agent if we are killed and can't do it ourselves.
+
+It is forked before anything else is done, knows the agent's process group and mark, and waits for the end of
+a pipe that only we hold open. Systems without fork have none: the agent is told by the end of its input.
+
+What an agent has started and what is no longer in its group: found by a mark in its environment.
+
+Some agents run each command in a session of its own. When such an agent is killed, nobody is left to end
+the command. An agent that ends by itself is another matter: what it leaves running, it may mean to.
+Systems without /proc show no environments; there, nothing is found.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import FrameType
+
+LINGER = 0.3
+"""Seconds for what still runs in the agent's group when the agent has ended."""
+
+TO_ALL = ("SIGINT", "SIGHUP", "SIGQUIT")
+"""Signals that a terminal sends to a whole group. The agent is not in ours, so we pass them on."""
+
+TO_AGENT = ("SIGTERM", "SIGUSR1", "SIGUSR2")
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""What shells exit with, too."""
+
+
+class CannotStart(Exception):
+    """The agent can't be started. `exit_code` is what a shell would exit with."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code: int = exit_code
+
+
+class Child:
+    """The agent. Its stderr is ours."""
+
+    def __init__(self) -> None:
+        self.told_to_leave: bool = False
+        """Whether a signal came for an agent that had ended already."""
+        self._is_over: bool = False
+        self._was_ended: bool = False
+        self._mark: str = new_mark()
+        self._watchdog: Watchdog | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+
+    def start(self, command: Sequence[str]) -> tuple[int, int]:
+        """Start it. Gives the descriptors to write to it and to read from it; they are the caller's now."""
+        self._watchdog = Watchdog.start()
+        self._listen()
+        group = 0 if os.name == "posix" else None
+        os.environ[self._mark] = "1"
+        theirs_in, stdin = os.pipe()
+        stdout, theirs_out = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=theirs_in,
+                stdout=theirs_out,
+                process_group=group,
+                close_fds=False,  # what the client has left open is for the agent; ours is not
+            )
+        except (OSError, ValueError) as exc:
+            self._dismiss()
+            raise _cannot(command, exc) from None
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        if self._watchdog is not None:
+            self._watchdog.watch(self._process.pid, self._mark)
+        for number in self._early:
+            self._pass_on(number, None)
+        return stdin, stdout
+
+    def wait(self) -> int:
+        """Wait for its end, and end what it left behind: in its group, or anywhere if it was killed.
+
+        Gives its exit code, or 128 and the signal that ended it.
+        """
+        assert self._process is not None
+        code = self._process.wait()
+        self._is_over = True
+        if os.name == "posix" and not is_gone(self._process.pid, LINGER):
+            end_group(self._process.pid)
+        if code < 0 or self._was_ended:
+            end_marked(self._mark)
+        self._dismiss()
+        return code if code >= 0 else 128 - code
+
+    def end(self) -> None:
+        """End it, and all of its group: nobody is there any more for whom it could work."""
+        if self._process is not None and not self._is_over:
+            self._was_ended = True
+            if os.name == "posix":
+                end_group(self._process.pid)
+            else:
+                self._process.kill()
+
+    def _dismiss(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            self._watchdog = None
+
+    def _listen(self) -> None:
+        """Hear signals. Those that were ignored stay ignored, by the agent as well."""
+        for name in (*TO_ALL, *TO_AGENT):
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._pass_on)
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        process = self._process
+        if process is None:
+            self._early.append(number)
+        elif self._is_over:
+            self.told_to_leave = True
+        elif os.name == "posix" and signal.Signals(number).name in TO_ALL:
+            with suppress(OSError):
+                os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+
+
+def _cannot(command: Sequence[str], exc: Exception) -> CannotStart:
+    why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
+    if isinstance(exc, FileNotFoundError) and os.sep not in command[0]:
+        why = "there is no such command"
+    code = NOT_FOUND if isinstance(exc, FileNotFoundError) else NOT_EXECUTABLE
+    return CannotStart(f"{command[0]}: {why}", code)
+
+
+GRACE = 0.4
+"""Seconds from SIGTERM to SIGKILL."""
+
+_PACE = 0.01
+_MOST_DESCRIPTORS = 1 << 16
+_DISMISSED = b"."
+
+
+class Watchdog:
+    """Our end of it."""
+
+    def __init__(self, pid: int, pipe: int) -> None:
+        self._pid: int = pid
+        self._pipe: int = pipe
+
+    @classmethod
+    def start(cls) -> Watchdog | None:
+        """Fork it. There must be no thread yet."""
+        if not hasattr(os, "fork"):
+            return None
+        read, write = os.pipe()
+        pid = os.fork()
+        if not pid:
+            try:
+                os.close(write)
+                _watch(read)
+            finally:
+                os._exit(0)
+        os.close(read)
+        return cls(pid, write)
+
+    def watch(self, group: int, mark: str) -> None:
+        """Say what is to be ended."""
+        with suppress(OSError):  # somebody has killed it
+            os.write(self._pipe, f"{group} {mark}\n".encode())
+
+    def dismiss(self) -> None:
+        """Let it go: everything has ended."""
+        with suppress(OSError):
+            os.write(self._pipe, _DISMISSED)
+        os.close(self._pipe)
+        with suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+
+def _watch(pipe: int) -> None:
+    _let_go_of_all_but(pipe)
+    heard = b""
+    while more := os.read(pipe, 64):
+        heard += more
+    group, _, mark = heard.partition(b"\n")[0].decode().partition(" ")
+    if group and not heard.endswith(_DISMISSED):
+        end_group(int(group))
+        end_marked(mark)
+
+
+def _let_go_of_all_but(pipe: int) -> None:
+    """Leave the client's group, its signals and its pipes: it must see their end when we are gone."""
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, min(os.sysconf("SC_OPEN_MAX"), _MOST_DESCRIPTORS))
+
+
+def end_group(group: int, grace: float = GRACE) -> None:
+    """Ask a process group to end, and kill what is still there after the grace."""
+    for number in (signal.SIGTERM, signal.SIGCONT):
+        with suppress(OSError):
+            os.killpg(group, number)
+    if not is_gone(group, grace):
+        with suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def is_gone(group: int, within: float) -> bool:
+    """Wait until nobody is left in a group. Gives whether that is so."""
+    until = time.monotonic() + within
+    while True:
+        try:
+            os.killpg(group, 0)
+        except OSError:
+            return True
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_PACE)
+
+
+ROUNDS = 3
+"""How often is looked for what was started meanwhile."""
+
+
+def new_mark() -> str:
+    """Return the name of a variable that nobody else has."""
+    return f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}"
+
+
+def end_marked(mark: str, grace: float = GRACE) -> None:
+    """Ask all that has the mark to end, and kill what is still there after the grace."""
+    if not _send(mark, signal.SIGTERM):
+        return
+    until = time.monotonic() + grace
+    while time.monotonic() < until:
+        time.sleep(_PACE)
+        if not marked(mark):
+            return
+    for _ in range(ROUNDS):
+        if not _send(mark, signal.SIGKILL):
+            return
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that were started with the mark in their environment."""
+    wanted = mark.encode() + b"="
+    try:
+        names = os.listdir("/proc")  # noqa: PTH208 - this is loaded at every start, and pathlib is slow
+    except OSError:
+        return []
+    return [int(name) for name in names if name.isdigit() and wanted in _environment(name)]
+
+
+def _send(mark: str, number: int) -> bool:
+    found = marked(mark)
+    for pid in found:
+        with suppress(OSError):
+            os.kill(pid, number)
+    return bool(found)
+
+
+def _environment(pid: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            return file.read()
+    except OSError:  # it has ended, or is another user's
+        return b""
