@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from callsheet import tool
-from callsheet.agent.agent import AgentSettings
-from callsheet.agent.brain import Command, Prompt, StopReason
-from callsheet.agent.serve import serve
-from callsheet.agent.turn import Turn
+from callsheet.agent.agent import AgentSettings, serve
+from callsheet.agent.handler import Command, Prompt, StopReason, Turn
 
 
 @tool(kind="read", read_only=True, title="Reading {path}")
@@ -27,7 +25,7 @@ async def read_small(path: Path) -> str:
     return await asyncio.to_thread(path.read_text, encoding="utf-8")
 
 
-class ReadingBrain:
+class ReadingHandler:
     """Reads a file, many times."""
 
     def commands(self, tools: Sequence[object]) -> Sequence[Command]:  # noqa: ARG002
@@ -45,4 +43,4 @@ class ReadingBrain:
 
 
 if __name__ == "__main__":
-    raise SystemExit(serve(AgentSettings(brain=ReadingBrain, tools=[read_small])))
+    raise SystemExit(serve(AgentSettings(handler=ReadingHandler, tools=[read_small])))

@@ -1,6 +1,6 @@
 """A client to test the agent with: real pipes, scripted answers, and a schema check of every message.
 
-    async with play(brain=doing(one_turn), version=1, capabilities={"terminal": True}) as client:
+    async with play(handler=doing(one_turn), version=1, capabilities={"terminal": True}) as client:
         client.on["session/request_permission"] = choose("allow_once")
         session = await client.new_session(tmp_path)
         assert await client.prompt(session, "hello") == "end_turn"
@@ -22,9 +22,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from callsheet.agent.agent import Agent, AgentSettings
-from callsheet.agent.brain import Command, Prompt
+from callsheet.agent.handler import Command, Prompt, Turn
 from callsheet.agent.pipe import Reader, Writer
-from callsheet.agent.turn import Turn
 from tests.support import schemas
 
 Message = dict[str, Any]
@@ -336,7 +335,7 @@ class Buffers:
 
 
 class Doing:
-    """A mind that does what a test says."""
+    """A handler that does what a test says."""
 
     def __init__(self, turn: Callable[[Prompt, Turn], Awaitable[Any]]) -> None:
         self._do: Callable[[Prompt, Turn], Awaitable[Any]] = turn
@@ -349,18 +348,22 @@ class Doing:
 
 
 def doing(turn: Callable[[Prompt, Turn], Awaitable[Any]]) -> Callable[[], Any]:
-    """Return what makes a mind out of one function."""
+    """Return what makes a handler out of one function."""
     return lambda: Doing(turn)
 
 
 @asynccontextmanager
 async def play(
-    *, brain: Callable[[], Any], version: int = 1, capabilities: Message | None = None, **more: Any
+    *,
+    handler: Callable[[], Any],
+    version: int = 1,
+    capabilities: Message | None = None,
+    **more: Any,
 ) -> AsyncGenerator[Client]:
     """Run an agent in this process, over pipes, and give a client that has said hello to it."""
     agent_in, to_agent = os.pipe()
     from_agent, agent_out = os.pipe()
-    settings = AgentSettings(brain=brain, protocol=2 if version == 2 else 1, **more)
+    settings = AgentSettings(handler=handler, protocol=2 if version == 2 else 1, **more)
     writer = Writer(agent_out)
     agent = Agent(settings, Reader(agent_in), writer)
     running = asyncio.ensure_future(agent.run())

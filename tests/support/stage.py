@@ -1,4 +1,4 @@
-"""Where a mind is tried without a client: real sessions and tools, and a record of what it says."""
+"""Where a handler is tried without a client: real sessions and tools, and a record of its messages."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from callsheet.agent.brain import Brain, Prompt
-from callsheet.agent.turn import Turn
+from callsheet.agent.handler import Handler, Prompt, Turn
 from callsheet.tools.session import Session
 
 
 class Stage:
-    """Stands for a conversation, and keeps what is said in it."""
+    """Stands in for a conversation, and records its messages."""
 
-    def __init__(self, cwd: Path, brain: Any, **options: Any) -> None:
+    def __init__(self, cwd: Path, handler: Any, **options: Any) -> None:
         self.session: Session = Session("stage", cwd=cwd, **{"strict": True, **options})
-        self.brain: Brain = brain
+        self.handler: Handler = handler
         self.turns: int = 0
         self.said: list[str] = []
         self.thought: list[str] = []
@@ -25,17 +24,17 @@ class Stage:
         self.updates: list[Any] = []
 
     async def prompt(self, *blocks: str | dict[str, Any]) -> Any:
-        """Play a turn. Gives why it stopped."""
+        """Play a turn. Return why it stopped."""
         self.turns += 1
         self.said, self.thought, self.plans = [], [], []
         made = [{"type": "text", "text": one} if isinstance(one, str) else one for one in blocks]
         turn = Turn(cast("Any", self))
-        return await self.brain.turn(Prompt(tuple(made)), turn)
+        return await self.handler.turn(Prompt(tuple(made)), turn)
 
     async def say(self, kind: str, text: str) -> None:
         (self.said if kind == "agent_message_chunk" else self.thought).append(text)
 
-    async def finish_saying(self) -> None:
+    async def flush_message(self) -> None:
         """Nothing waits here."""
 
     async def plan(self, entries: Sequence[Any]) -> None:

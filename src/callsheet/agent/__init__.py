@@ -1,1 +1,1 @@
-"""The ACP agent on stdio: sessions, turns, permission, and the minds that say what is done."""
+"""The ACP agent on stdio: sessions, turns, permission, and the handlers that decide what is done."""

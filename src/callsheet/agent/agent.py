@@ -1,10 +1,21 @@
-"""The agent: which methods a client may call, and which sessions there are."""
+"""The agent: which methods a client may call, which sessions there are, and how it ends.
+
+`Agent` serves one client over a `Reader` and a `Writer`; `serve` is the same on this process's stdin and
+stdout. Editors end agents without asking: the end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe each
+cancel every turn, close every call, and leave no child behind.
+
+What a session needs (tools, redaction, history) is imported only after `initialize` was answered, because an
+editor waits for that answer. So this module imports `conversation` late, and `client_host` not at all.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
@@ -14,31 +25,30 @@ from msgspec.structs import replace
 from callsheet import __version__
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.acp.peer import Peer, peer_of
+from callsheet.agent.history import AgentHistory
+from callsheet.agent.pipe import Reader, Writer
+from callsheet.agent.protocol import MODES, OPTION, AcpV1, AcpV2, check_params
+from callsheet.agent.rpc import PATIENCE, Answer, ClientConnection
 from callsheet.report.errors import CallsheetError
-from callsheet.report.json import JsonObject, JsonValue, is_object
+from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 
-from .brain import Brain
-from .client import Client
-from .modes import MODES, OPTION
-from .params import check
-from .past import Past
-from .pipe import Reader, Writer
-from .rpc import PATIENCE, Answer, Connection
-from .surface import V1, V2, Surface
-
-# What a session needs is imported for the first one: an editor waits for our start.
 if TYPE_CHECKING:
+    from callsheet.agent.conversation import Conversation
+    from callsheet.agent.handler import Handler
     from callsheet.history.history import History
     from callsheet.runtime.permission import Question
     from callsheet.runtime.sanitizer import GuardSettings
-    from callsheet.tools.permits import Mode
+    from callsheet.tools.permissions import Mode
     from callsheet.tools.session import ToolSettings
     from callsheet.tools.tool import Tool
 
-    from .conversation import Conversation
-
 LINGER = 5
-"""Seconds in which everything ends, for a client that reads slowly. One that does not read gets a second."""
+"""Seconds for a client that reads slowly to read its last lines. One that reads nothing gets one second."""
+
+LAST = 10.0
+"""Seconds after which the process ends by force, should a handler or a tool refuse to stop."""
+
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
 class UnknownSession(ProtocolError):
@@ -49,9 +59,20 @@ class UnknownSession(ProtocolError):
 
 
 class AgentSettings(Struct, kw_only=True):
-    """How an agent is set up."""
+    """How an agent is set up.
 
-    brain: Callable[[], Brain]
+    Attributes:
+        handler: Makes the handler of a session; usually the handler's class.
+        protocol: The newest version of ACP to speak.
+        permission: What happens at first to calls that change or run something.
+        locale: The language of titles and messages, such as `de`.
+        tools: Tools beside the built-in ones.
+        tool_settings: What holds for all tools.
+        guard: What is redacted, and how much is sent.
+        history: Where sessions are stored, or what opens that; without one, they are not.
+    """
+
+    handler: Callable[[], Handler]
     protocol: Literal[1, 2] = 1
     permission: Mode = "ask"
     locale: str | None = None
@@ -62,18 +83,26 @@ class AgentSettings(Struct, kw_only=True):
 
 
 class Agent:
-    """Serves one client."""
+    """Serves one client.
+
+    Args:
+        settings: How the agent is set up.
+        reader: Where the client's bytes come from.
+        writer: Where lines go to.
+    """
 
     def __init__(self, settings: AgentSettings, reader: Reader, writer: Writer) -> None:
         self.settings: AgentSettings = settings
-        self.connection: Connection = Connection(reader, writer, self._serve, self._hear)
+        self.connection: ClientConnection = ClientConnection(
+            reader, writer, self._serve, self._notified
+        )
         self.peer: Peer = Peer()
-        self.client: Client = Client(self.connection, {})
-        self.surface: Surface = V1()
+        self.capabilities: JsonObject = EMPTY
+        self.protocol: AcpV1 = AcpV1()
         self.conversations: dict[str, Conversation] = {}
-        self.past: Past = Past(settings.history)
+        self.history: AgentHistory = AgentHistory(settings.history)
         self._is_ready: bool = False
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._methods: dict[str, Callable[[JsonObject], Awaitable[Answer]]] = {
             "initialize": self._initialize,
@@ -91,14 +120,14 @@ class Agent:
         }
 
     async def run(self) -> None:
-        """Serve until the client goes, then end everything that it began."""
+        """Serve until the client goes, then end everything that it has started."""
         try:
             await self.serve()
         finally:
             await self.close()
 
     async def serve(self, *ends: asyncio.Future[Any]) -> None:
-        """Serve until the client goes or does not read any more, or one of the ends has come."""
+        """Serve until the client goes or stops reading, or one of `ends` is done."""
         running = asyncio.ensure_future(self.connection.run())
         waited = running, self.connection.writer.gone, *ends
         try:
@@ -112,7 +141,7 @@ class Agent:
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
         await asyncio.gather(*closing, return_exceptions=True)
-        await asyncio.gather(self.past.close(), self.connection.stop(), return_exceptions=True)
+        await asyncio.gather(self.history.close(), self.connection.stop(), return_exceptions=True)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -121,7 +150,7 @@ class Agent:
         waiting.cancel()
 
     async def _wait_for_client(self) -> None:
-        """Let the client read its last lines, but not for ever: editors kill those that linger."""
+        """Let the client read its last lines, but not for ever: editors kill agents that linger."""
         writer = self.connection.writer
         for _ in range(LINGER):
             taken = writer.taken
@@ -131,7 +160,7 @@ class Agent:
         writer.give_up()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside."""
+        """Run work in a task of its own, which is cancelled at the end."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
@@ -139,20 +168,20 @@ class Agent:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # a client that is gone is no news
+            task.exception()  # mostly a client that is gone, which is handled elsewhere
 
-    # What the connection brings
+    # Requests and notifications
 
     async def _serve(self, method: str, params: JsonObject) -> Answer:
         serve = self._methods.get(method)
         if serve is None:
             raise UnknownMethod(method)
         if not self._is_ready and method != "initialize":
-            raise InvalidRequest(f"{method} before initialize; say initialize first")
-        check(method, params, self.peer.version)
+            raise InvalidRequest(f"{method} before initialize; send initialize first")
+        check_params(method, params, self.peer.version)
         return await serve(params)
 
-    def _hear(self, method: str, params: JsonObject) -> None:
+    def _notified(self, method: str, params: JsonObject) -> None:
         if method == "session/cancel":
             conversation = self.conversations.get(params.get("sessionId") or "")
             if conversation is not None:
@@ -162,30 +191,30 @@ class Agent:
 
     async def _initialize(self, params: JsonObject) -> Answer:
         if self._is_ready:
-            raise InvalidRequest("initialize was said before; once is enough")
+            raise InvalidRequest("initialize was sent before; once is enough")
         wanted: int = params["protocolVersion"]
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
-        self.surface = V2() if version == 2 else V1()
+        self.protocol = AcpV2() if version == 2 else AcpV1()
         self.peer = replace(peer_of(params, version), cancels=version == 2)
-        abilities = params.get("clientCapabilities") if version == 1 else None
-        self.client = Client(self.connection, abilities)
+        capabilities = params.get("clientCapabilities") if version == 1 else None  # v2 has none
+        self.capabilities = capabilities if is_object(capabilities) else EMPTY
         self._is_ready = True
         info: JsonObject = {"name": "callsheet", "title": "Callsheet", "version": __version__}
-        return Answer(self.surface.initialized(info, self.past.is_kept), _warm_up)
+        return Answer(self.protocol.initialized(info, self.history.is_on), _warm_up)
 
-    async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002 - whatever it is
+    async def _authenticate(self, params: JsonObject) -> Answer:  # noqa: ARG002
         raise InvalidParams("there is nothing to authenticate with; none is needed")
 
     async def _new(self, params: JsonObject) -> Answer:
-        from .conversation import Conversation
+        from callsheet.agent.conversation import Conversation
 
         conversation = await self._open(Conversation.new_id("sess"), params)
         self.conversations[conversation.session_id] = conversation
-        return Answer(self.surface.opened(conversation), conversation.show)
+        return Answer(self.protocol.opened(conversation), conversation.show)
 
     async def _open(self, key: str, params: JsonObject, position: int = 0) -> Conversation:
-        """Open a session, new or old, in the directories that the client names."""
-        from .conversation import Conversation
+        """Open a session, new or stored, in the directories that the client names."""
+        from callsheet.agent.conversation import Conversation
 
         cwd = _directory(params.get("cwd"), "cwd")
         more: list[str] = params.get("additionalDirectories") or []
@@ -196,58 +225,51 @@ class Agent:
         return conversation
 
     async def _prompt(self, params: JsonObject) -> Answer:
-        conversation = self._of(params)
-        return await self.surface.prompt(conversation, params["prompt"])
+        return await self.protocol.prompt(self._of(params), params["prompt"])
 
     async def _load(self, params: JsonObject) -> Answer:
-        """Go on with a session, and tell the client all that it has said and done."""
+        """Continue a session, and replay it to the client."""
         if self.peer.version != 1:
             raise UnknownMethod("session/load")
-        return await self._go_on(params, replay=True)
+        return await self._continue(params, replay=True)
 
     async def _resume(self, params: JsonObject) -> Answer:
-        """Go on with a session. In v2, the client may ask for what it has said and done."""
+        """Continue a session. In v2, the client may ask for a replay."""
         start = params.get("replayFrom") if self.peer.version == 2 else None
         if start is not None and not (is_object(start) and start.get("type") == "start"):
             raise InvalidParams(f'replayFrom: expected {{"type": "start"}}, got {start!r}')
-        return await self._go_on(params, replay=start is not None)
+        return await self._continue(params, replay=start is not None)
 
-    async def _go_on(self, params: JsonObject, *, replay: bool) -> Answer:
+    async def _continue(self, params: JsonObject, *, replay: bool) -> Answer:
         key: str = params["sessionId"]
-        async with self._turn_of(key):
+        async with self._lock_of(key):
             conversation = self.conversations.get(key)
-            if conversation is not None:
-                await self._tell_again(conversation, replay)
-                return Answer(self._told(conversation))
-            conversation = await self._restored(params)
+            is_new = conversation is None
+            if conversation is None:
+                conversation = await self._restored(params)
             try:
-                await self._tell_again(conversation, replay)
-            except BaseException:  # nobody knows of it
-                await conversation.close()
+                if replay:
+                    await conversation.replay()
+                await self.protocol.resumed(conversation)
+            except BaseException:
+                if is_new:  # nobody knows of it yet
+                    await conversation.close()
                 raise
             self.conversations[key] = conversation
-        return Answer(self._told(conversation), conversation.show)
+        opened = self.protocol.opened(conversation)
+        del opened["sessionId"]
+        return Answer(opened, conversation.show if is_new else None)
 
-    def _turn_of(self, key: str) -> asyncio.Lock:
-        """Return what is held while a session is loaded or deleted: two requests must not make two of it."""
-        return self._turns.setdefault(key, asyncio.Lock())
-
-    async def _tell_again(self, conversation: Conversation, replay: bool) -> None:
-        if replay:
-            await conversation.replay()
-        await self.surface.resumed(conversation)
-
-    def _told(self, conversation: Conversation) -> JsonObject:
-        told = self.surface.opened(conversation)
-        del told["sessionId"]
-        return told
+    def _lock_of(self, key: str) -> asyncio.Lock:
+        """Return the lock held while a session is loaded or deleted: two requests must not open it twice."""
+        return self._locks.setdefault(key, asyncio.Lock())
 
     async def _restored(self, params: JsonObject) -> Conversation:
-        """Open a session that has ended, or that another process had."""
+        """Open a stored session, which has ended or belongs to another process."""
         key: str = params["sessionId"]
         try:
-            found = await self.past.find(key)
-            position = await self.past.end_of(key) if found is not None else 0
+            found = await self.history.find(key)
+            position = await self.history.end_of(key) if found is not None else 0
         except CallsheetError as exc:
             raise ProtocolError(f"the history can't be read: {exc}") from exc
         if found is None:
@@ -255,14 +277,14 @@ class Agent:
         return await self._open(key, params, position)
 
     async def _delete(self, params: JsonObject) -> Answer:
-        """Remove a session, and all that is kept of it. One that is not there is as the client wants it."""
+        """Delete a session, and all that is stored of it. One that does not exist is deleted already."""
         key: str = params["sessionId"]
-        async with self._turn_of(key):
+        async with self._lock_of(key):
             conversation = self.conversations.pop(key, None)
             if conversation is not None:
                 await conversation.close()
             try:
-                await self.past.forget(key)
+                await self.history.forget(key)
             except CallsheetError as exc:
                 raise ProtocolError(f"the history can't be changed: {exc}") from exc
         return Answer({})
@@ -276,28 +298,25 @@ class Agent:
     async def _list(self, params: JsonObject) -> Answer:
         cwd, cursor = params.get("cwd"), params.get("cursor")
         try:
-            kept, more = await self.past.sessions(cwd, cursor)
-        except CallsheetError as exc:
-            if isinstance(exc, ProtocolError):
-                raise
-            kept, more = (
-                [],
-                None,
-            )  # what is wrong with the history was said; those that live are known
-        known = {one.session_id for one in kept}
-        told: list[JsonValue] = [
+            stored, more = await self.history.sessions(cwd, cursor)
+        except ProtocolError:
+            raise
+        except CallsheetError:  # it was reported on stderr; the open sessions can still be listed
+            stored, more = [], None
+        known = {one.session_id for one in stored}
+        sessions: list[JsonValue] = [
             {"sessionId": one.session_id, "cwd": one.session.cwd}
             for one in self.conversations.values()
             if one.session_id not in known and cwd in (None, one.session.cwd)
-            if cursor is None and not (kept and one.was_used)
+            if cursor is None and not (stored and one.was_used)
         ]
-        told += [self.surface.listed(one) for one in kept]
-        return Answer({"sessions": told} | ({} if more is None else {"nextCursor": more}))
+        sessions += [self.protocol.listed(one) for one in stored]
+        return Answer({"sessions": sessions} | ({} if more is None else {"nextCursor": more}))
 
     async def _set_mode(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
         conversation.set_mode(_mode(params.get("modeId"), "modeId"))
-        return Answer({}, lambda: self.spawn(conversation.tell_options()))
+        return Answer({}, lambda: self.spawn(conversation.send_options()))
 
     async def _set_option(self, params: JsonObject) -> Answer:
         conversation = self._of(params)
@@ -306,7 +325,7 @@ class Agent:
                 f"configId: the only one is {OPTION!r}, got {params.get('configId')!r}"
             )
         conversation.set_mode(_mode(params.get("value"), "value"))
-        then = (lambda: self.spawn(conversation.tell_mode())) if self.peer.version == 1 else None
+        then = (lambda: self.spawn(conversation.send_mode())) if self.peer.version == 1 else None
         return Answer({"configOptions": conversation.options()}, then)
 
     async def _cancel_call(self, params: JsonObject) -> Answer:
@@ -324,25 +343,23 @@ class Agent:
         return found
 
     def _unknown(self, key: JsonValue) -> UnknownSession:
-        told = f"there is no session {key!r}; make one by session/new"
-        if not self.past.is_kept:
-            told += ". Sessions that have ended are not kept: the history is off"
-        return UnknownSession(told, data={"sessionId": key})
-
-    # What conversations need
+        message = f"there is no session {key!r}; make one by session/new"
+        if not self.history.is_on:
+            message += ". Sessions that have ended are not stored: the history is off"
+        return UnknownSession(message, data={"sessionId": key})
 
     async def ask_permission(self, conversation: Conversation, question: Question) -> JsonValue:
-        """Ask the client whether a call may be done."""
+        """Ask the client whether a call may be run. The first open question and the last change the state."""
         conversation.questions += 1
         if conversation.questions == 1:
-            await self.surface.asking(conversation, True)
+            await self.protocol.asking(conversation, True)
         try:
             params = question.params(self.peer.version)
             return await self.connection.ask("session/request_permission", params)
         finally:
             conversation.questions -= 1
             if not conversation.questions:
-                await self.surface.asking(conversation, False)
+                await self.protocol.asking(conversation, False)
 
 
 def _warm_up() -> None:
@@ -362,3 +379,41 @@ def _mode(given: JsonValue, field: str) -> str:
     if not isinstance(given, str) or given not in MODES:
         raise InvalidParams(f"{field}: expected one of {', '.join(MODES)}, got {given!r}")
     return given
+
+
+# On stdin and stdout
+
+
+def serve(settings: AgentSettings) -> int:
+    """Serve the client at stdin and stdout until it goes or a signal comes.
+
+    Returns:
+        The exit code: 0 when the client has gone, 128 plus the signal's number after a signal.
+    """
+    from callsheet.tools.stdio_guard import own_stdio
+
+    with own_stdio() as own:
+        return asyncio.run(_serve(settings, own.stdin.fileno(), own.stdout.fileno()))
+
+
+async def _serve(settings: AgentSettings, stdin: int, stdout: int) -> int:
+    agent = Agent(settings, Reader(stdin), Writer(stdout))
+    loop = asyncio.get_running_loop()
+    signalled: asyncio.Future[int] = loop.create_future()
+
+    def stop(number: int) -> None:
+        if not signalled.done():  # a second one must not disturb the end
+            signalled.set_result(number)
+
+    for name in _SIGNALS:
+        number = getattr(signal, name, None)
+        if number is not None:
+            with suppress(NotImplementedError, RuntimeError):  # not on Windows
+                loop.add_signal_handler(number, stop, number)
+    await agent.serve(signalled)
+    code = 128 + signalled.result() if signalled.done() else 0
+    timer = threading.Timer(LAST, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+    await agent.close()
+    return code

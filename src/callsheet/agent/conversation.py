@@ -1,16 +1,27 @@
-"""One ACP session of the agent: its calls, its mode, and the turn that runs."""
+"""One ACP session of the agent: its calls, its mode, its messages, and the turn that runs.
+
+A turn is over only when nothing of it runs any more, everything of it was sent, and everything is stored;
+then the prompt is answered. Messages of a handler come in pieces, and a secret may be split over two: what
+may be the beginning of one waits in `MessageStream` for the next piece, a pause, or whatever follows.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import sys
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
+from callsheet.agent.client_host import ClientHost, client_host
+from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, Turn
+from callsheet.agent.pipe import SharedSink
+from callsheet.agent.protocol import MODES, config_options, mode_id
 from callsheet.history.errors import HistoryError
+from callsheet.redaction.redact import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.health import short_message
@@ -18,36 +29,87 @@ from callsheet.runtime.permission import Question
 from callsheet.runtime.timing import new_call_id
 from callsheet.tools.session import Session
 
-from .brain import REASONS, Brain, Command, Prompt
-from .modes import MODES, config_options, mode_id
-from .own_calls import OwnCalls
-from .pipe import SharedSink
-from .speech import Speech
-from .turn import Turn
-
 if TYPE_CHECKING:
+    from callsheet.agent.agent import Agent
+    from callsheet.agent.history import Entry
     from callsheet.history.sink import SessionLog
 
-    from .abilities.host import ClientHost
-    from .agent import Agent
-    from .past import Entry
 
+QUIET = 0.1
+"""Seconds without a piece of a message, after which what waits of it is sent."""
 
 DEAD_AFTER = 3600.0
-"""Seconds after which a client that reads nothing is given up. Until then, what it is told waits, merged."""
-
-_KINDS = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought"}
+"""Seconds after which a client that reads nothing is given up. Until then, updates for it wait, merged."""
 
 PIECE = 1 << 18
 """Characters of a message that are sent at once."""
+
+_ROLES = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought"}
 
 
 class Busy(InvalidRequest):
     """A turn is running already."""
 
 
+class MessageStream:
+    """Messages of one session, redacted: one kind at a time."""
+
+    def __init__(
+        self,
+        redactor: Callable[[], StreamRedactor | None],
+        send: Callable[[str, str], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._redactor: Callable[[], StreamRedactor | None] = redactor
+        self._send: Callable[[str, str], Awaitable[None]] = send
+        self._spawn: Callable[[Coroutine[Any, Any, None]], None] = spawn
+        self._kind: str = ""
+        self._open: StreamRedactor | None = None
+        self._decoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def write(self, kind: str, text: str) -> None:
+        """Take in a piece, and send what surely is no part of a secret."""
+        if kind != self._kind:
+            await self.flush()
+            self._kind = kind
+        if self._open is None:
+            self._open = self._redactor()
+        if self._open is None:  # nothing is redacted
+            await self._send(kind, text)
+            return
+        data = self._open.feed(text.encode("utf-8", "replace"))
+        self._stop_timer()
+        if self._open.held:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(QUIET, lambda: self._spawn(self._pause()))
+        await self._pass_on(data)
+
+    async def flush(self) -> None:
+        """Send what waits: something else follows, or nothing more."""
+        stream, self._open = self._open, None
+        self._stop_timer()
+        if stream is not None:
+            await self._pass_on(stream.finish())
+
+    async def _pause(self) -> None:
+        self._timer = None
+        if self._open is not None and self._open.held:
+            await self._pass_on(self._open.flush())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _pass_on(self, data: bytes) -> None:
+        text = self._decoder.decode(data)
+        if text:
+            await self._send(self._kind, text)
+
+
 class Conversation:
-    """A session, as the agent has it."""
+    """A session, as the agent has it. `position` is where the stored timeline of a resumed one goes on."""
 
     def __init__(
         self,
@@ -60,18 +122,20 @@ class Conversation:
     ) -> None:
         self.turns: int = 0
         self.questions: int = 0
-        self.own_calls: OwnCalls = OwnCalls()
+        self.own_calls: dict[str, OwnCall] = {}
         self._agent: Agent = agent
         self._turn: asyncio.Task[Any] | None = None
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
-        self._host: ClientHost | None = agent.client.host(session_id)
+        self._host: ClientHost | None = client_host(
+            agent.connection, agent.capabilities, session_id
+        )
         info: JsonObject = {
             "additionalDirectories": list(additional),
             "locale": agent.settings.locale,
         }
-        self._log: SessionLog | None = agent.past.log(session_id, cwd, info, position)
+        self._log: SessionLog | None = agent.history.log(session_id, cwd, info, position)
         self._before: int = position
         self.session: Session = Session(
             session_id,
@@ -91,35 +155,35 @@ class Conversation:
             sinks=[] if self._log is None else [self._log],
         )
         self.session_id: str = session_id
-        self.speech: Speech = Speech(self.session.desk.guard.stream, self._said, self.spawn)
+        self.messages: MessageStream = MessageStream(
+            self.session.desk.guard.stream, self._send_piece, self.spawn
+        )
         self._frames: UpdateFrames = UpdateFrames(session_id)
-        self._brain: Brain = self._mind()
-
-    def _mind(self) -> Brain:
         try:
-            return self._agent.settings.brain()
+            self._handler: Handler = agent.settings.handler()
         except Exception as exc:
-            raise ProtocolError(f"the mind can't be made: {self.told(exc)}") from exc
+            message = self.safe_message(exc)
+            raise ProtocolError(f"the handler can't be made: {message}") from exc
 
     # Opening and closing
 
     async def open(self) -> None:
-        """Begin. Nothing is sent to the client yet."""
+        """Open the session. Nothing is sent to the client yet."""
         await self.session.__aenter__()
 
     def show(self) -> None:
-        """Begin to send, now that the client knows of the session."""
-        if self.session.desk.is_closed:  # it was closed or deleted before the client had read of it
+        """Begin to send, now that the client has the id of the session."""
+        if self.session.desk.is_closed:  # closed or deleted before the client has read its id
             return
         self.session.attach(SharedSink(self._agent.connection.writer, self._agent.peer))
         self._agent.spawn(self._introduce())
 
     async def _introduce(self) -> None:
-        await self.tell_commands()
+        await self.send_commands()
         known = len(self.session.tools)
         await self.session.connected()
         if len(self.session.tools) != known:
-            await self.tell_commands()
+            await self.send_commands()
 
     async def close(self) -> None:
         """End the turn that runs, and everything of the session."""
@@ -138,42 +202,47 @@ class Conversation:
         self._message = self.new_id("msg")
 
     async def prompt(self, key: str, blocks: Sequence[JsonObject]) -> str:
-        """Run the turn that has begun, and give why it stopped, when everything of it was sent and kept.
+        """Run the turn that has begun, until everything of it was sent and stored.
 
-        `key` is the id of the user's message.
+        Args:
+            key: The id of the user's message.
+            blocks: The message.
+
+        Returns:
+            Why the turn stopped.
         """
         reason = None
         try:
-            self._heard(key, blocks)
+            self._store_prompt(key, blocks)
             if not self._is_cancelled:
                 self._turn = asyncio.ensure_future(
-                    self._brain.turn(Prompt(tuple(blocks)), Turn(self))
+                    self._handler.turn(Prompt(tuple(blocks)), Turn(self))
                 )
                 reason = await self._turn
         except asyncio.CancelledError:
-            if not self._is_cancelled:  # the request itself was taken back
+            if not self._is_cancelled:  # the request itself was cancelled
                 raise
         except Exception as exc:
-            if not self._is_cancelled:  # else it is what stopping the mind has led to
-                if not isinstance(exc, CallsheetError):  # what is raised on purpose says it all
-                    self._complain()
+            if not self._is_cancelled:  # else it comes from stopping the handler
+                if not isinstance(exc, CallsheetError):  # those are raised on purpose
+                    self._print_traceback()
                 raise
         finally:
             self._turn = None
             await self._settle()
         return "cancelled" if self._is_cancelled else _stop_reason(reason)
 
-    def _complain(self) -> None:
-        """Tell whoever writes the mind where it failed. Editors keep an agent's stderr in their logs."""
+    def _print_traceback(self) -> None:
+        """Show the handler's author where it failed. Editors keep an agent's stderr in their logs."""
         sys.stderr.write(self.session.desk.guard.clean(traceback.format_exc()))
 
     async def _settle(self) -> None:
-        """Let the turn be over: nothing runs, and everything was sent."""
+        """End the turn: nothing of it runs, and everything was sent and stored."""
         try:
             await self.session.stop_tools()
-            await self.speech.flush()
+            await self.messages.flush()
             await self.session.flush()
-            await self._agent.past.settle()
+            await self._agent.history.settle()
             if self._host is not None:
                 await self._host.settled()
         finally:
@@ -182,7 +251,7 @@ class Conversation:
                 over.set_result(None)
 
     def cancel_soon(self) -> None:
-        """Tell the turn that runs to end. Once is enough: it is cleaning up from then on."""
+        """Cancel the turn that runs, once: after that, it is cleaning up."""
         if self._over is not None and not self._is_cancelled:
             self._is_cancelled = True
             if self._turn is not None:
@@ -195,18 +264,23 @@ class Conversation:
             await asyncio.wait({self._over}, timeout=10)
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Do something beside."""
+        """Run work in a task of its own."""
         self._agent.spawn(work)
 
-    def told(self, exc: BaseException) -> str:
-        """Say what went wrong, without secrets."""
+    def safe_message(self, exc: BaseException) -> str:
+        """Return an exception in a line, without secrets."""
         return short_message(exc, self.session.desk.guard.clean)
 
     def cancel_call(self, key: str) -> bool:
-        """Stop one call. Gives whether it was running."""
-        return self.session.cancel(key) or self.own_calls.cancel(key)
+        """Stop one call, and return whether it was running."""
+        if self.session.cancel(key):
+            return True
+        scope = self.own_calls.get(key)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
 
-    # What was before
+    # The history
 
     @property
     def is_busy(self) -> bool:
@@ -215,11 +289,11 @@ class Conversation:
 
     @property
     def was_used(self) -> bool:
-        """Whether something is kept of it, so that the history knows of it."""
+        """Whether something of it is stored."""
         return self._log is not None and (self._before > 0 or self.turns > 0)
 
-    def _heard(self, key: str, blocks: Sequence[JsonObject]) -> None:
-        """Keep what the user said, without secrets."""
+    def _store_prompt(self, key: str, blocks: Sequence[JsonObject]) -> None:
+        """Store the user's message, without secrets."""
         if self._log is None:
             return
         safe, _ = self.session.desk.guard.value(list(blocks))
@@ -228,7 +302,7 @@ class Conversation:
         self._log.name(Prompt(tuple(safe)).text)
 
     async def replay(self) -> None:
-        """Tell the client what the session has said and done, as it would have seen it live."""
+        """Send the client all messages and calls of the session, as it would have seen them live."""
         if self.is_busy:
             raise Busy("a turn of this session is running; load it when that has ended")
         from callsheet.history.replay import Replay
@@ -237,21 +311,21 @@ class Conversation:
         alive = [report.tool_call_id for report in self.session.reports if not report.is_final]
         replay = Replay(self.session_id, self._agent.peer, words=desk.words, alive=alive)
         try:
-            async for entry in self._agent.past.entries(self.session_id):
+            async for entry in self._agent.history.entries(self.session_id):
                 for line in replay.lines(entry):
                     await writer.post(line)
         except HistoryError as exc:
             raise ProtocolError(f"the history can't be read: {exc}") from exc
 
     def past(self) -> AsyncIterator[Entry]:
-        """Return what was said and done before this turn."""
-        return self._agent.past.entries(self.session_id, self._before)
+        """Return the messages and calls before this turn."""
+        return self._agent.history.entries(self.session_id, self._before)
 
-    # What is said to the client
+    # Updates
 
     async def update(self, update: JsonObject) -> None:
-        """Send an update, after everything that was said before it."""
-        await self.speech.flush()
+        """Send an update, after everything that came before it."""
+        await self.messages.flush()
         await self._send(update)
 
     async def _send(self, update: JsonObject) -> None:
@@ -260,42 +334,45 @@ class Conversation:
 
     async def say(self, kind: str, text: str) -> None:
         """Send a piece of a message. What may be a part of a secret waits for the next."""
-        await self.speech.say(kind, text)
+        await self.messages.write(kind, text)
 
-    async def finish_saying(self) -> None:
-        """Send what waits of a message: something else comes now."""
-        await self.speech.flush()
+    async def flush_message(self) -> None:
+        """Send what waits of a message, because something else follows."""
+        await self.messages.flush()
 
-    async def _said(self, kind: str, text: str) -> None:
+    async def _send_piece(self, kind: str, text: str) -> None:
         for start in range(0, len(text), PIECE):
             chunk: JsonObject = {"type": "text", "text": text[start : start + PIECE]}
             await self._send({"sessionUpdate": kind, "messageId": self._message, "content": chunk})
             if self._log is not None:
-                self._log.say(_KINDS[kind], self._message, [chunk])
+                self._log.say(_ROLES[kind], self._message, [chunk])
 
     async def plan(self, entries: Sequence[JsonObject]) -> None:
         """Send the plan."""
-        told: list[JsonObject] = self.session.desk.guard.value(list(entries))[0]
-        await self.update(self._agent.surface.plan(told))
+        safe: list[JsonObject] = self.session.desk.guard.value(list(entries))[0]
+        await self.update(self._agent.protocol.plan(safe))
         if self._log is not None:
-            self._log.plan(f"{self._message}-plan", told)
+            self._log.plan(f"{self._message}-plan", safe)
 
     def commands(self) -> Sequence[Command]:
-        """Return the slash commands that there are."""
-        tell = getattr(self._brain, "commands", None)  # a mind may have none
-        return tell(list(self.session.tools)) if tell is not None else ()
+        """Return the handler's slash commands."""
+        commands = getattr(self._handler, "commands", None)  # a handler may have none
+        return commands(list(self.session.tools)) if commands is not None else ()
 
-    async def tell_commands(self) -> None:
-        """Tell which slash commands there are."""
-        await self.update(self._agent.surface.commands(self.commands()))
+    async def send_commands(self) -> None:
+        """Send the slash commands."""
+        commands = self._agent.protocol.commands(self.commands())
+        await self.update(
+            {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+        )
 
-    async def tell_options(self) -> None:
-        """Tell the config options, after the mode was chosen."""
+    async def send_options(self) -> None:
+        """Send the config options, after the mode was chosen."""
         options = self.options()
         await self.update({"sessionUpdate": "config_option_update", "configOptions": options})
 
-    async def tell_mode(self) -> None:
-        """Tell the mode, after the config option was chosen."""
+    async def send_mode(self) -> None:
+        """Send the mode, after the config option was chosen."""
         await self.update({"sessionUpdate": "current_mode_update", "currentModeId": self.mode})
 
     # Permission
@@ -303,18 +380,18 @@ class Conversation:
     @property
     def mode(self) -> str:
         """The id of the mode that holds now."""
-        return mode_id(self.session.permits.mode or "ask")
+        return mode_id(self.session.permissions.mode or "ask")
 
     def set_mode(self, key: str) -> None:
         """Choose a mode."""
-        self.session.permits.mode = MODES[key]
+        self.session.permissions.mode = MODES[key]
 
     def options(self) -> list[JsonObject]:
         """Return the config options as they are now."""
         return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
-        """A client that can't be told is as good as gone. Without its history, work goes on."""
+        """Give up a client that can't be sent anything. Without the history, work goes on."""
         if sink is not self._log:
             self._agent.connection.writer.give_up()
 
@@ -328,9 +405,11 @@ class Conversation:
 
 
 def _stop_reason(given: object) -> str:
-    """Return why a turn stopped, in ACP's words."""
+    """Return why a turn stopped, as ACP has it."""
     if given is None:
         return "end_turn"
     if given in REASONS:
         return str(given)
-    raise InvalidValue(f"the mind gave {given!r}; a turn ends by {', '.join(REASONS)}, or None")
+    raise InvalidValue(
+        f"the handler returned {given!r}; a turn ends by {', '.join(REASONS)}, or None"
+    )

@@ -1,7 +1,8 @@
 """The two ends of a client's pipe: bytes in, lines out.
 
-Everything that goes out takes turns on one sink, so that no line is cut by another. Bytes come in through
-a thread, because stdin may be a pipe, a socket, a terminal or a file, and must stay as it was found.
+All writers take turns on one sink, so that no line is cut by another. Bytes are read in a thread, because
+stdin may be a pipe, a socket, a terminal or a file, and its flags must stay as they were found: another
+process may share them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from callsheet.runtime.sinks import PipeSink
 
 READ = 1 << 16
 AHEAD = 64
-"""Pieces that are read before anybody has looked at them."""
+"""Pieces that are read before anybody has taken them."""
 
 
 class Writer:
-    """One pipe for many: sessions, answers and questions. What comes first is written first.
+    """One pipe for many: sessions, answers and requests. What comes first is written first.
 
     `gone` is done when the client does not read any more, or is given up. From then on nothing is written.
     """
@@ -72,7 +73,7 @@ class Writer:
             await rest
 
     def give_up(self) -> None:
-        """Write nothing more. Whoever waits hears that the client is gone."""
+        """Write nothing more. Whoever waits gets a BrokenPipeError."""
         if not self.gone.done():
             self.gone.set_result(None)
         if self._pump is not None:
@@ -85,11 +86,11 @@ class Writer:
         self._pipe.close()
 
     def close(self) -> None:
-        """Let go of the pipe."""
+        """Close the pipe."""
         self.give_up()
 
     async def _write(self, rest: Awaitable[None] | None) -> None:
-        """Write what waits. The first is being written; it leaves the queue when it is."""
+        """Write what waits. The first is being written; it leaves the queue when it is done."""
         try:
             while True:
                 if rest is not None:
@@ -111,7 +112,7 @@ def _gone() -> BrokenPipeError:
 
 
 class SharedSink:
-    """What a session writes to: its share of the pipe."""
+    """The sink of a session: its share of the pipe."""
 
     def __init__(self, writer: Writer, peer: Peer) -> None:
         self.peer: Peer | None = peer
@@ -119,7 +120,7 @@ class SharedSink:
 
     @property
     def taken(self) -> int:
-        """The bytes that the client has taken, of whomever: it is alive."""
+        """The bytes that the client has taken, from any session: they show that it is alive."""
         return self._writer.taken
 
     def send(self, items: deque[Any]) -> Awaitable[None] | None:
@@ -127,7 +128,7 @@ class SharedSink:
         return self._writer.send(items)
 
     def close(self) -> None:
-        """The pipe is everybody's."""
+        """Do nothing: the pipe is everybody's."""
 
 
 class Reader:
@@ -142,7 +143,7 @@ class Reader:
         threading.Thread(target=self._read, name="callsheet stdin", daemon=True).start()
 
     async def piece(self) -> bytes:
-        """Return what has come; nothing at the end."""
+        """Return the next bytes; none at the end."""
         data = await self._pieces.get()
         self._room.release()
         return data
@@ -153,7 +154,7 @@ class Reader:
             self._room.acquire()
             try:
                 data = os.read(self._fd, READ)
-            except OSError:  # the other end is gone, which is an end, too
+            except OSError:  # the other end is gone, which is an end as well
                 data = b""
             try:
                 self._loop.call_soon_threadsafe(self._take, data)

@@ -1,7 +1,7 @@
-"""JSON-RPC both ways on one pipe: requests that come in are served, ours are answered by the client.
+"""JSON-RPC both ways on one pipe: the client's requests are served, ours are answered by the client.
 
 A request is served in a task of its own, so that waiting for one never holds up another, and
-`$/cancel_request` can end it. Nothing that a client sends ends the loop: it gets an error, or is left alone.
+`$/cancel_request` can end it. Nothing that a client sends ends the loop: it gets an error, or is ignored.
 What waits is bounded: so many requests are served at once, and a client that does not read its answers is
 not read from.
 """
@@ -30,13 +30,12 @@ from callsheet.acp.jsonrpc import (
     encode_line,
     error_response,
 )
+from callsheet.agent.pipe import Reader, Writer
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
 
-from .pipe import Reader, Writer
-
 LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes of a line that is taken in. Longer ones are refused, and skipped without being kept."""
+"""Bytes of a line that is read. Longer ones are refused, and skipped without being stored."""
 
 LONGEST_ID = 1024
 """Characters of a request's id."""
@@ -51,18 +50,18 @@ UNREAD = 256
 """Answers that wait for the client to read them. With more, nothing more is read from it."""
 
 PATIENCE = 2.0
-"""Seconds that are waited for a client that has closed its end, and for what is stopped."""
+"""Seconds to wait for a client that has closed its end, and for tasks that were cancelled."""
 
 
 class Answer(NamedTuple):
-    """A result, and what is to be done when the client has been sent it."""
+    """A result, and what to call when it was sent."""
 
     result: JsonValue
     then: Callable[[], None] | None = None
 
 
 Serve: TypeAlias = Callable[[str, JsonObject], Awaitable[Answer]]
-Hear: TypeAlias = Callable[[str, JsonObject], None]
+OnNotification: TypeAlias = Callable[[str, JsonObject], None]
 
 
 class TooBusy(ProtocolError):
@@ -73,7 +72,7 @@ class TooBusy(ProtocolError):
 
 
 class RequestCancelled(ProtocolError):
-    """The client took its request back."""
+    """The client has cancelled its request."""
 
     code = -32800
     label = "Request cancelled"
@@ -94,29 +93,36 @@ class Disconnected(CallsheetError):
 class _Served:
     """A request that is being served."""
 
-    __slots__ = ("begun", "taken_back", "task")
+    __slots__ = ("begun", "is_cancelled", "task")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.begun: bool = False
-        self.taken_back: bool = False
+        self.is_cancelled: bool = False
 
-    def take_back(self) -> None:
+    def cancel(self) -> None:
         """Stop serving it. It is answered all the same."""
-        if not self.taken_back:
-            self.taken_back = True
-            if self.begun and self.task is not None:  # a task that has not begun would never answer
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            # A task that is cancelled before its first step never runs, so it would never answer. That
+            # one is only marked, and sees the mark when it begins.
+            if self.begun and self.task is not None:
                 self.task.cancel()
 
 
-class Connection:
-    """One client, from the first byte to the last."""
+class ClientConnection:
+    """One client, from the first byte to the last.
 
-    def __init__(self, reader: Reader, writer: Writer, serve: Serve, hear: Hear) -> None:
+    `serve` answers a request, in a task of its own; `on_notification` is called at once.
+    """
+
+    def __init__(
+        self, reader: Reader, writer: Writer, serve: Serve, on_notification: OnNotification
+    ) -> None:
         self.writer: Writer = writer
         self._reader: Reader = reader
         self._serve: Serve = serve
-        self._hear: Hear = hear
+        self._on_notification: OnNotification = on_notification
         self._serving: dict[RequestId, _Served] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
@@ -147,10 +153,15 @@ class Connection:
         if tasks:
             await asyncio.wait(tasks, timeout=PATIENCE)
 
-    # Asking the client
+    # Requests to the client
 
     async def ask(self, method: str, params: JsonObject) -> JsonValue:
-        """Ask the client, and give its answer."""
+        """Send the client a request, and return its result. A cancel is passed on to the client.
+
+        Raises:
+            ClientError: The client has answered with an error.
+            Disconnected: The client is gone.
+        """
         if self.is_over:
             raise Disconnected("the client is gone")
         self._next_id += 1
@@ -168,17 +179,17 @@ class Connection:
             self._asked.pop(key, None)
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """Tell the client."""
+        """Send the client a notification."""
         await self.writer.post(encode_line(Notification(method, params)))
 
-    # Serving it
+    # Requests from the client
 
     async def _take_all(self, messages: Iterable[Message | ProtocolError]) -> bool:
-        """Take messages in. Gives False when the client has gone without reading its answers."""
+        """Handle messages. Return False when the client has gone without reading its answers."""
         for message in messages:
             if isinstance(message, Request):
                 self._requested(message)
-                await asyncio.sleep(0)  # it begins before what comes after it is looked at
+                await asyncio.sleep(0)  # it begins before the next message is handled
             elif isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Response):
@@ -192,7 +203,7 @@ class Connection:
         return True
 
     async def _is_read(self) -> bool:
-        """Wait until the client has read its answers. Gives False if it has gone without that."""
+        """Wait until the client has read its answers. Return False if it has gone without that."""
         while self._unread >= UNREAD:
             self._room = asyncio.get_running_loop().create_future()
             await asyncio.wait({self._room, self._reader.ended}, return_when="FIRST_COMPLETED")
@@ -225,10 +236,10 @@ class Connection:
         if note.method == "$/cancel_request":
             key = params.get("requestId")
             if isinstance(key, (str, int)) and not isinstance(key, bool) and key in self._serving:
-                self._serving[key].take_back()
+                self._serving[key].cancel()
             return
-        with suppress(Exception):  # a notification has no answer; what is wrong with it is dropped
-            self._hear(note.method, params)
+        with suppress(Exception):  # a notification has no answer, so its errors are dropped
+            self._on_notification(note.method, params)
 
     def _answered(self, response: Response) -> None:
         method, answer = self._asked.get(response.id, ("", None))
@@ -270,7 +281,7 @@ class Connection:
         return error_response(error), None
 
     def _reply(self, response: Response) -> asyncio.Future[None] | None:
-        """Send an answer. Gives a future where the client has yet to read it."""
+        """Send an answer. Return a future where the client has yet to read it."""
         try:
             rest = self.writer.send(deque((_line(response),)))
         except OSError:  # a client that is gone gets no answer
@@ -283,13 +294,13 @@ class Connection:
     def _was_read(self, rest: asyncio.Future[None]) -> None:
         self._unread -= 1
         if not rest.cancelled():
-            rest.exception()  # that a client is gone is heard elsewhere
+            rest.exception()  # a client that is gone is handled elsewhere
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 
 
 def _params(request: Request, served: _Served) -> JsonObject:
-    if served.taken_back:
+    if served.is_cancelled:
         raise RequestCancelled(request.method)
     if request.params is None:
         return {}
@@ -299,14 +310,14 @@ def _params(request: Request, served: _Served) -> JsonObject:
 
 
 def _is_fit(key: RequestId) -> bool:
-    """Whether an id can be given back."""
+    """Whether an id can be sent back."""
     if isinstance(key, str):
         return len(key) <= LONGEST_ID
     return key is None or -(1 << 63) <= key < 1 << 63
 
 
 def _line(response: Response) -> bytes:
-    """Return the line of an answer; of one that is too long or can't be told, what is wrong with it."""
+    """Return the line of an answer; of one that is too long or can't be encoded, that of an error."""
     if response.error is not None and len(str(response.error.get("message"))) > LONGEST_ERROR:
         message = str(response.error["message"])[:LONGEST_ERROR] + "…"
         response = Response(response.id, error={"code": response.error["code"], "message": message})
@@ -315,5 +326,5 @@ def _line(response: Response) -> bytes:
     except UNTOLD as exc:
         key = response.id if _is_fit(response.id) else None
         code = ProtocolError.code if response.error is None else response.error["code"]
-        message = f"the answer can't be told: {exc}"
+        message = f"the answer can't be encoded: {exc}"
         return encode_line(Response(key, error={"code": code, "message": message}))

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from callsheet.agent.start import PERMISSIONS, BadStart, Options, start
+from callsheet.agent.startup import PERMISSIONS, BadStart, Options, start
 
 from .keeping import keeping
 from .redaction import use_rules_or_exit
 
 if TYPE_CHECKING:
-    from callsheet.tools.permits import Mode
+    from callsheet.tools.permissions import Mode
 
 
 @click.command("agent", context_settings={"max_content_width": 100})
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--tools", metavar="FILE.py", help="A Python file with tools of your own.")
 @click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
 @click.option(
-    "--brain", metavar="MODULE:CLASS", help="A mind of your own; FILE.py:CLASS is fine, too."
+    "--handler", metavar="MODULE:CLASS", help="A handler of your own; FILE.py:CLASS is fine, too."
 )
 def command(
     protocol: str,
@@ -48,7 +48,7 @@ def command(
     locale: str | None,
     tools: str | None,
     script: str | None,
-    brain: str | None,
+    handler: str | None,
 ) -> int:
     """Serve an editor that speaks ACP, on stdin and stdout.
 
@@ -58,7 +58,7 @@ def command(
     use_rules_or_exit()
     try:
         version = 2 if protocol == "2" else 1
-        options = Options(version, mode, locale, tools, script, brain, keeping(history))
+        options = Options(version, mode, locale, tools, script, handler, keeping(history))
         return start(options)
     except BadStart as exc:
         raise click.UsageError(str(exc)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from callsheet.agent.start import BadStart
+from callsheet.agent.startup import BadStart
 from callsheet.report.errors import CallsheetError
 
 if TYPE_CHECKING:

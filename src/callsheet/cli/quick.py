@@ -24,7 +24,7 @@ def agent(arguments: Sequence[str]) -> int | None:
     options = _options(arguments)
     if options is None:
         return None
-    from callsheet.agent.start import BadStart, Options, start
+    from callsheet.agent.startup import BadStart, Options, start
 
     from .keeping import keeping
     from .redaction import use_rules
@@ -91,7 +91,7 @@ def tap(arguments: Sequence[str]) -> int | None:
 def _behind_a_tap(
     between: Between, command: Sequence[str], off: Collection[str], values: dict[str, str]
 ) -> int | None:
-    from callsheet.agent.start import BadStart
+    from callsheet.agent.startup import BadStart
     from callsheet.tap.context import TapSettings
     from callsheet.tap.live import say, tap
 

@@ -69,7 +69,7 @@ def command(
 
     Exits as the agent does.
     """
-    from callsheet.agent.start import BadStart
+    from callsheet.agent.startup import BadStart
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")

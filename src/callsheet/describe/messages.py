@@ -154,7 +154,6 @@ PHRASES: Final[dict[str, str]] = {
     "help_named": N_("`/read path=README.md limit=20` names them"),
     "help_shell": N_("`!make test` runs a shell command"),
     "help_lines": N_("Several lines are run one after another"),
-    "help_text": N_("The lines under `/write notes.txt` are what is written"),
     "help_parallel": N_("`/parallel` runs the lines under it at the same time"),
     "help_more": N_("`/tools` lists the tools, `/help read` tells of one"),
 }

@@ -17,11 +17,23 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.health import SessionClosed
 from callsheet.runtime.timing import to_rfc3339
+from callsheet.tools import stdio_guard
+from callsheet.tools.invocation import (
+    in_thread,
+    invoke,
+    preview_of,
+    previewed,
+    reason_of,
+    to_error,
+    to_result,
+)
+from callsheet.tools.path_locks import PathLocks
+from callsheet.tools.permissions import Permissions
+from callsheet.tools.stdio_guard import running
+from callsheet.tools.tool import Registry
 from callsheet.tools.workspace import resolve_paths
 
-from . import shield
 from .arguments import Checker
-from .claims import Claims
 from .errors import (
     Cancelled,
     ExecutionFailed,
@@ -30,14 +42,7 @@ from .errors import (
     TimedOut,
     ToolError,
 )
-from .invoke import invoke
-from .outcome import reason_of, to_error, to_result
-from .permits import Permits
-from .previews import preview_of, previewed
-from .registry import Registry
 from .result import ToolResult
-from .running import running
-from .threads import in_thread
 from .tool import Tool
 
 if TYPE_CHECKING:
@@ -157,11 +162,11 @@ class Run:
 class Executor:
     """Runs the tools of one session."""
 
-    def __init__(self, session: Session, registry: Registry, permits: Permits) -> None:
+    def __init__(self, session: Session, registry: Registry, permissions: Permissions) -> None:
         self.registry: Registry = registry
-        self.permits: Permits = permits
+        self.permissions: Permissions = permissions
         self._session: Session = session
-        self._claims: Claims = Claims()
+        self._claims: PathLocks = PathLocks()
         self._checkers: dict[str, tuple[Tool, Checker]] = {}
         self._runs: dict[str, Run] = {}
         self._is_closed: bool = False
@@ -287,7 +292,7 @@ class Executor:
         reads = [path for name in tool.reads for path in paths[name]]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         for _ in range(_TIMES_ASKED):
-            shown = await self.permits.ask(
+            shown = await self.permissions.ask(
                 run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
             )
             async with _in_turn(turn), self._claims.hold(reads, writes):
@@ -303,7 +308,7 @@ class Executor:
     ) -> Any:
         run.call.start()
         run.begin(limit)
-        shield.put_up()
+        stdio_guard.put_up()
         token = running.set(run.call)
         try:
             return await invoke(tool, run.call, values, run.said)
@@ -311,7 +316,7 @@ class Executor:
             raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
         finally:
             running.reset(token)
-            shield.take_down()
+            stdio_guard.take_down()
 
     def _unknown(self, name: str) -> NotFound:
         near = self.registry.nearest(name)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from callsheet.processes.start import Ended
+    from callsheet.processes.process import Ended
 
     from .files.document import Document, New
     from .session import Call
@@ -101,7 +101,7 @@ class Machine:
     ) -> Running:
         """Make a process."""
         del call
-        from callsheet.processes.run import Process
+        from callsheet.processes.process import Process
         from callsheet.processes.shell import environment, shell
         from callsheet.tools.fs.dirfd import open_directory
 

@@ -16,12 +16,12 @@ from callsheet.runtime.call import Call as RuntimeCall
 from callsheet.runtime.call_state import Ending
 from callsheet.runtime.session import CallOptions, Links, SessionOptions
 from callsheet.runtime.session import Session as RuntimeSession
+from callsheet.tools.permissions import MODES, Mode, Permissions
+from callsheet.tools.tool import Registry
 
 from .errors import Cancelled, ToolError
 from .executor import AT_ONCE, TIMEOUT, Asked, Executor
 from .host import Host, Machine
-from .permits import MODES, Mode, Permits
-from .registry import Registry
 from .result import NO_OUTPUT, ToolResult, content_of
 from .tool import Tool
 from .workspace import FileMemory, Workspace
@@ -165,8 +165,8 @@ class Session(RuntimeSession):
         self.host: Host = host or Machine()
         self.files: FileMemory = FileMemory(by_text=self.host.by_text)
         self.workspace: Workspace = Workspace(self.cwd, additional_directories)
-        self.permits: Permits = Permits(permission)
-        self._executor: Executor = Executor(self, self.tools, self.permits)
+        self.permissions: Permissions = Permissions(permission)
+        self._executor: Executor = Executor(self, self.tools, self.permissions)
         self._servers: McpServers | None = self._made_servers(mcp_servers) if mcp_servers else None
         self._connecting: asyncio.Task[list[str]] | None = None
         self._when_ended: dict[str, list[Callable[[], object]]] = {}

@@ -18,7 +18,8 @@ from unicodedata import category, normalize
 import msgspec
 from msgspec import Struct
 
-from .threads import in_thread
+from callsheet.tools.invocation import in_thread
+
 from .workspace import Workspace
 
 MOST_ENTRIES = 20_000

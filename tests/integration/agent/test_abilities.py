@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.agent.abilities import files, terminal
-from callsheet.agent.turn import Turn
+from callsheet.agent import client_files, client_host
+from callsheet.agent.handler import Turn
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session
 from tests.support.agent_client import Buffers, Client, Refused, choose, doing, play, play_process
@@ -21,12 +21,12 @@ TERMINALS = {"terminal": True}
 
 
 class Ran:
-    """A mind that runs tools one after another, and keeps their results."""
+    """A handler that runs tools one after another, and keeps their results."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = list(calls)
         self.results: list[ToolResult] = []
-        self.brain: Any = doing(self._turn)
+        self.handler: Any = doing(self._turn)
 
     async def _turn(self, _: object, turn: Turn) -> None:
         for name, arguments in self.calls:
@@ -34,7 +34,7 @@ class Ran:
 
 
 def playing(ran: Ran, capabilities: dict[str, Any], **more: Any) -> Any:
-    return play(brain=ran.brain, capabilities=capabilities, **{"permission": "allow", **more})
+    return play(handler=ran.handler, capabilities=capabilities, **{"permission": "allow", **more})
 
 
 async def once(ran: Ran, client: Client, cwd: Path) -> ToolResult:
@@ -96,7 +96,7 @@ async def test_saved_text_reads_as_without_a_client(tmp_path: Path) -> None:
 async def test_without_a_good_answer_the_file_itself_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any
 ) -> None:
-    monkeypatch.setattr(files, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(client_files, "READ_SECONDS", 0.2)
     (tmp_path / "a.txt").write_text("on disk\n")
     ran = Ran(("read", {"path": "a.txt"}))
     async with playing(ran, FILES) as client:
@@ -285,7 +285,7 @@ async def test_what_the_client_refuses_to_write_is_not_written_otherwise(tmp_pat
 async def test_a_write_that_is_not_answered_ends_and_says_that_it_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(client_files, "WRITE_SECONDS", 0.2)
     ran = Ran(("write", {"path": "a.txt", "content": "two\n"}))
     async with playing(ran, FILES) as client:
         client.on["fs/write_text_file"] = lambda _: asyncio.sleep(60)
@@ -297,7 +297,7 @@ async def test_a_write_that_is_not_answered_ends_and_says_that_it_is_unknown(
 async def test_cancelling_a_write_that_is_not_answered_ends_the_turn_soon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "LATE_SECONDS", 0.2)
+    monkeypatch.setattr(client_files, "LATE_SECONDS", 0.2)
     ran = Ran(("write", {"path": "a.txt", "content": "two\n"}))
     async with playing(ran, FILES) as client:
         client.on["fs/write_text_file"] = lambda _: asyncio.sleep(60)
@@ -498,7 +498,7 @@ async def test_a_client_that_makes_no_terminal_has_the_command_run_here_once(
 async def test_a_command_whose_terminal_comes_too_late_is_ended_and_not_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "CREATE_SECONDS", 0.2)
+    monkeypatch.setattr(client_host, "CREATE_SECONDS", 0.2)
     ran = Ran(("bash", {"command": "echo x >> ran; exec sleep 60"}))
     async with playing(ran, TERMINALS) as client:
         terminals = Terminals(client)
@@ -544,7 +544,7 @@ async def test_a_terminal_that_fails_is_let_go_of_and_its_command_not_run_again(
 async def test_output_that_the_client_has_cut_is_said_to_be_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "KEPT", 100)
+    monkeypatch.setattr(client_host, "OUTPUT_LIMIT", 100)
     ran = Ran(("bash", {"command": "seq 1 1000"}))
     async with playing(ran, TERMINALS) as client:
         Terminals(client)

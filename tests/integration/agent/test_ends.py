@@ -164,8 +164,8 @@ def test_what_was_asked_before_the_end_is_answered(tmp_path: Path):
 
 STUBBORN = """
 import asyncio
-from callsheet.agent import serve
-from callsheet.agent.agent import AgentSettings
+from callsheet.agent import agent
+from callsheet.agent.agent import AgentSettings, serve
 
 class Stubborn:
     def commands(self, tools):
@@ -178,8 +178,8 @@ class Stubborn:
             except asyncio.CancelledError:
                 pass
 
-serve.LAST = 0.5
-raise SystemExit(serve.serve(AgentSettings(brain=Stubborn)))
+agent.LAST = 0.5
+raise SystemExit(serve(AgentSettings(handler=Stubborn)))
 """
 
 

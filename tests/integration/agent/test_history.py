@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.agent.brain import Prompt
-from callsheet.agent.start import palette
-from callsheet.agent.turn import Turn
+from callsheet.agent.handler import Prompt, Turn
+from callsheet.agent.startup import palette
 from callsheet.history import History, NotKept, Query, StoredCall, StoredMessage, store_at
 from callsheet.history.sink import SessionLog
 from tests.support.agent_client import Client, Refused, doing, play, play_process
@@ -195,7 +194,7 @@ async def test_a_plan_is_kept_without_secrets_wherever_they_are(url: str, place:
     async def turn(_: Prompt, turn: Turn) -> None:
         await turn.plan([{"content": f"use {SECRET}", "_meta": {"token": SECRET}}])
 
-    async with play(brain=doing(turn), history=lambda: History(url)) as client:
+    async with play(handler=doing(turn), history=lambda: History(url)) as client:
         session = await client.new_session(place)
         await client.prompt(session)
         assert SECRET not in str(client.received)
@@ -211,7 +210,7 @@ async def test_an_agent_goes_on_without_a_history_that_takes_nothing(
         raise RuntimeError("no")
 
     monkeypatch.setattr(SessionLog, "send", fail)
-    async with play(brain=palette, history=lambda: History(url)) as client:
+    async with play(handler=palette, history=lambda: History(url)) as client:
         session = await client.new_session(place)
         for _ in range(5):
             assert await client.prompt(session, "/read notes.txt") == "end_turn"
@@ -389,7 +388,7 @@ async def test_a_mind_can_look_back(url: str, place: Path):
         await turn.run("read", {"path": "notes.txt"})
 
     for text in ("first", "second"):
-        async with play(brain=doing(turn), history=lambda: History(url)) as client:
+        async with play(handler=doing(turn), history=lambda: History(url)) as client:
             if seen:
                 await load(client, session, place)
             else:

@@ -239,8 +239,7 @@ def test_closing_a_session_ends_its_turn_first(tmp_path: Path):
 
 
 ECHO = """
-from callsheet.agent import serve
-from callsheet.agent.agent import AgentSettings
+from callsheet.agent.agent import AgentSettings, serve
 
 class Echo:
     def commands(self, tools):
@@ -248,7 +247,7 @@ class Echo:
     async def turn(self, prompt, turn):
         await turn.say(prompt.text)
 
-raise SystemExit(serve.serve(AgentSettings(brain=Echo)))
+raise SystemExit(serve(AgentSettings(handler=Echo)))
 """
 
 

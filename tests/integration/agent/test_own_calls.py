@@ -1,4 +1,4 @@
-"""A client cancels single calls, those that the executor runs and those that a mind runs itself."""
+"""A client cancels single calls, those that the executor runs and those that a handler runs itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from callsheet import Session
-from callsheet.agent.own_calls import OwnCalls
-from callsheet.agent.turn import Turn
+from callsheet.agent.handler import OwnCall, Turn
 from callsheet.tools.errors import Cancelled
 from tests.support.agent_client import Client, Refused, doing, play
 
@@ -29,7 +28,7 @@ async def running_call(client: Client) -> str:
     return (await client.until(found))[0]
 
 
-async def test_a_call_that_a_mind_runs_is_stopped_alone(tmp_path: Path) -> None:
+async def test_a_call_that_a_handler_runs_is_stopped_alone(tmp_path: Path) -> None:
     seen: list[BaseException] = []
 
     async def turn(_: object, turn: Turn) -> None:
@@ -39,7 +38,7 @@ async def test_a_call_that_a_mind_runs_is_stopped_alone(tmp_path: Path) -> None:
             seen.append(exc)
         await turn.say("went on")
 
-    async with play(brain=doing(turn), version=2) as client:
+    async with play(handler=doing(turn), version=2) as client:
         session = await client.new_session(tmp_path)
         prompting = client.start_prompt(session)
         key = await running_call(client)
@@ -57,13 +56,13 @@ async def test_a_call_that_a_mind_runs_is_stopped_alone(tmp_path: Path) -> None:
 
 
 async def test_a_cancel_that_comes_too_late_does_not_hit_what_comes_next() -> None:
-    calls = OwnCalls()
+    calls: dict[str, OwnCall] = {}
     async with Session("s") as session:
-        async with calls.scope(session.call("quick", {"about": "it"})) as call:
-            assert calls.cancel(call.id)  # told at the next wait, and there is none in here
+        async with OwnCall(session.call("quick", {"about": "it"}), calls) as call:
+            calls[call.id].cancel()  # raised at the next wait, and there is none in here
             call.succeed("done")
         await asyncio.sleep(0)
-        assert not calls.cancel(call.id)
+        assert calls == {}
         assert call.report.status == "completed"
 
 
@@ -71,7 +70,7 @@ async def test_the_end_of_the_turn_beats_the_end_of_a_call(tmp_path: Path) -> No
     async def turn(_: object, turn: Turn) -> None:
         await sleep_in_a_call(turn)
 
-    async with play(brain=doing(turn), version=2) as client:
+    async with play(handler=doing(turn), version=2) as client:
         session = await client.new_session(tmp_path)
         prompting = client.start_prompt(session)
         key = await running_call(client)
@@ -81,7 +80,7 @@ async def test_the_end_of_the_turn_beats_the_end_of_a_call(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_mind_that_fails_because_it_was_cancelled_is_cancelled(
+async def test_a_handler_that_fails_because_it_was_cancelled_is_cancelled(
     tmp_path: Path, version: int
 ) -> None:
     begun = asyncio.Event()
@@ -94,7 +93,7 @@ async def test_a_mind_that_fails_because_it_was_cancelled_is_cancelled(
         except asyncio.CancelledError as exc:  # as libraries of models do
             raise RuntimeError("the request was aborted") from exc
 
-    async with play(brain=doing(turn), version=version) as client:
+    async with play(handler=doing(turn), version=version) as client:
         session = await client.new_session(tmp_path)
         running = client.start_prompt(session)
         await begun.wait()

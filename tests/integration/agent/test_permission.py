@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.agent.turn import Turn
+from callsheet.agent.handler import Turn
 from callsheet.report.content import ToolCallContent
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.result import ToolResult
@@ -20,12 +20,12 @@ ASK = "session/request_permission"
 
 
 class Ran:
-    """A mind that runs tools, and keeps their results: one after another, or all at once."""
+    """A handler that runs tools, and keeps their results: one after another, or all at once."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]], together: bool = False) -> None:
         self.calls: list[tuple[str, dict[str, Any]]] = list(calls)
         self.results: list[ToolResult] = []
-        self.brain: Any = doing(self._together if together else self._turn)
+        self.handler: Any = doing(self._together if together else self._turn)
 
     async def _turn(self, _: object, turn: Turn) -> None:
         for name, arguments in self.calls:
@@ -55,7 +55,7 @@ def names(client: Client) -> list[dict[str, str]]:
 
 async def run(ran: Ran, cwd: Path, *answers: str, **more: Any) -> Client:
     """Run a turn in which questions are answered like this, and give the client when it is over."""
-    async with play(brain=ran.brain, **more) as client:
+    async with play(handler=ran.handler, **more) as client:
         client.on[ASK] = choose(*answers)
         assert await client.prompt(await client.new_session(cwd)) == "end_turn"
     return client
@@ -129,7 +129,7 @@ async def test_unsaved_text_is_in_the_change_that_is_shown(tmp_path: Path) -> No
     path.write_text("one\n")
     ran = Ran(("edit", {"path": "a.txt", "old_text": "one", "new_text": "1"}))
     abilities = {"fs": {"readTextFile": True, "writeTextFile": True}}
-    async with play(brain=ran.brain, capabilities=abilities) as client:
+    async with play(handler=ran.handler, capabilities=abilities) as client:
         Buffers(client).texts[str(path)] = "typed\none\n"
         client.on[ASK] = choose("allow_once")
         await client.prompt(await client.new_session(tmp_path))
@@ -163,7 +163,7 @@ async def test_a_change_that_is_not_the_one_allowed_is_asked_about_again(tmp_pat
     path.write_text("one\n")
     ran = Ran(("edit", {"path": "a.txt", "old_text": "one", "new_text": "1"}))
 
-    async with play(brain=ran.brain) as client:
+    async with play(handler=ran.handler) as client:
 
         def answer(_: Message) -> Message:
             if len(client.asked(ASK)) == 1:
@@ -296,7 +296,7 @@ async def test_always_for_edits_is_for_all_that_edit_in_the_workspace(tmp_path: 
 
 async def test_always_is_for_one_session(tmp_path: Path) -> None:
     ran = bash("uname")
-    async with play(brain=ran.brain) as client:
+    async with play(handler=ran.handler) as client:
         client.on[ASK] = choose("allow_always")
         for _ in range(2):
             await client.prompt(await client.new_session(tmp_path))
@@ -330,7 +330,7 @@ async def test_a_mode_that_is_chosen_meanwhile_holds_for_what_waits(
     tmp_path: Path, mode: str, done: bool
 ) -> None:
     ran = Ran(*[("write", {"path": f"{i}.txt", "content": "x"}) for i in range(3)], together=True)
-    async with play(brain=ran.brain) as client:
+    async with play(handler=ran.handler) as client:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         client.on[ASK] = lambda _: answer
         session = await client.new_session(tmp_path)
@@ -375,7 +375,7 @@ async def test_an_unknown_answer_is_no_approval(tmp_path: Path, version: int, an
 )
 async def test_an_answer_that_is_none_is_no_approval(tmp_path: Path, answer: Any) -> None:
     ran = bash("touch done")
-    async with play(brain=ran.brain) as client:
+    async with play(handler=ran.handler) as client:
         client.on[ASK] = lambda _: answer
         await client.prompt(await client.new_session(tmp_path))
     assert ran.successes == [False]
@@ -384,7 +384,7 @@ async def test_an_answer_that_is_none_is_no_approval(tmp_path: Path, answer: Any
 
 async def test_an_error_is_no_approval(tmp_path: Path) -> None:
     ran = bash("touch done")
-    async with play(brain=ran.brain) as client:  # it doesn't know the method
+    async with play(handler=ran.handler) as client:  # it doesn't know the method
         await client.prompt(await client.new_session(tmp_path))
         assert client.call()["status"] == "failed"
     assert not (tmp_path / "done").exists()
@@ -406,7 +406,7 @@ async def test_the_answer_cancelled_cancels_the_call(
 async def test_waiting_for_an_answer_blocks_nothing_else(tmp_path: Path, version: int) -> None:
     (tmp_path / "a.txt").write_text("text\n")
     ran = Ran(("bash", {"command": "echo hi"}), ("read", {"path": "a.txt"}), together=True)
-    async with play(brain=ran.brain, version=version) as client:
+    async with play(handler=ran.handler, version=version) as client:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         client.on[ASK] = lambda _: answer
         session = await client.new_session(tmp_path)
@@ -426,7 +426,7 @@ async def test_cancelling_while_it_is_asked_ends_the_call_and_takes_the_question
     tmp_path: Path, version: int
 ) -> None:
     ran = bash("touch done")
-    async with play(brain=ran.brain, version=version) as client:
+    async with play(handler=ran.handler, version=version) as client:
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         client.on[ASK] = lambda _: answer
         session = await client.new_session(tmp_path)

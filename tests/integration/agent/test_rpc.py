@@ -12,7 +12,7 @@ import pytest
 
 from callsheet.agent import rpc
 from callsheet.agent.pipe import Reader, Writer
-from callsheet.agent.rpc import AT_ONCE, Answer, ClientError, Connection, Disconnected
+from callsheet.agent.rpc import AT_ONCE, Answer, ClientConnection, ClientError, Disconnected
 
 
 class Pipes:
@@ -23,7 +23,7 @@ class Pipes:
         self.from_agent, outgoing = os.pipe()
         self.heard: list[str] = []
         self.writer: Writer = Writer(outgoing)
-        self.connection: Connection = Connection(
+        self.connection: ClientConnection = ClientConnection(
             Reader(incoming), self.writer, serve, lambda method, _: self.heard.append(method)
         )
         self.running: asyncio.Task[None] = asyncio.create_task(self.connection.run())

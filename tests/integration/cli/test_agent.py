@@ -35,8 +35,8 @@ def greet(name: str, times: int = 1) -> str:
     return f"hello {name}! " * times
 '''
 
-BRAIN = """
-class Mind:
+HANDLER = """
+class MyHandler:
     async def turn(self, prompt, turn):
         result = await turn.run("list", {"path": "."})
         await turn.say(f"{prompt.text} {result.success}")
@@ -49,7 +49,7 @@ class Failing:
 class Mute:
     pass
 
-class Broken(Mind):
+class Broken(MyHandler):
     def __init__(self):
         raise ValueError("no key")
 
@@ -211,7 +211,7 @@ def test_own_tools_are_commands(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(TOOLS)
     with editor("--tools", str(tmp_path / "own.py")) as client:
         session = client.open(tmp_path)
-        client.prompt(session, "/greet times=2 dear all")
+        client.prompt(session, "/greet times=2 'dear all'")
         (announced,) = client.of("tool_call")
         assert announced["title"] == "Greeting dear all"
         assert announced["rawInput"] == {"name": "dear all", "times": 2}
@@ -233,27 +233,27 @@ def test_a_script_is_played_whatever_is_typed(tmp_path: Path) -> None:
             client.prompt(session, "again")
 
 
-@pytest.mark.parametrize("name", ["mind.py:Mind", "mind:Mind"])
-def test_a_mind_of_ones_own_needs_one_method(
+@pytest.mark.parametrize("name", ["handler.py:MyHandler", "handler:MyHandler"])
+def test_a_handler_of_ones_own_needs_one_method(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    (tmp_path / "mind.py").write_text(BRAIN)
+    (tmp_path / "handler.py").write_text(HANDLER)
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join(str(Path(p).absolute()) for p in sys.path if p)
     )
     monkeypatch.chdir(tmp_path)
-    with editor("--brain", name) as client:
+    with editor("--handler", name) as client:
         session = client.open(tmp_path)
         assert client.prompt(session, "so?") == "max_tokens"
         assert client.words == "so? True"
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
+def test_what_goes_wrong_in_a_handler_is_told_and_the_session_goes_on(
     tmp_path: Path, version: int
 ) -> None:
-    (tmp_path / "mind.py").write_text(BRAIN)
-    options = ("--brain", f"{tmp_path / 'mind.py'}:Failing", "--protocol", str(version))
+    (tmp_path / "handler.py").write_text(HANDLER)
+    options = ("--handler", f"{tmp_path / 'handler.py'}:Failing", "--protocol", str(version))
     with editor(*options, version=version, complains=b"Traceback") as client:
         session = client.open(tmp_path)
         for _ in range(2):
@@ -265,9 +265,9 @@ def test_what_goes_wrong_in_a_mind_is_told_and_the_session_goes_on(
                 assert "the model is out" in client.updates[-1]["error"]["message"]
 
 
-def test_a_mind_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
-    (tmp_path / "mind.py").write_text(BRAIN)
-    with editor("--brain", f"{tmp_path / 'mind.py'}:Broken") as client:
+def test_a_handler_that_cannot_be_made_is_told_to_the_editor(tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text(HANDLER)
+    with editor("--handler", f"{tmp_path / 'handler.py'}:Broken") as client:
         with pytest.raises(RuntimeError, match="no key"):
             client.open(tmp_path)
         with pytest.raises(RuntimeError, match="no key"):  # the agent lives
@@ -282,13 +282,13 @@ def example(language: str, holding: str) -> str:
     return found
 
 
-def test_the_mind_of_the_document_works(tmp_path: Path) -> None:
-    (tmp_path / "mind.py").write_text(example("python", "class Mind"))
-    with editor("--brain", f"{tmp_path / 'mind.py'}:Mind") as client:
+def test_the_handler_of_the_document_works(tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text(example("python", "class MyHandler"))
+    with editor("--handler", f"{tmp_path / 'handler.py'}:MyHandler") as client:
         session = client.open(tmp_path)
         assert client.prompt(session, "what is here?") == "end_turn"
         assert client.words.startswith("I'll have a look.")
-        assert "mind.py" in client.words
+        assert "handler.py" in client.words
         (announced,) = client.of("tool_call")
         assert announced["_meta"]["callsheet"]["alias"] == "toolu_01"
 
@@ -322,13 +322,19 @@ BAD: list[tuple[list[str], str]] = [
     (["--tools", "empty.py"], "--tools: empty.py has no tools"),
     (["--tools", "twice.py"], "--tools: there are two tools named 'a'"),
     (["--script", "none.json"], "--script: none.json: No such file"),
-    (["--script", "bad.json"], "--script: bad.json: step 1: say: expected text, got 5"),
-    (["--script", "bad.json", "--brain", "mind.py:Mind"], "--script: not with --brain"),
-    (["--brain", "mind.py"], "--brain: mind.py: expected MODULE:NAME or FILE.py:NAME"),
-    (["--brain", "mind.py:Nobody"], "--brain: mind.py has no Nobody"),
-    (["--brain", "mind.py:Mute"], "--brain: mind.py:Mute has no method turn(prompt, turn)"),
-    (["--brain", "mind.py:number"], "--brain: mind.py:number is no class, but int"),
-    (["--brain", "no_such_module_here:Mind"], "--brain: no_such_module_here: ModuleNotFoundError"),
+    (["--script", "bad.json"], "--script: bad.json: step 1: Expected `str"),
+    (["--script", "bad.json", "--handler", "handler.py:MyHandler"], "--script: not with --handler"),
+    (["--handler", "handler.py"], "--handler: handler.py: expected MODULE:NAME or FILE.py:NAME"),
+    (["--handler", "handler.py:Nobody"], "--handler: handler.py has no Nobody"),
+    (
+        ["--handler", "handler.py:Mute"],
+        "--handler: handler.py:Mute has no method turn(prompt, turn)",
+    ),
+    (["--handler", "handler.py:number"], "--handler: handler.py:number is no class, but int"),
+    (
+        ["--handler", "no_such_module_here:MyHandler"],
+        "--handler: no_such_module_here: ModuleNotFoundError",
+    ),
     (["--histroy", "x"], "No such option"),
     (["extra"], "unexpected extra argument"),
 ]
@@ -344,7 +350,7 @@ def test_what_is_wrong_with_the_options_is_said_before_anything_starts(
 
     from callsheet.cli.app import app
 
-    (tmp_path / "mind.py").write_text(BRAIN)
+    (tmp_path / "handler.py").write_text(HANDLER)
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "twice.py").write_text(
         "from callsheet import tool\n@tool\ndef a(): ...\nb, c = a, tool(name='a')(lambda: 1)\n"
@@ -380,7 +386,7 @@ def test_the_help_tells_of_every_option() -> None:
         "locale",
         "tools",
         "script",
-        "brain",
+        "handler",
         "help",
     }
 
@@ -458,11 +464,11 @@ def test_plain_options_need_no_click(
 ) -> None:
     started: list[Any] = []
     start: Callable[[Any], int] = lambda given: started.append(given) or 7  # noqa: E731
-    monkeypatch.setattr("callsheet.agent.start.start", start)
+    monkeypatch.setattr("callsheet.agent.startup.start", start)
     code = quick.agent(arguments)
     if options is None:
         assert (code, started) == (None, [])
         return
-    from callsheet.agent.start import Options
+    from callsheet.agent.startup import Options
 
     assert (code, started) == (7, [Options(**options)])

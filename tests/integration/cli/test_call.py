@@ -23,7 +23,7 @@ from callsheet.cli.calls.values import arguments_from
 from callsheet.report.report import ToolCallReport
 from callsheet.runtime.permission import Question
 from callsheet.testing import assert_every_call_ended, updates_in
-from callsheet.tools.typed import accepts
+from callsheet.tools.arguments import accepts
 from tests.support import schemas
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 

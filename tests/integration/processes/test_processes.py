@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-from callsheet.processes import keeper, start, table
-from callsheet.processes.run import Process, run_process
-from callsheet.processes.start import Ended
-from callsheet.processes.tree import end_tree
+from callsheet.processes import keeper, table
+from callsheet.processes import process as processes
+from callsheet.processes.process import Ended, Process, end_tree, run_process
 from tests.support.needs import needs
 from tests.support.processes import children, linux, new_token, wait_until_gone, with_token
 
@@ -345,13 +344,13 @@ async def test_signals_that_can_be_caught_do_not_end_the_keeper() -> None:
 
 HOST = """
 import asyncio, os, sys, time
-from callsheet.processes import start
-from callsheet.processes.run import run_process
+from callsheet.processes import process as processes
+from callsheet.processes.process import run_process
 
 if "slow" in sys.argv:  # the keeper is held up as soon as the command runs
     slow = "import time; begin = keeper._start; "
     slow += "keeper._start = lambda *given: (begin(*given), time.sleep(0.5))[0]; keeper.main()"
-    start._KEEPER = start._KEEPER.replace("keeper.main()", slow)
+    processes._KEEPER = processes._KEEPER.replace("keeper.main()", slow)
 
 def show(data):
     other = 0
@@ -445,9 +444,9 @@ def test_any_thread_may_have_the_event_loop(token: str) -> None:
 @linux
 async def test_a_thread_that_ends_does_not_end_what_it_started(token: str) -> None:
     """A keeper is told when the thread that started it ends. Only the end of the process counts."""
-    made: list[start.Started] = []
+    made: list[processes.Started] = []
     root = os.open("/", os.O_RDONLY)
-    thread = threading.Thread(target=lambda: made.append(start.start_keeper(root)))
+    thread = threading.Thread(target=lambda: made.append(processes.start_keeper(root)))
     thread.start()
     thread.join()
     os.close(root)
@@ -455,7 +454,7 @@ async def test_a_thread_that_ends_does_not_end_what_it_started(token: str) -> No
     env = {"PATH": os.environ["PATH"], "TOKEN": token}
     argv = ["bash", "-c", "sleep 0.3; echo whole"]
     kept.control.setblocking(True)
-    kept.control.sendall(start.message(argv, env, "A=b", 0.1))
+    kept.control.sendall(processes.message(argv, env, "A=b", 0.1))
     os.set_blocking(kept.output, True)
     with kept.control:
         assert os.read(kept.output, 100) == b"whole\n"
@@ -516,10 +515,10 @@ def test_a_program_that_only_contains_python_is_not_run_as_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
-    assert start.python() != sys.executable or "python3" in sys.executable
+    assert processes.python() != sys.executable or "python3" in sys.executable
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="no python3"):
-        start.python()
+        processes.python()
 
 
 # Much output
@@ -584,8 +583,8 @@ def in_keeper(monkeypatch: pytest.MonkeyPatch) -> Patch:
     """Return a way to change something in the keepers that are started."""
 
     def patch(code: str) -> None:
-        boot = start._KEEPER.replace("keeper.main()", f"{code}; keeper.main()")  # pyright: ignore[reportPrivateUsage]
-        monkeypatch.setattr(start, "_KEEPER", boot)
+        boot = processes._KEEPER.replace("keeper.main()", f"{code}; keeper.main()")  # pyright: ignore[reportPrivateUsage]
+        monkeypatch.setattr(processes, "_KEEPER", boot)
 
     return patch
 
@@ -633,7 +632,7 @@ def test_a_process_without_a_command_line_is_named_by_its_number() -> None:
 def test_a_keeper_names_a_few_and_counts_the_others() -> None:
     kept = keeper.Keeper(-1, 1, 1, 0.1, b"", True)
     kept.left = [f"p{i}" for i in range(8)]
-    told = start.Told()
+    told = processes.Told()
     told.take(kept.report())
     assert told.ended is not None
     assert told.ended.left == ("p0", "p1", "p2", "p3", "p4", "3 more")

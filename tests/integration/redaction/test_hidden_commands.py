@@ -70,7 +70,7 @@ async def test_an_agent_asks_about_all_that_would_run(tmp_path: Path, version: i
         for command in told:
             await turn.run("bash", {"command": command})
 
-    async with play(brain=doing(turn), version=version) as client:
+    async with play(handler=doing(turn), version=version) as client:
         client.on[ASK] = choose("reject_once")
         await client.prompt(await client.new_session(tmp_path))
     calls = [one.get("toolCall") or one["subject"]["toolCall"] for one in client.asked(ASK)]
@@ -124,7 +124,7 @@ async def test_the_history_keeps_what_was_approved_and_ran(tmp_path: Path) -> No
     async with play_process("--history", url) as (client, _):
         client.on[ASK] = choose("allow_once")
         session = await client.new_session(tmp_path)
-        await client.prompt(session, f"/bash {command}")
+        await client.prompt(session, f"!{command}")
     assert (tmp_path / "ran").exists()
     (asked_about,) = client.asked(ASK)
     shown = asked_about["toolCall"]["rawInput"]

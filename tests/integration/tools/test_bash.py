@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callsheet import Session
-from callsheet.processes.output import LIMIT, Kept
+from callsheet.processes.shell import LIMIT, Kept
 from callsheet.report.content import TextContent
 from callsheet.report.terminal import TerminalState
 from callsheet.testing import Recorder

@@ -22,7 +22,7 @@ import pytest_asyncio
 
 from callsheet.testing import Recorder, assert_every_call_ended
 from callsheet.tools.mcp import InvalidServer, McpServer, McpServers, process
-from callsheet.tools.mcp.names import LONGEST, name_tools, plain_name
+from callsheet.tools.mcp.servers import LONGEST, name_tools, plain_name
 from callsheet.tools.session import Session
 from callsheet.tools.workspace import Workspace
 from tests.support import SUPPORT
@@ -600,7 +600,7 @@ class Web:
         self._process = subprocess.Popen(
             [sys.executable, REAL, "http", str(self.port), *self._words], stderr=subprocess.DEVNULL
         )
-        await until(self._listens, 10)
+        await until(self._listens, 60)
 
     def _listens(self) -> bool:
         with socket.socket() as one:

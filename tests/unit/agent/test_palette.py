@@ -15,16 +15,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callsheet import tool
-from callsheet.agent.brains.arguments import BadCommand, arguments_of, usage_of
-from callsheet.agent.brains.language import Ask, Talk, parse, tool_of
-from callsheet.agent.brains.mentions import typed_text
-from callsheet.agent.brains.palette import Palette, code
-from callsheet.agent.brains.words import Unclosed, word_at
+from callsheet.agent.palette import (
+    HelpCommand,
+    Palette,
+    ToolCommand,
+    arguments_of,
+    code,
+    parse,
+    typed_text,
+    usage_of,
+)
 from callsheet.describe.locales import LOCALES
 from callsheet.describe.messages import PHRASES
 from callsheet.report.status import ToolCallStatus
-from callsheet.tools.registry import Registry
-from callsheet.tools.tool import Tool
+from callsheet.tools.tool import Registry, Tool
 from tests.support import ROOT, SUPPORT
 from tests.support.stage import Stage
 
@@ -48,12 +52,6 @@ def meet(one: str, other: str) -> str:
 
 
 @tool(read_only=True)
-def join(parts: list[str]) -> str:
-    """Join some."""
-    return " ".join(parts)
-
-
-@tool(read_only=True)
 def ping() -> str:
     """Take nothing."""
     return "pong"
@@ -64,19 +62,16 @@ def remote(name: str) -> Tool:
     return Tool.from_schema(name, "Echo.", schema, lambda call, arguments: "", read_only=True)
 
 
-TOOLS = Registry(
-    [pick, tag, meet, join, ping, remote("mcp__a__echo"), remote("mcp__a__x"), remote("mcp__b__x")]
-)
+TOOLS = Registry([pick, tag, meet, ping, remote("mcp__a__echo")])
 
 
 def typed(line: str) -> Any:
-    """Read one line, and give the arguments that it stands for."""
+    """Read one line, and return the tool and the arguments that it stands for."""
     result = parse(line, TOOLS)
     assert not result.problems, [str(one) for one in result.problems]
     (step,) = result.steps
-    assert not isinstance(step, Talk)
-    (ask,) = step
-    return ask.tool, ask.arguments
+    assert isinstance(step, ToolCommand)
+    return step.tool, step.arguments
 
 
 def problem(text: str) -> str:
@@ -103,7 +98,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         ("/read  limit=5   README.md", "read", {"path": "README.md", "limit": 5}),
         ("/read path=README.md limit=5", "read", {"path": "README.md", "limit": 5}),
         ('/read "my file.txt" 2', "read", {"path": "my file.txt", "offset": 2}),
-        (r"/read my\ file.txt", "read", {"path": "my file.txt"}),
         ("/read path='my file.txt'", "read", {"path": "my file.txt"}),
         ("/read 5", "read", {"path": "5"}),
         ("/grep TODO src", "grep", {"pattern": "TODO", "path": "src"}),
@@ -113,44 +107,25 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
             "grep",
             {"pattern": "two words", "ignore_case": True},
         ),
-        ("/grep {foo}", "grep", {"pattern": "{foo}"}),
         ("/grep a=b", "grep", {"pattern": "a=b"}),
+        ("/grep #x", "grep", {"pattern": "#x"}),
         ("/list", "list", {}),
-        ("/bash ls -la | wc", "bash", {"command": "ls -la | wc"}),
-        ('/bash "my program" x', "bash", {"command": '"my program" x'}),
-        ("/bash FOO=1 make it's", "bash", {"command": "FOO=1 make it's"}),
-        ("/bash timeout=5 make test", "bash", {"command": "make test", "timeout": 5}),
+        ("/bash timeout=5 'make test'", "bash", {"command": "make test", "timeout": 5}),
         ('/bash {"command": "ls"}', "bash", {"command": "ls"}),
         ("!pytest -q 'a b'", "bash", {"command": "pytest -q 'a b'"}),
         ("  ! ls", "bash", {"command": "ls"}),
-        ("/think it don't matter", "think", {"thought": "it don't matter"}),
         ('/think "so so"', "think", {"thought": "so so"}),
-        ("/write a.txt hello  there", "write", {"path": "a.txt", "content": "hello  there"}),
-        (
-            '/edit a.py "x = 1" "x = 2" replace_all=true',
-            "edit",
-            {"path": "a.py", "old_text": "x = 1", "new_text": "x = 2", "replace_all": True},
-        ),
         (
             '/edit path=a.py old_text="a b" new_text=""',
             "edit",
             {"path": "a.py", "old_text": "a b", "new_text": ""},
         ),
-        (
-            "/edit a.py foo bar baz",
-            "edit",
-            {"path": "a.py", "old_text": "foo", "new_text": "bar baz"},
-        ),
+        ('/edit a.py "x = 1" x', "edit", {"path": "a.py", "old_text": "x = 1", "new_text": "x"}),
         ("/move a b", "move", {"source": "a", "destination": "b"}),
-        ("/pick a", "pick", {"names": ["a"]}),
-        ("/join a b c", "join", {"parts": ["a", "b", "c"]}),
-        ('/pick ["a","b"] true', "pick", {"names": ["a", "b"], "deep": True}),
-        ("/pick names=a names=b deep=true", "pick", {"names": ["a", "b"], "deep": True}),
-        ("/tag so it is", "tag", {"label": "so it is"}),
+        ("""/pick '["a","b"]' true""", "pick", {"names": ["a", "b"], "deep": True}),
         ("/tag times=3 mode=b so", "tag", {"label": "so", "times": 3, "mode": "b"}),
         ("/ping", "ping", {}),
-        ("/echo hello you", "mcp__a__echo", {"message": "hello you"}),
-        ("/mcp__b__x hi", "mcp__b__x", {"message": "hi"}),
+        ("/mcp__a__echo hi", "mcp__a__echo", {"message": "hi"}),
     ],
 )
 def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> None:
@@ -158,104 +133,45 @@ def test_a_line_is_a_call(line: str, name: str, arguments: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("/read", "/read: missing path; it is /read path [offset] [limit]"),
         ("/move a", "/move: missing destination; it is /move source destination"),
         ("/read a 1 2 3", "/read: '3' is too much; it is /read path [offset] [limit]"),
         ("/ping x", "/ping: 'x' is too much; it is /ping"),
         ("/read pth=a", "/read has no argument 'pth'; did you mean path?"),
-        ("/read path=a path=b", "/read: path is given twice"),
-        ('/read "a b', '/read: the quote " at character 1 is not closed'),
-        ('/bash {"command": }', "/bash: not JSON: Expecting value at line 1 column 13"),
+        ("/read path=a path=b", "/read: path is there twice"),
+        ('/read "a b', "/read: No closing quotation; put it in the other kind of quotes"),
+        ('/bash {"command": }', "/bash: not JSON: Expecting value: line 1 column 13 (char 12)"),
         ('/bash {"timeout": NaN}', "/bash: not JSON: NaN is no JSON"),
-        ("/x hi", "/x could be /mcp__a__x or /mcp__b__x; type the whole name"),
-        ("/parallel", "/parallel needs commands behind it, or in the lines under it"),
-        ("/parallel /help; /ping", "/help can't be run in /parallel"),
-        ("/parallel /parallel /ping", "/parallel can't be run in /parallel"),
-        ("!", "/bash: missing command; it is /bash command [timeout] [cwd] [env]"),
-        ("/write a.txt\n```\nno end", "the block that ``` opens is not closed by ```"),
-        ("/meet\n```\na\n```\n```\nb\n```\n```\nc\n```", "/meet needs no more than one and other; 3 blocks of lines follow it"),
-        ("/ping\n```\na\n```", "/ping needs no more text; 1 blocks of lines follow it"),
+        ("/parallel", "/parallel needs commands in the lines under it"),
+        ("/parallel\n/help", "/help can't be run in /parallel"),
+        ("!", "! needs a shell command behind it, such as !make test"),
         ("/etc/hosts", "there is no command /etc/hosts"),
         ("/raed a", "there is no command /raed"),
         ("hello", "hello"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_run_says_what_can(line: str, said: str) -> None:
-    assert problem(line) == said
-
-
-def test_words_are_split_like_a_shell_but_for_patterns_and_prose() -> None:
-    line = """a"b 'it'"'"'s' key="x \\" y" \\d \\\\ \\ z"""
-    words = []
-    place = 0
-    while place < len(line):
-        word = word_at(line, place)
-        words.append((word.key, word.text))
-        place = word.end + 1
-    assert words == [
-        (None, 'a"b'),
-        (None, "it's"),
-        ("key", 'x " y'),
-        (None, "\\d"),
-        (None, "\\"),
-        (None, " z"),
-    ]
-    with pytest.raises(Unclosed, match="character 3"):
-        word_at("a 'b", 2)
+)
+def test_what_cannot_be_run_says_what_can(line: str, message: str) -> None:
+    assert problem(line) == message
 
 
 def test_lines_are_calls_one_after_another() -> None:
-    result = parse("/ping\n\n  /read a\n!ls \\\n  -la\n/help read\n", TOOLS)
+    result = parse("/ping\n\n  /read a\r\n!ls\n/help read\n", TOOLS)
     assert result.problems == []
+    assert not result.in_parallel
     assert result.steps == [
-        (Ask("ping", {}, "/ping"),),
-        (Ask("read", {"path": "a"}, "/read a"),),
-        (Ask("bash", {"command": "ls \\\n  -la"}, "!ls \\"),),
-        Talk("help", "read"),
+        ToolCommand("ping", {}, "/ping"),
+        ToolCommand("read", {"path": "a"}, "/read a"),
+        ToolCommand("bash", {"command": "ls"}, "!ls"),
+        HelpCommand("help", "read"),
     ]
 
 
-def test_lines_under_a_command_are_the_text_that_it_lacks() -> None:
-    result = parse("/write notes.txt\nfirst\n\n  /second\n\n/read notes.txt", TOOLS)
-    first, second = result.steps
-    assert first == (
-        Ask("write", {"path": "notes.txt", "content": "first\n\n  /second\n"}, "/write notes.txt"),
-    )
-    assert isinstance(second, tuple)
-    assert second[0].tool == "read"
-
-
-def test_fenced_blocks_are_taken_to_the_letter_and_fill_texts_in_order() -> None:
-    text = "/edit a.py\n```python\n/x\n\n!y\n```\n\n~~~\nnew\n~~~\n!\n```\ncat <<E\n/a\nE\n```"
-    edit, shell = parse(text, TOOLS).steps
-    assert edit == (
-        Ask("edit", {"path": "a.py", "old_text": "/x\n\n!y", "new_text": "new"}, "/edit a.py"),
-    )
-    assert isinstance(shell, tuple)
-    assert shell[0].arguments == {"command": "cat <<E\n/a\nE"}
-
-
-def test_json_may_have_several_lines() -> None:
-    assert typed('/write {\n  "path": "a",\n  "content": ""\n}') == (
-        "write",
-        {"path": "a", "content": ""},
-    )
-
-
-def test_parallel_takes_the_commands_behind_it_and_those_up_to_an_empty_line() -> None:
-    text = "/parallel /ping; !echo a; echo b\n/write a\n```\nx\n\ny\n```\n\n/ping"
-    result = parse(text, TOOLS)
-    assert result.problems == []
-    group, last = result.steps
-    assert isinstance(group, tuple)
-    assert [ask.arguments for ask in group] == [
-        {},
-        {"command": "echo a; echo b"},
-        {"path": "a", "content": "x\n\ny\n"},
-    ]
-    assert last == (Ask("ping", {}, "/ping"),)
+def test_under_a_first_line_parallel_all_lines_are_for_the_same_time() -> None:
+    result = parse("/parallel\n/ping\n\n!echo a; echo b", TOOLS)
+    assert (result.problems, result.in_parallel) == ([], True)
+    assert [step.tool for step in result.steps if isinstance(step, ToolCommand)] == ["ping", "bash"]
 
 
 def test_a_tool_takes_the_place_of_a_command_of_the_same_name() -> None:
@@ -265,28 +181,17 @@ def test_a_tool_takes_the_place_of_a_command_of_the_same_name() -> None:
         return topic
 
     tools = Registry([own])
-    assert parse("/help me", tools).steps == [(Ask("help", {"topic": "me"}, "/help me"),)]
+    assert parse("/help me", tools).steps == [ToolCommand("help", {"topic": "me"}, "/help me")]
     names = [one.name for one in Palette().commands(list(tools))]
     assert names.count("help") == 1
 
 
-def test_short_names_are_for_tools_of_servers_only() -> None:
-    assert tool_of("echo", TOOLS).name == "mcp__a__echo"
-    with pytest.raises(BadCommand):
-        tool_of("a__nothing", TOOLS)
-
-
-def test_arguments_can_be_read_without_a_line() -> None:
-    assert arguments_of(meet, "", ["a", "b"]) == {"one": "a", "other": "b"}
+def test_usage_names_the_required_arguments_first() -> None:
     assert usage_of(tag) == "label [times] [mode]"
 
 
-@given(
-    st.text()
-    | st.text("/!`~ =\"'\\\\{}[]ab;\n", max_size=60)
-    | st.text().map("/write a\n{}".format)
-)
-@example("/parallel " * 10_000)
+@given(st.text() | st.text("/!`~ =\"'\\\\{}[]ab;\n", max_size=60))
+@example("/parallel\n" * 1_000)
 @example("/bash {" + '"a":[' * 10_000)
 def test_whatever_is_typed_is_either_read_or_a_problem(text: str) -> None:
     result = parse(text, TOOLS)
@@ -298,13 +203,8 @@ def test_whatever_is_typed_is_either_read_or_a_problem(text: str) -> None:
 
 @given(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), min_size=1))
 def test_a_quoted_word_means_what_is_in_it(text: str) -> None:
-    arguments = arguments_of(meet, f"{shlex.quote(text)} other={shlex.quote(text)}")
+    arguments = arguments_of(meet, f"one={shlex.quote(text)} other={shlex.quote(text)}")
     assert arguments == {"one": text, "other": text}
-
-
-@given(st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), min_size=1))
-def test_a_fenced_text_is_taken_to_the_letter(text: str) -> None:
-    assert typed(f"/think\n~~~~~~\n{text}\n~~~~~~") == ("think", {"thought": text})
 
 
 # Mentions
@@ -354,11 +254,11 @@ async def test_a_mention_is_read(stage: Stage, tmp_path: Path) -> None:
 async def test_calls_are_run_in_order_and_the_plan_moves_along(
     stage: Stage, tmp_path: Path
 ) -> None:
-    await stage.prompt("/write a.txt\nhello\n/edit a.txt hello bye\n!cat a.txt")
-    assert (tmp_path / "a.txt").read_text() == "bye\n"
+    await stage.prompt("/write a.txt hello\n/edit a.txt hello bye\n!cat a.txt")
+    assert (tmp_path / "a.txt").read_text() == "bye"
     assert [name for name, _ in stage.calls] == ["write", "edit", "bash"]
     assert stage.said == []
-    assert stage.plan_lines == ["/write a.txt", "/edit a.txt hello bye", "!cat a.txt"]
+    assert stage.plan_lines == ["/write a.txt hello", "/edit a.txt hello bye", "!cat a.txt"]
     waits, runs, done = "pending", "in_progress", "completed"
     assert stage.plans == [
         [runs, waits, waits],
@@ -406,6 +306,7 @@ async def test_nothing_is_run_if_a_line_is_wrong(stage: Stage) -> None:
     assert stage.words.splitlines() == [
         "- There is no command `/raed`. Did you mean `/read`?",
         "- /read: missing path; it is /read path [offset] [limit]",
+        "- This is no command: `so what`",
         "- Nothing was run.",
     ]
 
@@ -433,7 +334,7 @@ async def test_plain_text_gets_a_short_answer(stage: Stage, text: str) -> None:
 async def test_help_tools_and_help_of_a_tool(stage: Stage) -> None:
     await stage.prompt("/help")
     assert stage.words.splitlines()[0].startswith("- `/read README.md 10 20`")
-    assert len(stage.words.splitlines()) == 7
+    assert len(stage.words.splitlines()) == 6
     await stage.prompt("/tools")
     assert "- `/ping`: Take nothing." in stage.words.splitlines()
     assert len(stage.words.splitlines()) == len(stage.session.tools)
@@ -457,7 +358,7 @@ async def test_help_is_in_the_users_language_and_its_examples_are_right(
         assert any(line in stage.words for line in english) is (locale == "en")
 
 
-async def test_tools_of_servers_have_short_names_and_a_server_that_is_gone_is_told_once(
+async def test_tools_of_servers_are_commands_and_a_server_that_is_gone_is_reported_once(
     tmp_path: Path,
 ) -> None:
     real: Any = {
@@ -468,7 +369,7 @@ async def test_tools_of_servers_have_short_names_and_a_server_that_is_gone_is_to
     gone: Any = {"name": "gone", "command": "no-such-program", "args": []}
     stage = Stage(tmp_path, Palette(), mcp_servers=[real, gone], strict=False)
     async with stage.session:
-        await stage.prompt("/add 2 3")
+        await stage.prompt("/mcp__real__add 2 3")
         assert stage.words.startswith("MCP server 'gone' can't be started")
         assert [name for name, _ in stage.calls] == ["mcp__real__add"]
         assert stage.session.reports[0].status is ToolCallStatus.COMPLETED
@@ -500,15 +401,12 @@ def test_everything_that_the_document_types_can_be_typed() -> None:
     blocks = re.findall(
         r"^(`{3,})palette\n(.*?)^\1$", document.read_text(encoding="utf-8"), re.M | re.S
     )
-    assert len(blocks) == 3
-    builtin = Registry()
-    steps = [step for _, body in blocks for step in parse(body, builtin).steps]
-    problems = [str(one) for _, body in blocks for one in parse(body, builtin).problems]
-    assert problems == []
-    assert [len(step) for step in steps if not isinstance(step, Talk)] == [1] * 11 + [3, 2, 1]
-    assert Ask(
-        "edit", {"path": "src/app.py", "old_text": "x = 1", "new_text": "x = 2"}, "/edit src/app.py"
-    ) in [ask for step in steps if not isinstance(step, Talk) for ask in step]
+    typed = [parse(body, Registry()) for _, body in blocks]
+    assert [str(one) for result in typed for one in result.problems] == []
+    assert [(len(result.steps), result.in_parallel) for result in typed] == [(11, False), (3, True)]
+    edit = {"path": "src/app.py", "old_text": "x = 1", "new_text": "x = 2"}
+    calls = [step for step in typed[0].steps if isinstance(step, ToolCommand)]
+    assert edit in [call.arguments for call in calls]
 
 
 TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"

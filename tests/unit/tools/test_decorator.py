@@ -13,9 +13,8 @@ import pydantic
 import pytest
 
 from callsheet import Call, Session, ToolResult, tool
-from callsheet.tools.docstrings import read_docstring
-from callsheet.tools.registry import Registry
-from callsheet.tools.signature import BadTool
+from callsheet.tools.signature import BadTool, read_docstring
+from callsheet.tools.tool import Registry
 
 
 class Colour(enum.Enum):

@@ -26,7 +26,7 @@ from callsheet import (
 from callsheet.acp.peer import Peer
 from callsheet.redaction.redact import Redactor
 from callsheet.testing import Recorder, assert_every_call_ended, assert_standard
-from callsheet.tools import shield
+from callsheet.tools import stdio_guard
 from callsheet.tools.errors import ExecutionFailed, NotFound
 from callsheet.tools.session import ToolSettings
 
@@ -552,7 +552,7 @@ async def test_what_a_tool_prints_is_live_output_and_not_on_stdout(capsys):
         sys.stdout.writelines(["a", "b"])
         return "done"
 
-    while shield._users:  # a thread that an earlier test left behind
+    while stdio_guard._users:  # a thread that an earlier test left behind
         await asyncio.sleep(0.01)
     before = sys.stdout, sys.stdin
     _, report = await run(chatty)
@@ -575,7 +575,7 @@ async def test_a_program_may_print_beside_its_tools(capsys):
 SHIELDED = """
 import asyncio, os, subprocess, sys
 from callsheet import Session, PipeSink, tool
-from callsheet.tools.shield import own_stdio
+from callsheet.tools.stdio_guard import own_stdio
 
 @tool
 async def rude() -> str:

@@ -16,7 +16,7 @@ from callsheet import Call, Session, ToolResult, tool
 from callsheet.report.errors import InvalidValue
 from callsheet.runtime.health import SessionClosed
 from callsheet.testing import Recorder, assert_standard
-from callsheet.tools import shield
+from callsheet.tools import stdio_guard
 from callsheet.tools.errors import NotFound
 
 
@@ -195,7 +195,7 @@ async def test_stdin_is_at_its_end_also_as_bytes():
 
 
 async def test_whoever_else_replaces_stdout_meanwhile_the_process_gets_its_own_back():
-    while shield._users:  # a thread that an earlier test left behind
+    while stdio_guard._users:  # a thread that an earlier test left behind
         await asyncio.sleep(0.01)
     out, into = sys.stdout, sys.stdin
     inside, leave = asyncio.Event(), asyncio.Event()

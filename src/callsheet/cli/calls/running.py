@@ -20,7 +20,7 @@ from callsheet.runtime.sinks import Sink
 from callsheet.tools.errors import NotPermitted, ToolError
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session
-from callsheet.tools.shield import OwnStdio, own_stdio
+from callsheet.tools.stdio_guard import OwnStdio, own_stdio
 from callsheet.tools.tool import Tool
 from callsheet.tools.workspace import Workspace
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from callsheet.report.errors import CallsheetError
-from callsheet.tools.loading import BadFile, tools_in
-from callsheet.tools.registry import Registry
-from callsheet.tools.tool import Tool
+from callsheet.tools.tool import Registry, Tool
+from callsheet.tools.user_code import BadFile, tools_in
 
 
 def own_tools(file: str | None) -> list[Tool]:

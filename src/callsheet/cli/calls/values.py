@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from callsheet.report.json import JsonObject, JsonValue, is_object
-from callsheet.tools.typed import parse_json, property_of, value_of
+from callsheet.tools.arguments import parse_json, property_of, value_of
 
 
 def arguments_from(

@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from callsheet.describe.scopes import scope_of_command
-from callsheet.processes.output import Kept
-from callsheet.processes.start import Ended, signal_name
+from callsheet.processes.process import Ended, signal_name
+from callsheet.processes.shell import Kept
 from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason
 from callsheet.tools.errors import (

@@ -15,9 +15,9 @@ import msgspec
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonObject
 from callsheet.tools.errors import ExecutionFailed, IOFailed, NotFound, NotPermitted, ToolError
+from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
-from callsheet.tools.threads import in_thread
 from callsheet.tools.tool import tool
 from callsheet.tools.web.addresses import Allowed
 from callsheet.tools.web.bodies import UNPACKED, image_type, kind_of, split_type, to_text

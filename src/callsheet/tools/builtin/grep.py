@@ -11,6 +11,7 @@ from msgspec import Meta
 from callsheet.report.fields import ToolCallLocation
 from callsheet.tools.errors import InvalidArguments, NotFound
 from callsheet.tools.fs.dirfd import stat_of
+from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.engine import Matches, Search, search
 from callsheet.tools.search.excerpts import SearchedText, escape_name, plural, render
@@ -18,7 +19,6 @@ from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.ripgrep import PatternError
 from callsheet.tools.search.walk import scope_of
 from callsheet.tools.session import Call
-from callsheet.tools.threads import in_thread
 from callsheet.tools.tool import tool
 
 MOST = 1000

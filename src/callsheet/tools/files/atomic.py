@@ -27,8 +27,8 @@ from threading import Event, Lock
 
 from callsheet.tools.errors import Cancelled, ExecutionFailed
 from callsheet.tools.fs.dirfd import LIST, NO_LINK, DirectoryEntry, parent_of
+from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.threads import in_thread
 
 _TEMPORARY = re.compile(r"\.callsheet-[0-9a-f]{16}\.tmp")
 """Names of files that are being written. They begin with a dot, as most tools leave such files out."""

@@ -27,11 +27,17 @@ from callsheet.tools.errors import (
     TimedOut,
     ToolError,
 )
+from callsheet.tools.mcp.connection import NotDelivered, StartFailed
+from callsheet.tools.mcp.transports import (
+    FAILED,
+    NOT_DELIVERED,
+    HttpLink,
+    Link,
+    PipeLink,
+    is_undelivered,
+)
 
-from . import http
 from .config import McpServer
-from .faults import NotDelivered, StartFailed
-from .links import Link, PipeLink
 from .process import ServerProcess
 
 _MOST_PAGES = 1000
@@ -43,7 +49,7 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 def link_to(server: McpServer, process: ServerProcess | None) -> Link:
     """Return the way to a server: a child's pipes, or HTTP."""
-    return http.HttpLink(server) if process is None else PipeLink(process)
+    return HttpLink(server) if process is None else PipeLink(process)
 
 
 class Client:
@@ -127,7 +133,7 @@ class Client:
         except MCPError as exc:
             if self._link.over.done():
                 raise StartFailed(self._link.over.result()) from None
-            own = exc.code in (http.NOT_DELIVERED, http.FAILED)
+            own = exc.code in (NOT_DELIVERED, FAILED)
             raise StartFailed(exc.message if own else f"answered: {exc.message}") from None
         except ValidationError as exc:
             raise StartFailed(f"does not speak MCP as it should: {_brief(exc)}") from None
@@ -155,7 +161,7 @@ class Client:
         return answer
 
     def _translated(self, exc: MCPError) -> Exception:
-        if http.is_undelivered(exc.code, exc.error.data):
+        if is_undelivered(exc.code, exc.error.data):
             return NotDelivered(exc.message)
         said = exc.message or "an error without a message"
         if exc.code == types.CONNECTION_CLOSED:
@@ -168,7 +174,7 @@ _ERRORS: dict[int, Callable[..., ToolError]] = {
     types.METHOD_NOT_FOUND: NotFound,
     types.REQUEST_TIMEOUT: TimedOut,
     types.CONNECTION_CLOSED: IOFailed,
-    http.FAILED: IOFailed,
+    FAILED: IOFailed,
 }
 
 

@@ -1,7 +1,15 @@
-"""One connection to a server, from hello to its end. It is never mended: who needs another makes one.
+"""What goes wrong between us and a server, before it is told as a tool's error.
+
+The MCP SDK, imported when it is first needed, and in a thread: it takes most of a second.
+
+One connection to a server, from hello to its end. It is never mended: who needs another makes one.
 
 The SDK's contexts must be left by the task that entered them. So each connection has a task that owns
 them, and calls are made from other tasks. Every call ends when the connection does.
+
+A server over its whole life: its tools as it tells them, and a new connection when the old one ended.
+
+No call is sent twice. Only one that the server can't have got is sent again, over a new connection.
 """
 
 from __future__ import annotations
@@ -9,22 +17,64 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextvars import Context
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from callsheet.report.errors import CallsheetError
 from callsheet.tools.errors import IOFailed
-
-from . import sdk
-from .config import McpServer
-from .faults import Lost, NotDelivered, ServerFault, StartFailed
-from .process import ServerProcess
+from callsheet.tools.mcp.config import McpServer
+from callsheet.tools.mcp.process import ServerProcess
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, Tool
 
-    from .client import Client
-    from .links import Link
+    from callsheet.tools.mcp.client import Client
+    from callsheet.tools.mcp.transports import Link
+
+
+class ServerFault(CallsheetError):
+    """Something is wrong with a server. The message goes on from its name: "exited with code 1"."""
+
+
+class StartFailed(ServerFault):
+    """A server could not be started, or does not speak as it should."""
+
+
+class Lost(ServerFault):
+    """A server has gone while something was asked of it. It may have got the request."""
+
+
+class NotDelivered(ServerFault):
+    """A server has gone, and did not get the request. It may be sent again."""
+
+
+INSTALL = "pip install 'callsheet[mcp]'"
+
+
+async def prepare() -> None:
+    """Import what needs the SDK, so that importing it again takes no time.
+
+    Raises `StartFailed` if the SDK can't be had.
+    """
+    await asyncio.to_thread(_import)
+
+
+def _import() -> None:
+    try:
+        import_module(".client", __package__)
+    except ImportError as exc:
+        try:
+            found = version("mcp")
+        except PackageNotFoundError:
+            raise StartFailed(f"needs the package mcp, which is not installed: {INSTALL}") from None
+        raise StartFailed(
+            f"needs the package mcp from version 2 on; {found} is installed and can't be used ({exc}): "
+            f"{INSTALL}"
+        ) from None
+
 
 ABANDON = 0.5
 """Seconds in which a server is told that a call was cancelled; after that, the caller waits no more."""
@@ -138,7 +188,7 @@ class Connection:
             async with asyncio.timeout(self._server.start_timeout) as deadline:
                 try:
                     self._process = await self._start()
-                    await sdk.prepare()
+                    await prepare()
                     await self._speak(deadline)
                 except BaseException as exc:
                     self._fail(self._why_not(exc, timed_out=deadline.expired()))
@@ -167,7 +217,7 @@ class Connection:
             raise StartFailed(f"can't be started: {exc.strerror or exc}") from None
 
     async def _speak(self, deadline: asyncio.Timeout) -> None:
-        from .client import Client, link_to
+        from callsheet.tools.mcp.client import Client, link_to
 
         link = self._link = link_to(self._server, self._process)
         link.over.add_done_callback(lambda _: self._note_end())
@@ -207,3 +257,90 @@ def _innermost(exc: BaseException) -> BaseException:
     if isinstance(exc, BaseExceptionGroup):
         return _innermost(cast("BaseExceptionGroup[BaseException]", exc).exceptions[0])
     return exc
+
+
+class Server:
+    """One server. `tools` are the ones that it has told of last."""
+
+    def __init__(
+        self, config: McpServer, cwd: str, roots: Sequence[Path], on_change: Callable[[], None]
+    ) -> None:
+        self.config = config
+        self.tools: Sequence[Tool] = ()
+        self.problem: str | None = None
+        self._cwd = cwd
+        self._roots = roots
+        self._on_change = on_change
+        self._connection: Connection | None = None
+        self._connections: list[Connection] = []
+        self._is_stale = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Start it. What goes wrong is in `problem`."""
+        try:
+            await self._connected()
+        except StartFailed as exc:
+            self.problem = f"{self.config} {exc}"
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
+    ) -> CallToolResult:
+        """Call a tool. If the server has gone, it is started first. Raises a `ToolError`."""
+        try:
+            connection = await self._connected()
+            try:
+                return await connection.call(tool, arguments, on_progress)
+            except NotDelivered as exc:
+                connection.lose(str(exc))
+                connection = await self._connected()
+                return await connection.call(tool, arguments, on_progress)
+        except Lost as exc:
+            raise IOFailed(
+                f"The call of {tool!r} was lost, since {self.config} {exc}", mcp_server_lost=True
+            ) from None
+        except ServerFault as exc:
+            raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
+
+    async def _connected(self) -> Connection:
+        """Return a connection that can be used. Everybody who needs a new one waits for the same."""
+        if self._is_closed:
+            raise StartFailed("was closed with its session")
+        connection = self._connection
+        if connection is None or connection.is_over:
+            connection = Connection(self.config, self._cwd, self._roots, self._refresh_soon)
+            self._connection = connection
+            self._connections = [old for old in self._connections if not old.is_gone]
+            self._connections.append(connection)
+        self._take(await connection.ready())
+        self.problem = None
+        return connection
+
+    async def close(self) -> None:
+        """End the server. Nothing of it is left."""
+        self._is_closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        await asyncio.gather(*[connection.close() for connection in self._connections])
+
+    # The tools
+
+    def _take(self, tools: Sequence[Tool]) -> None:
+        if list(tools) != list(self.tools):
+            self.tools = tools
+            self._on_change()
+
+    def _refresh_soon(self) -> None:
+        """Ask for the tools again. However often they change meanwhile, one at a time is asked."""
+        self._is_stale = True
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        while self._is_stale and self._connection is not None:
+            self._is_stale = False
+            try:
+                self._take(await self._connection.list_tools())
+            except ServerFault as exc:
+                self.problem = f"{self.config} did not tell its tools again: it {exc}"

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from callsheet.processes.starting import started
+from callsheet.processes.process import started
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes that one message may have."""

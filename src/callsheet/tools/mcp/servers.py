@@ -1,20 +1,64 @@
-"""The servers of a session, together: started side by side, their tools under names of their own."""
+"""What the tools of MCP servers are called: `mcp__SERVER__TOOL`, in letters that every model takes.
+
+The servers of a session, together: started side by side, their tools under names of their own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
+from hashlib import sha256
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from .config import InvalidServer, McpServer
-from .names import Pair, name_tools
-from .server import Server
+from callsheet.tools.mcp.config import InvalidServer, McpServer
+from callsheet.tools.mcp.connection import Server
 
 if TYPE_CHECKING:
-    from callsheet.tools.registry import Registry
-    from callsheet.tools.tool import Tool
+    from callsheet.tools.tool import Registry, Tool
     from callsheet.tools.workspace import Workspace
+
+
+LONGEST = 64
+"""Characters that a tool's name may have, for the strictest of the models' makers."""
+
+Pair: TypeAlias = tuple[str, str]
+"""A server's name and a tool's, as the server gives it."""
+
+_STRANGE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def plain_name(server: str, tool: str) -> str:
+    """Return the name of a tool, if nobody else has it."""
+    head = re.sub(r"__+", "_", _STRANGE.sub("_", server)).strip("_") or "server"
+    name = f"mcp__{head}__{_STRANGE.sub('_', tool)}"
+    return name if len(name) <= LONGEST else _marked(name, (server, tool))
+
+
+def name_tools(pairs: Iterable[Pair], known: Mapping[Pair, str]) -> dict[Pair, str]:
+    """Return every tool a name of its own.
+
+    Tools that have one keep it. Those whose name needs no change come first, so that the ones that
+    only look like them after the change are the ones that are marked.
+    """
+    wanted = list(dict.fromkeys(pairs))
+    names = {pair: known[pair] for pair in wanted if pair in known}
+    taken = set(names.values())
+    new = [pair for pair in wanted if pair not in names]
+    for pair in sorted(new, key=lambda pair: plain_name(*pair) != f"mcp__{pair[0]}__{pair[1]}"):
+        name = plain_name(*pair)
+        if name in taken:
+            name = _marked(name, pair)
+        names[pair] = name
+        taken.add(name)
+    return {pair: names[pair] for pair in wanted}
+
+
+def _marked(name: str, pair: Pair) -> str:
+    """Shorten a name and mark it by what it stands for, so that it is the same every time."""
+    raw = "\0".join(pair).encode("utf-8", "surrogatepass")
+    return f"{name[: LONGEST - 9]}_{sha256(raw).hexdigest()[:8]}"
 
 
 class McpServers:
@@ -95,7 +139,9 @@ class McpServers:
         self._wrong = []
         if not told:
             return []
-        from .making import make_tool  # after a server was there, so the SDK is
+        from callsheet.tools.mcp.tool_adapter import (
+            make_tool,  # after a server was there, so the SDK is
+        )
 
         made = [
             make_tool(server, self._names[label, tool.name], tool) for label, server, tool in told

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple, TypeAlias
 
 from callsheet.tools.fs.dirfd import Descent
-from callsheet.tools.threads import in_thread
+from callsheet.tools.invocation import in_thread
 
 from . import ripgrep
 from .globs import path_filter

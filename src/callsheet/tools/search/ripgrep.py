@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from callsheet.processes.starting import started
+from callsheet.processes.process import started
 from callsheet.tools.errors import ExecutionFailed
 
 from .globs import expand

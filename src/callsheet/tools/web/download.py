@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from callsheet.tools.errors import ExecutionFailed, IOFailed, TimedOut
-from callsheet.tools.threads import in_thread
+from callsheet.tools.invocation import in_thread
 
 from .addresses import Allowed, addresses_of
 from .bodies import UNPACKED, Unpacker

@@ -1,1 +1,0 @@
-"""Minds that come with the agent. Neither needs a model or a network."""

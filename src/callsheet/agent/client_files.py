@@ -1,0 +1,170 @@
+"""Files through the client: what its user has typed and not saved is read, and not lost.
+
+The client is asked for text files of the workspace that are on the disk and not large. If it returns what is
+in the file, the file itself is used, because it has more (its bytes, its line endings). Else the client's
+text is what is read and edited, and the edit is written through the client. Where the client has no answer,
+the file is read from the disk, and then written to the disk as well.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from callsheet.agent.rpc import ClientError, Disconnected
+from callsheet.report.errors import CallsheetError
+from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
+from callsheet.tools.files.document import Document, Held, New
+from callsheet.tools.files.text import UTF8, has_surrogates, newline_of, with_newlines
+from callsheet.tools.fs.dirfd import parent_of
+from callsheet.tools.host import GoOn, Machine
+from callsheet.tools.session import Call
+
+if TYPE_CHECKING:
+    from callsheet.agent.client_host import SessionClient
+
+MOST_BYTES = 1_000_000
+"""A larger file is not asked for."""
+
+MOST_SENT = 4_000_000
+"""A larger text is not sent."""
+
+READ_SECONDS = 5.0
+WRITE_SECONDS = 30.0
+"""How long the client may take. It may format a file before it has written it."""
+
+LATE_SECONDS = 1.0
+"""Seconds in which a cancelled write still waits for the answer that says whether the file was written."""
+
+
+class ClientFiles(Machine):
+    """The files of one session: the client's, as far as it reads and writes files, else this machine's."""
+
+    def __init__(self, client: SessionClient, *, reads: bool, writes: bool) -> None:
+        self.by_text: bool = reads
+        self._client: SessionClient = client
+        self._reads: bool = reads
+        self._writes: bool = writes
+
+    def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
+        """Return a file that is to be read, if the client may hold another text of it."""
+        if not self._reads or found.st_size > MOST_BYTES or not call.workspace.holds(path):
+            return None
+        return self.load(call, path, call.check_wanted)
+
+    def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
+        """Return a file that is to be changed."""
+        document = super().load(call, path, go_on)
+        if not self._reads or not _suits(call, path, document):
+            return document
+        text = self._text(call, path, go_on)
+        return document if text is None else _held(document, text)
+
+    def replace(
+        self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
+    ) -> os.stat_result | None:
+        """Write a file: through the client, if it is one of its files."""
+        if self._is_theirs(call, path, new, old):
+            go_on()
+            with parent_of(None, path, [] if old is None else None):
+                pass  # only for its directories, which are made where they are missing
+            self._write(call, path, _as_taken(new.text, old), go_on)
+            return _state(path)
+        if old is not None and old.is_unsaved:
+            raise ExecutionFailed(
+                f"{call.workspace.show(path)} has changes in the editor that are not saved, and it can't be "
+                "written through the editor; let the user save it first"
+            )
+        return super().replace(call, path, new, old, go_on)
+
+    def _is_theirs(self, call: Call, path: Path, new: New, old: Document | None) -> bool:
+        if not self._writes or len(new.data) > MOST_SENT or not call.workspace.holds(path):
+            return False
+        if old is None or old.held is not None:
+            return True
+        return not self._reads and _suits(call, path, old)
+
+    def _text(self, call: Call, path: Path, go_on: GoOn) -> str | None:
+        """Ask for a text. Return None where the answer is of no use: there is still the disk."""
+        params = {"path": call.workspace.as_given(path)}
+        try:
+            answer = self._client.ask_in_thread("fs/read_text_file", params, READ_SECONDS, go_on)
+        except ToolError:
+            raise
+        except (CallsheetError, TimeoutError):
+            return None
+        text = answer.get("content")
+        return text if isinstance(text, str) and not has_surrogates(text) else None
+
+    def _write(self, call: Call, path: Path, text: str, go_on: GoOn) -> None:
+        shown = call.workspace.show(path)
+        params = {"path": call.workspace.as_given(path), "content": text}
+        wait_on = _waiting_for_late_answer(go_on, shown)
+        try:
+            self._client.ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, wait_on)
+        except ClientError as exc:
+            why = exc.error.get("message") or "it did not say why"
+            raise IOFailed(f"{shown} can't be written: the editor refused: {why}") from exc
+        except (Disconnected, TimeoutError) as exc:
+            why = "is gone" if isinstance(exc, Disconnected) else "does not answer"
+            raise IOFailed(
+                f"{shown}: the editor that should write it {why}, so it is not known whether it was "
+                "written. Read it again"
+            ) from exc
+
+
+def _waiting_for_late_answer(go_on: GoOn, shown: str) -> GoOn:
+    """Return a `go_on` for a write that was sent: after a cancel, the answer may still come for a while."""
+    unwanted_at: list[float] = []
+
+    def wait_on() -> None:
+        try:
+            go_on()
+        except Cancelled:
+            unwanted_at.append(monotonic())
+            if monotonic() - unwanted_at[0] > LATE_SECONDS:
+                unknown = f"It is not known whether the editor has written {shown}"
+                raise Cancelled("stopped", output=unknown) from None
+
+    return wait_on
+
+
+def _suits(call: Call, path: Path, document: Document) -> bool:
+    """Whether the client can read and write a file without loss."""
+    return (
+        document.text is not None
+        and document.codec == UTF8
+        and document.size <= MOST_BYTES
+        and call.workspace.holds(path)
+    )
+
+
+def _held(document: Document, given: str) -> Document:
+    """Return a document with the client's text instead of the file's, where they differ."""
+    newline = "\r\n" if "\r\n" in given else "\n"
+    saved = document.text or ""
+    if _is_same(saved.replace("\r\n", "\n"), given.replace("\r\n", "\n")):
+        return document._replace(held=Held(newline, False))
+    text = with_newlines(given.removeprefix("\ufeff"), newline_of(saved))
+    return document._replace(text=text, data=UTF8.encode(text), held=Held(newline, True))
+
+
+def _is_same(saved: str, given: str) -> bool:
+    """Whether the client's text is what is saved. Some clients leave out the newline at the end."""
+    return given == saved or (saved.endswith("\n") and given == saved[:-1])
+
+
+def _as_taken(text: str, old: Document | None) -> str:
+    """Return a text with the line endings that the client uses for it; the file gets the right ones."""
+    if old is None or old.held is None or old.held.newline == "\r\n":
+        return text
+    return text.replace("\r\n", "\n") if newline_of(old.text or "") == "\r\n" else text
+
+
+def _state(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:  # only the client has it, until it saves it
+        return None

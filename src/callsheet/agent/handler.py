@@ -1,0 +1,216 @@
+"""What decides what the agent does: a handler, and what it can do in a turn.
+
+A handler is a class with one method. The agent makes one for each session, and calls it for each prompt. One
+that asks a model looks like this:
+
+    class MyHandler:
+        async def turn(self, prompt, turn):
+            answer = await my_model(prompt.text, tools=turn.tools)
+            await turn.say(answer.text)
+            for wanted in answer.tool_calls:
+                result = await turn.run(wanted.name, wanted.arguments, alias=wanted.id)
+                ...pass result.for_model() to the model, and ask it again
+
+The agent does the rest: it reports every call, asks for permission, cancels, and answers the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, Unpack
+
+from msgspec import Struct
+
+from callsheet.report.errors import InvalidValue
+from callsheet.report.json import JsonObject, check_text
+from callsheet.runtime.session import Links
+from callsheet.tools.errors import Cancelled
+from callsheet.tools.executor import AT_ONCE, Asked
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Call, Session
+from callsheet.tools.tool import Registry
+
+if TYPE_CHECKING:
+    from callsheet.agent.conversation import Conversation
+    from callsheet.agent.history import Entry
+    from callsheet.tools.tool import Tool
+
+
+StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
+
+
+REASONS: tuple[StopReason, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
+
+
+class Prompt(Struct, frozen=True):
+    """What the user has sent: ACP's blocks of content."""
+
+    blocks: tuple[JsonObject, ...]
+
+    @property
+    def text(self) -> str:
+        """All text, and the addresses of what was attached."""
+        parts: list[str] = []
+        for block in self.blocks:
+            if block.get("type") == "text" and isinstance(block.get("text"), str):
+                parts.append(block["text"])
+            elif block.get("type") == "resource_link" and isinstance(block.get("uri"), str):
+                parts.append(block["uri"])
+        return "\n".join(parts)
+
+
+class Command(Struct, frozen=True):
+    """A slash command that the client offers while the user types."""
+
+    name: str
+    description: str
+    hint: str | None = None
+
+
+class Handler(Protocol):
+    """Decides what is done in a turn."""
+
+    def commands(self, tools: Sequence[Tool]) -> Sequence[Command]:
+        """Return the slash commands that the user may type. A handler may leave this method out."""
+        ...
+
+    async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
+        """Do what the user asks for. Return why it stopped; None means that it is done."""
+        ...
+
+
+class OwnCall:
+    """The scope of a call that a handler runs itself: `async with turn.call(…) as call`.
+
+    If the client cancels just this call, the handler's task is cancelled inside the scope, and that becomes
+    `Cancelled` at the scope's end, so that the turn goes on. A cancel of the whole turn passes through.
+    """
+
+    def __init__(self, call: Call, open_calls: dict[str, OwnCall]) -> None:
+        self._call: Call = call
+        self._open: dict[str, OwnCall] = open_calls
+        self._task: asyncio.Task[Any] | None = None
+        self._before: int = 0
+        self._is_cancelled: bool = False
+
+    async def __aenter__(self) -> Call:
+        """Announce the call."""
+        call = await self._call.__aenter__()
+        self._task = asyncio.current_task()
+        self._before = self._task.cancelling() if self._task else 0
+        self._open[call.id] = self
+        return call
+
+    def cancel(self) -> None:
+        """Stop what runs in the scope."""
+        if self._task is not None and not self._is_cancelled:
+            self._is_cancelled = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        """End the call, if it has not ended."""
+        self._open.pop(self._call.id, None)
+        if self._task is None or not self._is_cancelled:
+            return await self._call.__aexit__(kind, exc, trace)
+        if not isinstance(exc, asyncio.CancelledError):
+            # The scope ended before the cancel reached it; take the cancel here, not at the next await.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+        is_ours = self._task.uncancel() <= self._before
+        done = await self._call.__aexit__(kind, exc, trace)
+        if is_ours and isinstance(exc, asyncio.CancelledError):
+            raise Cancelled(self._call.session.desk.phrase("cancelled")) from exc
+        return done
+
+
+PRIORITIES = ("medium", "high", "low")
+STATUSES = ("pending", "in_progress", "completed")
+
+
+class Turn:
+    """What a handler can do until its turn ends."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation: Conversation = conversation
+        self.number: int = conversation.turns
+
+    @property
+    def session(self) -> Session:
+        """The session, for what is not here."""
+        return self._conversation.session
+
+    @property
+    def tools(self) -> Registry:
+        """The tools that can be run."""
+        return self.session.tools
+
+    def past(self) -> AsyncIterator[Entry]:
+        """Return the messages and calls of this session before this turn: `async for one in turn.past()`.
+
+        They are `StoredMessage`s and `StoredCall`s of `callsheet.history`. Without a history, there are none.
+        """
+        return self._conversation.past()
+
+    async def say(self, text: str) -> None:
+        """Send a piece of a message to the user. It is shown at once."""
+        await self._conversation.say("agent_message_chunk", check_text(text, "say"))
+
+    async def think(self, text: str) -> None:
+        """Send a piece of a thought."""
+        await self._conversation.say("agent_thought_chunk", check_text(text, "think"))
+
+    async def plan(self, entries: Sequence[JsonObject | str]) -> None:
+        """Show the plan, whole each time.
+
+        Args:
+            entries: `{"content": "…", "priority": "medium", "status": "pending"}`; a text alone is an entry
+                of medium priority that is pending.
+        """
+        await self._conversation.plan([_plan_entry(entry) for entry in entries])
+
+    async def usage(self, used: int, size: int) -> None:
+        """Send how much of the model's window is used, in tokens."""
+        for name, value in (("used", used), ("size", size)):
+            if type(value) is not int or value < 0:
+                raise InvalidValue(f"usage: {name}: expected tokens, from 0 on, got {value!r}")
+        await self._conversation.update(
+            {"sessionUpdate": "usage_update", "used": used, "size": size}
+        )
+
+    async def run(
+        self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]
+    ) -> ToolResult:
+        """Run a tool: announced, permitted, timed, reported. What goes wrong is a result, too."""
+        await self._conversation.flush_message()
+        return await self.session.run(name, arguments, **links)
+
+    async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
+        """Run tools in parallel, and return their results in that order."""
+        await self._conversation.flush_message()
+        return await self.session.run_all(calls, at_once=at_once)
+
+    def call(self, name: str, input: Any = None, **options: Any) -> OwnCall:  # noqa: A002
+        """Report a call of a tool that you run yourself: `async with turn.call(…) as call`.
+
+        If the client cancels it, what runs inside is stopped, and `Cancelled` is raised at its end.
+        """
+        return OwnCall(self.session.call(name, input, **options), self._conversation.own_calls)
+
+
+def _plan_entry(given: JsonObject | str) -> JsonObject:
+    """Return an entry of a plan with all its fields."""
+    entry: JsonObject = {"content": given} if isinstance(given, str) else dict(given)
+    check_text(entry.get("content"), "plan: content")
+    for name, known in (("priority", PRIORITIES), ("status", STATUSES)):
+        value = entry.setdefault(name, known[0])
+        if value not in known:
+            raise InvalidValue(f"plan: {name}: expected one of {', '.join(known)}, got {value!r}")
+    return entry

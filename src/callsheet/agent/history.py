@@ -1,0 +1,157 @@
+"""The agent's side of the history: sessions are stored in it, found, listed, replayed and deleted.
+
+Without a history, nothing is stored, and nothing is found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable, Sequence
+from os.path import isabs
+from typing import TYPE_CHECKING, TypeAlias
+
+from callsheet.acp.jsonrpc import InvalidParams
+from callsheet.report.json import JsonObject, is_list
+
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+    from callsheet.history.rows import StoredCall, StoredMessage, StoredSession
+    from callsheet.history.sink import SessionLog
+
+    Entry: TypeAlias = StoredCall | StoredMessage
+
+PAGE = 50
+"""Entries of a session, or sessions, that are read at once."""
+
+MANY, MOST_PAGES = 200, 20
+"""Sessions that are read at once to find conversations among them, and how often, for one answer."""
+
+LAST = 4.0
+"""Seconds that the history has at the end of the agent."""
+
+
+class AgentHistory:
+    """Stored sessions, and the logs of those that run. The history is opened when it is first needed."""
+
+    def __init__(self, history: Callable[[], History] | History | None) -> None:
+        self._make: Callable[[], History] | None = history if callable(history) else None
+        self._made: History | None = None
+        if history is not None and not callable(history):
+            self._make, self._made = (lambda: history), history
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a history."""
+        return self._make is not None
+
+    @property
+    def _history(self) -> History:
+        if self._made is None:
+            assert self._make is not None
+            self._made = self._make()
+        return self._made
+
+    def log(
+        self, session_id: str, cwd: str, info: JsonObject, position: int = 0
+    ) -> SessionLog | None:
+        """Return the log of a session, whose timeline goes on at a position."""
+        if self._make is None:
+            return None
+        return self._history.session(session_id, cwd=cwd, info=info, position=position)
+
+    async def settle(self) -> None:
+        """Wait until everything so far is durable, or can't be for now."""
+        if self._made is not None:
+            await self._made.flush()
+
+    async def close(self) -> None:
+        """Write what waits, and close the history."""
+        if self._made is not None:
+            await self._made.close(LAST)
+
+    async def find(self, session_id: str) -> StoredSession | None:
+        """Return a stored session, or None."""
+        if self._make is None:
+            return None
+        return await self._history.ask(lambda store: store.session(session_id))
+
+    async def end_of(self, session_id: str) -> int:
+        """Return the position where a session's timeline goes on."""
+        return 1 + await self._history.ask(lambda store: store.last_position(session_id))
+
+    async def entries(self, session_id: str, before: int | None = None) -> AsyncIterator[Entry]:
+        """Return the messages and calls of a session in order, up to the position `before`."""
+        if self._make is None:
+            return
+        after = -1
+        while True:
+            page = await self._page(session_id, after)
+            for entry in page:
+                after = entry.position
+                if before is not None and after >= before:
+                    return
+                yield entry
+            if len(page) < PAGE:
+                return
+            await asyncio.sleep(0)  # others have their turn
+
+    async def _page(self, session_id: str, after: int) -> Sequence[Entry]:
+        return await self._history.ask(
+            lambda store: store.timeline(session_id, after=after, limit=PAGE)
+        )
+
+    async def sessions(
+        self, cwd: str | None, cursor: str | None
+    ) -> tuple[list[StoredSession], str | None]:
+        """Return a page of sessions, the one that was used last first, and the cursor of the next page.
+
+        Those of `callsheet call` are no conversations. A session whose directory nobody knows, as a tap may
+        have stored, can't be listed: ACP wants an absolute path.
+        """
+        before = None if cursor is None else _read_cursor(cursor)
+        if self._make is None:
+            return [], None
+        conversations: list[StoredSession] = []
+        for _ in range(MOST_PAGES):
+            found = await self._some_sessions(cwd, before)
+            for one in found:
+                before = one.updated_at, one.session_id
+                if one.info.get("source") != "call" and isabs(one.cwd):  # noqa: PTH117 - as text
+                    conversations.append(one)
+                    if len(conversations) == PAGE:
+                        return conversations, _cursor(*before)
+            if len(found) < MANY:
+                return conversations, None
+        return conversations, before and _cursor(*before)
+
+    async def _some_sessions(
+        self, cwd: str | None, before: tuple[float, str] | None
+    ) -> list[StoredSession]:
+        return await self._history.ask(
+            lambda store: store.sessions(cwd=cwd, before=before, limit=MANY)
+        )
+
+    async def forget(self, session_id: str) -> None:
+        """Delete all that is stored of a session."""
+        if self._make is not None:
+            await self._history.forget(session_id)
+
+
+def _cursor(at: float, key: str) -> str:
+    return urlsafe_b64encode(json.dumps([at, key]).encode()).decode()
+
+
+def _read_cursor(cursor: str) -> tuple[float, str]:
+    try:
+        pair = json.loads(urlsafe_b64decode(cursor))
+    except ValueError:
+        pair = None
+    if is_list(pair) and len(pair) == 2:
+        at, key = pair
+        if isinstance(at, (int, float)) and isinstance(key, str):
+            return float(at), key
+    raise InvalidParams(
+        f"cursor: expected the nextCursor of an earlier answer, got {cursor[:80]!r}"
+    )

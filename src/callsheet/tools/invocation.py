@@ -1,0 +1,296 @@
+"""Threads for sync tools. They don't keep the interpreter from ending, as a pool's would.
+
+Calls a tool's function, in the way that it wants to be called.
+
+What a call would change, shown on the call before somebody is asked about it.
+
+What a tool has returned or raised, as a `ToolResult` and the reason for its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import copy_context
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from callsheet.limits.to_json import jsonsafe
+from callsheet.report.content import DiffContent, ToolCallContent, to_content
+from callsheet.report.status import Reason
+from callsheet.runtime.health import PermissionDenied, short_message
+from callsheet.tools.errors import (
+    Cancelled,
+    ExecutionFailed,
+    InvalidArguments,
+    IOFailed,
+    NotFound,
+    NotPermitted,
+    TimedOut,
+    ToolError,
+)
+from callsheet.tools.result import ToolResult
+from callsheet.tools.stdio_guard import shielded
+
+if TYPE_CHECKING:
+    from callsheet.tools.session import Call
+    from callsheet.tools.tool import Tool
+
+
+IDLE = 10.0
+"""Seconds that a thread waits for more work."""
+
+_Job: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]"
+
+
+class _Worker:
+    """One thread, and the work that it is handed."""
+
+    __slots__ = ("handed", "job")
+
+    def __init__(self, job: _Job) -> None:
+        self.job: _Job | None = job
+        self.handed: threading.Event = threading.Event()
+
+
+_lock = threading.Lock()
+_idle: deque[_Worker] = deque()
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """Run a function in a thread, in the context of the caller.
+
+    If this is cancelled, the thread goes on, and what it gives is dropped.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+    job = (lambda: context.run(function), future, loop)
+    with _lock:
+        worker = _idle.pop() if _idle else None
+    if worker is None:
+        worker = _Worker(job)
+        threading.Thread(target=_work, args=(worker,), name="callsheet tool", daemon=True).start()
+    else:
+        worker.job = job
+        worker.handed.set()
+    return await future
+
+
+def _work(worker: _Worker) -> None:
+    while worker.job is not None:
+        job, worker.job = worker.job, None
+        _do(*job)
+        del job
+        worker.handed.clear()
+        with _lock:
+            _idle.append(worker)
+        if not worker.handed.wait(IDLE):
+            with _lock:
+                if worker in _idle:
+                    _idle.remove(worker)
+                    return
+            worker.handed.wait()
+
+
+def _do(
+    function: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop
+) -> None:
+    value, problem = None, None
+    try:
+        value = function()
+    except (SystemExit, KeyboardInterrupt) as exc:
+        problem = ExecutionFailed(f"the tool tried to end the program ({exc!r})")
+    except StopIteration as exc:  # a future can't hold it
+        problem = RuntimeError(f"the tool raised {exc!r}")
+    except BaseException as exc:  # noqa: BLE001 - raised where it is awaited
+        problem = exc
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        loop.call_soon_threadsafe(_settle, future, value, problem)
+
+
+def _settle(future: asyncio.Future[Any], value: Any, problem: BaseException | None) -> None:
+    if future.done():
+        return
+    if problem is None:
+        future.set_result(value)
+    else:
+        future.set_exception(problem)
+
+
+MOST_KEPT = 1 << 20
+"""Characters of what a tool yields that become its output. All of it is shown live."""
+
+
+async def invoke(tool: Tool, call: Call, values: dict[str, Any], said: list[str]) -> Any:
+    """Call the function with its arguments, and give what it returns, or what it has yielded.
+
+    The text that it yields is put into `said`, so that it is known also if the function fails.
+    """
+    function = tool.function
+    given = (call,) if tool.parameters.takes_call else ()
+    if tool.how == "async":
+        return await function(*given, **values)
+    if tool.how == "sync":
+        made = await in_thread(lambda: _shielded(lambda: function(*given, **values)))
+        return await made if isawaitable(made) else made
+    stream = _Stream(call, said)
+    if tool.how == "async stream":
+        async for piece in function(*given, **values):
+            stream.take(piece)
+    else:
+        await in_thread(lambda: _shielded(lambda: stream.take_all(function(*given, **values))))
+    return stream.result()
+
+
+def _shielded(work: Callable[[], Any]) -> Any:
+    """Call a function in a thread. It may go on when its call has ended, and must not print then, either."""
+    with shielded():
+        return work()
+
+
+class _Stream:
+    """What a tool yields: text and bytes are live output, anything else is its result."""
+
+    def __init__(self, call: Call, kept: list[str]) -> None:
+        self._call: Call = call
+        self._kept: list[str] = kept
+        self._length: int = 0
+        self._last: Any = None
+
+    def take(self, piece: Any) -> None:
+        if not isinstance(piece, (str, bytes, bytearray)):
+            self._last = piece
+            return
+        self._call.write(piece)
+        text = piece if isinstance(piece, str) else bytes(piece).decode(errors="replace")
+        if self._length < MOST_KEPT:
+            self._kept.append(text[: MOST_KEPT - self._length])
+        self._length += len(text)
+
+    def take_all(self, pieces: Iterable[Any]) -> None:
+        for piece in pieces:
+            if self._call.has_ended:
+                return
+            self.take(piece)
+
+    def result(self) -> Any:
+        if self._last is not None:
+            return self._last
+        left = self._length - MOST_KEPT
+        text = "".join(self._kept)
+        if left > 0:
+            mark = self._call.session.desk.phrase("bytes_left_out", count=left)
+            done = self._call.success(f"{text}\n[{mark}]").with_metadata("truncated", True)
+            return done.as_written()
+        return self._call.success(text).as_written()
+
+
+async def previewed(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[ToolCallContent, ...]:
+    """Show what a call would change, and give it. What a preview raises is what the call ends with."""
+    items = await preview_of(tool, call, values)
+    for item in items:
+        change = item.changes[0] if type(item) is DiffContent and len(item.changes) == 1 else None
+        if change is not None and change.old_path is None:
+            call.diff(change.path, change.old_text, change.new_text)
+        elif item not in call.report.content:
+            call.show(item)
+    return items
+
+
+async def preview_of(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[ToolCallContent, ...]:
+    """Return what a call would change."""
+    preview = tool.preview
+    if preview is None:
+        return ()
+    given = (call,) if tool.parameters.takes_call else ()
+    if inspect.iscoroutinefunction(preview):
+        made = await preview(*given, **values)
+    else:
+        made = await in_thread(lambda: preview(*given, **values))
+    return tuple(to_content(item) for item in made or ())
+
+
+def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
+    """Make a result of what a tool has returned: a result, text, content, or data."""
+    if isinstance(value, ToolResult):
+        return value
+    if value is None:
+        return success("")
+    if isinstance(value, str):
+        return success(value)
+    if isinstance(value, (bytes, bytearray)):
+        return success(bytes(value).decode(errors="replace"))
+    if isinstance(value, ToolCallContent):
+        return success("").with_content(value)
+    data = jsonsafe(value)
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    return success(text).with_metadata("result", data)
+
+
+def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolError:
+    """Make a `ToolError` of what a tool has raised. `why` is why it was stopped, if it was."""
+    if why is not None and isinstance(problem, (asyncio.CancelledError, Cancelled, TimedOut)):
+        return _stopped(problem, why)
+    if isinstance(problem, ToolError):
+        return problem
+    if isinstance(problem, PermissionDenied):
+        return Cancelled(str(problem)) if problem.cancelled else NotPermitted(str(problem))
+    if isinstance(problem, asyncio.CancelledError):
+        return Cancelled("Cancelled")
+    if isinstance(problem, TimeoutError):
+        return TimedOut(short_message(problem) if str(problem) else "Timed out")
+    if isinstance(problem, OSError):
+        return _of_os_error(problem)
+    if why is not None:  # what breaks while a tool is stopped breaks because of that
+        return type(why)(
+            str(why),
+            output=short_message(problem),
+            **why.metadata,
+            exception=type(problem).__name__,
+        )
+    error = ExecutionFailed(short_message(problem), exception=type(problem).__name__)
+    error.reason = Reason.EXCEPTION
+    return error
+
+
+def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
+    """Keep what a tool said while it was stopped. Why it was, the executor knows better."""
+    if not isinstance(problem, ToolError):
+        return why
+    error = type(why)(str(why), output=problem.output)
+    error.metadata |= why.metadata | problem.metadata
+    if "timed_out" in error.metadata:
+        error.metadata["timed_out"] = isinstance(why, TimedOut)
+    return error
+
+
+def _of_os_error(problem: OSError) -> ToolError:
+    said = problem.strerror or short_message(problem)
+    where = problem.filename if isinstance(problem.filename, str) else None
+    message = f"{where}: {said}" if where else said
+    metadata: dict[str, Any] = {"file_path": where} if where else {}
+    if isinstance(problem, FileNotFoundError):
+        return NotFound(message, **metadata)
+    if isinstance(problem, PermissionError):
+        error = NotPermitted(message, **metadata)
+        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, who said no
+        return error
+    if isinstance(problem, (IsADirectoryError, NotADirectoryError)):
+        return InvalidArguments(message, **metadata)
+    return IOFailed(message, errno=problem.errno, **metadata)
+
+
+def reason_of(result: ToolResult, error: ToolError | None) -> Reason | None:
+    """Return the reason for a call's end. `error` is what was raised, if the tool did not return."""
+    if result.success:
+        return None
+    if result.exit_code:
+        return Reason.EXIT_CODE
+    return Reason.TOOL_ERROR if error is None else error.reason

@@ -1,0 +1,201 @@
+"""Whether a call may be run: what was decided for all, what was answered before, or who is asked now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from callsheet.acp.permission import PermissionOption
+from callsheet.report.fields import ToolKind
+from callsheet.report.json import JsonObject
+from callsheet.runtime.health import PermissionDenied
+from callsheet.tools.errors import NotPermitted, ToolError
+from callsheet.tools.triggers import changes_trigger
+from callsheet.tools.workspace import outside
+
+if TYPE_CHECKING:
+    from callsheet.tools.session import Call
+    from callsheet.tools.tool import Tool
+
+Mode: TypeAlias = Literal["ask", "edits", "allow", "deny"]
+"""What happens to a call that needs permission. `edits` allows those that change files, which their
+arguments name, and asks for the rest: a tool that deletes something else is no edit, and a change to a file
+that makes other programs run something (`triggers`) is not only one."""
+
+MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
+_EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
+_MOST_ANSWERS = 10_000
+_LONGEST_NAME = 120
+"""Characters of what "always" is for. Of what is longer, the beginning and the end are named."""
+
+Beyond: TypeAlias = Sequence[tuple[str, Path]]
+
+
+class Scope(NamedTuple):
+    """What "always" means: all calls of the same key. `name` says which, `words` how that is put."""
+
+    key: str
+    words: Literal["this", "edits", "exactly"]
+    name: str = ""
+
+    def options(self, call: Call) -> list[PermissionOption]:
+        """Return the answers to choose from."""
+        phrase = call.session.desk.phrase
+        name = call.session.desk.guard.command(self.name)
+        return [
+            PermissionOption("allow_once", phrase("allow_once"), "allow_once"),
+            PermissionOption(
+                "allow_always", phrase(f"allow_always_{self.words}", what=name), "allow_always"
+            ),
+            PermissionOption("reject_once", phrase("reject_once"), "reject_once"),
+            PermissionOption(
+                "reject_always", phrase(f"reject_always_{self.words}", what=name), "reject_always"
+            ),
+        ]
+
+
+def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
+    """Find what "always" means for a call: the tool, what it says itself, or a path outside."""
+    named = tool.scope(arguments) if tool.scope is not None else tool.name
+    if beyond:
+        paths = " ".join(str(path) for _, path in beyond)
+        exact = "" if tool.scope is None else _written(arguments)
+        return _this(f"{tool.name} {paths}", f"beyond {tool.name} {paths} {exact}")
+    if named is None:
+        return _exactly(f"{tool.name} {_written(arguments)}")
+    if tool.scope is not None:
+        return _this(named, f"{tool.name} {named}")
+    if tool.kind is ToolKind.EDIT and tool.writes:
+        return Scope("edits", "edits")
+    return _this(named, f"tool {named}")
+
+
+def _this(name: str, key: str) -> Scope:
+    shown = "".join(char if char.isprintable() and char != "`" else "\ufffd" for char in name)
+    if len(shown) > _LONGEST_NAME:
+        half = _LONGEST_NAME // 2
+        shown = f"{shown[:half]}…{shown[-half:]}"
+    return Scope(key, "this", shown)
+
+
+def _exactly(key: str) -> Scope:
+    return Scope(f"exactly {key}", "exactly")
+
+
+def _written(arguments: JsonObject) -> str:
+    written = json.dumps(arguments, sort_keys=True, default=repr)
+    return blake2b(written.encode(), digest_size=16).hexdigest()
+
+
+async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
+    """Show what is asked about; but what goes wrong outside the workspace would tell of files there."""
+    with suppress(ToolError, OSError):
+        return await preview()
+    return None
+
+
+class Permissions:
+    """The permissions of one session.
+
+    Without a mode, somebody is asked if there is somebody; else the program that runs the tool has decided,
+    except for tools that say they always need permission. A path outside the workspace always needs
+    somebody who says yes. An answer that is for always holds for everything of the same scope; of a change
+    to a file that makes other programs run something, for exactly that call.
+    """
+
+    def __init__(self, mode: Mode | None) -> None:
+        self.mode: Mode | None = mode
+        self._answers: dict[str, bool] = {}
+        self._asking: dict[str, asyncio.Lock] = {}
+
+    async def ask(
+        self,
+        call: Call,
+        tool: Tool,
+        arguments: JsonObject,
+        beyond: Beyond,
+        writes: Sequence[Path],
+        preview: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Return if the call may be run; else raise. `beyond` are paths outside the workspace.
+
+        If somebody was asked, this gives what `preview` gave: what they were shown.
+        """
+        if not beyond and not tool.needs_permission(arguments):
+            return None
+        triggers = await changes_trigger(writes, call.workspace)
+        if self._is_decided(call, tool, beyond, triggers):
+            return None
+        scope = scope_of(tool, arguments, beyond)
+        if triggers:
+            self._is_answered(call, scope)  # what was always rejected stays so
+            scope = _exactly(f"{tool.name} {_written(arguments)}")
+        if self._is_answered(call, scope):
+            return None
+        if beyond:
+            preview = partial(_quietly, preview)
+        return await self._ask(call, tool, scope, beyond, triggers, preview)
+
+    def _is_decided(self, call: Call, tool: Tool, beyond: Beyond, triggers: bool) -> bool:
+        """Whether the mode allows a call. Raises if it denies it."""
+        is_edit = tool.kind in _EDITS and bool(tool.writes) and not triggers
+        edits = self.mode == "edits" and is_edit
+        if not beyond and (self.mode == "allow" or edits):
+            return True
+        nobody = call.session.on_permission is None
+        if self.mode == "deny" or (beyond and nobody):
+            if beyond:
+                raise outside(*beyond[0], call.workspace)
+            raise NotPermitted(f"{tool.name} is not permitted in this session")
+        return not beyond and nobody and tool.permission is not True and self.mode is None
+
+    def _is_answered(self, call: Call, scope: Scope) -> bool:
+        """Whether a call was always allowed before. Raises if it was always rejected."""
+        known = self._answers.get(scope.key)
+        if known is False:
+            raise NotPermitted(call.session.desk.phrase("denied"))
+        return known is True
+
+    async def _ask(
+        self,
+        call: Call,
+        tool: Tool,
+        scope: Scope,
+        beyond: Beyond,
+        triggers: bool,
+        preview: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Ask about one call of a scope at a time: the answer may be for all that wait."""
+        lock = self._asking.setdefault(scope.key, asyncio.Lock())
+        try:
+            async with lock:
+                decided = self._is_decided(call, tool, beyond, triggers)
+                if decided or self._is_answered(call, scope):
+                    return None
+                shown = await preview()
+                await self._answer(call, scope)
+                return shown
+        finally:
+            if not lock.locked():
+                self._asking.pop(scope.key, None)
+
+    async def _answer(self, call: Call, scope: Scope) -> None:
+        try:
+            chosen = await call.permission(scope.options(call))
+        except PermissionDenied as exc:
+            if exc.option is not None and exc.option.kind == "reject_always":
+                self._remember(scope, allowed=False)
+            raise
+        if chosen.kind == "allow_always":
+            self._remember(scope, allowed=True)
+
+    def _remember(self, scope: Scope, *, allowed: bool) -> None:
+        if len(self._answers) >= _MOST_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        self._answers[scope.key] = allowed

@@ -1,0 +1,180 @@
+"""The handler that plays a script: every kind of step, and the errors of scripts that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callsheet.agent.script import BadScript, NotAsExpected, read_script, script_of
+from callsheet.report.status import ToolCallStatus
+from tests.support.stage import Stage
+
+
+def stage_of(tmp_path: Path, script: Any) -> Stage:
+    return Stage(tmp_path, script_of(script)(), permission="allow")
+
+
+async def test_every_kind_of_step_is_played(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    script = [
+        {"say": "Looking."},
+        {"think": "Where is it?"},
+        {"plan": ["Read", {"content": "Change", "status": "in_progress", "priority": "high"}]},
+        {"run": "read", "arguments": {"path": "a.txt"}, "alias": "toolu_01"},
+        {"expect": {"success": True, "output": "two"}},
+        {
+            "parallel": [
+                {"run": "bash", "arguments": {"command": "echo hi; exit 3"}, "alias": "toolu_02"},
+                {"run": "read", "arguments": {"path": "b.txt"}, "expect": "failure"},
+                {"run": "list"},
+            ]
+        },
+        {"expect": [{"exit_code": 3, "output": "hi"}, {"error": "b.txt"}, "success"]},
+        {"usage": {"used": 5, "size": 10}},
+        {"stop": "refusal"},
+        {"say": "never said"},
+    ]
+    stage = stage_of(tmp_path, script)
+    async with stage.session:
+        assert await stage.prompt("go") == "refusal"
+        assert (stage.said, stage.thought) == (["Looking."], ["Where is it?"])
+        assert stage.plans == [["pending", "in_progress"]]
+        assert [name for name, _ in stage.calls] == ["read", "bash", "read", "list"]
+        assert stage.session.get("toolu_01") is stage.session.reports[0]
+        assert stage.session.get("toolu_02") is stage.session.reports[1]
+        batches = [report.notes.get("batchId") for report in stage.session.reports]
+        assert batches[0] is None
+        assert batches[1] is not None
+        assert len(set(batches[1:])) == 1
+        assert stage.updates == [{"sessionUpdate": "usage_update", "used": 5, "size": 10}]
+
+
+async def test_a_list_is_played_for_every_prompt(tmp_path: Path) -> None:
+    stage = stage_of(tmp_path, [{"say": "again"}])
+    async with stage.session:
+        for _ in range(3):
+            assert await stage.prompt("go") is None
+            assert stage.words == "again"
+
+
+async def test_turns_are_played_one_by_one_and_then_end(tmp_path: Path) -> None:
+    make = script_of({"turns": [[{"say": "one"}], [], [{"say": "three"}]]})
+    for handler in (make(), make()):  # each session begins anew
+        stage = Stage(tmp_path, handler)
+        said = []
+        async with stage.session:
+            for _ in range(4):
+                await stage.prompt("go")
+                said.append(stage.words)
+        assert said == ["one", "", "three", "The script has 3 turns, and has ended."]
+
+
+async def test_wait_takes_its_time_and_can_be_cancelled(tmp_path: Path) -> None:
+    stage = stage_of(tmp_path, [{"wait": 0.05}, {"wait": 60}])
+    async with stage.session:
+        began = time.monotonic()
+        turn = asyncio.ensure_future(stage.prompt("go"))
+        await asyncio.sleep(0.1)
+        assert not turn.done()
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ([{"run": "list", "expect": "failure"}], "step 1: list: expected success False, got True"),
+        ([{"expect": "success"}], "step 1: expect: no tool was run before it"),
+        (
+            {"turns": [[{"run": "list"}, {"expect": ["success", "success"]}]]},
+            "turn 1, step 2: 2 results expected, got 1",
+        ),
+        (
+            [{"parallel": [{"run": "list"}, {"run": "list", "expect": {"exit_code": 1}}]}],
+            "step 1: list: expected exit_code 1, got None",
+        ),
+        (
+            [{"run": "read", "arguments": {"path": "x"}}, {"expect": {"output": "hello"}}],
+            "step 2: read: expected output 'hello', got ",
+        ),
+    ],
+)
+async def test_what_is_not_as_expected_names_the_step(
+    tmp_path: Path, script: Any, said: str
+) -> None:
+    stage = stage_of(tmp_path, script)
+    async with stage.session:
+        with pytest.raises(NotAsExpected) as raised:
+            await stage.prompt("go")
+    assert str(raised.value).startswith(said)
+
+
+async def test_an_unknown_tool_is_a_failed_call(tmp_path: Path) -> None:
+    stage = stage_of(tmp_path, [{"run": "nothing_like_it"}, {"expect": "failure"}])
+    async with stage.session:
+        await stage.prompt("go")
+        assert stage.session.reports[0].status is ToolCallStatus.FAILED
+
+
+WANTED = 'expected a list of steps, or {"turns": [[…], …]}'
+VERBS = "expected one of run, say, think, plan, parallel, wait, expect, usage, stop"
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (5, WANTED),
+        ({}, WANTED),
+        ({"turns": [], "more": 1}, WANTED),
+        ({"turns": [5]}, "turn 1, expected a list of steps, got 5"),
+        ({"turns": [[], [{"say": 1}]]}, "turn 2, step 1: Expected `str | null`, got `int` - at `$.say`"),
+        (["x"], "step 1: expected an object such as {\"say\": \"…\"}, got 'x'"),
+        ([{}], f"step 1: {VERBS}, got nothing"),
+        ([{"shout": "x"}], f"step 1: {VERBS}, got shout"),
+        ([{"say": "a", "think": "b"}], f"step 1: {VERBS}, got say, think"),
+        ([{"say": "a", "loud": 1}], "step 1: Object contains unknown field `loud`"),
+        ([{"run": "a", "say": "b"}], "step 1: Object contains unknown field `say`"),
+        ([{"run": ""}], "step 1: Expected `str` of length >= 1 - at `$.run`"),
+        ([{"run": 5}], "step 1: Expected `str`, got `int` - at `$.run`"),
+        ([{"run": "a", "args": {}}], "step 1: Object contains unknown field `args`"),
+        ([{"run": "a", "arguments": []}], "step 1: Expected `object`, got `array` - at `$.arguments`"),
+        ([{"say": "a"}, {"wait": -1}], "step 2: Expected `float` >= 0.0 - at `$.wait`"),
+        ([{"wait": True}], "step 1: Expected `float | null`, got `bool` - at `$.wait`"),
+        ([{"plan": "x"}], "step 1: Expected `array | null`, got `str` - at `$.plan`"),
+        ([{"plan": [5]}], "step 1: Expected `str | object`, got `int` - at `$.plan[0]`"),
+        ([{"plan": [{}]}], "step 1: Object missing required field `content` - at `$.plan[0]`"),
+        ([{"plan": ["a", {"content": "b", "status": "done"}]}], "step 1: Invalid enum value 'done' - at `$.plan[1].status`"),
+        ([{"parallel": []}], "step 1: Expected `array` of length >= 1 - at `$.parallel`"),
+        ([{"parallel": [{"run": "a"}, {"say": "b"}]}], "step 1: Object contains unknown field `say` - at `$.parallel[1]`"),
+        ([{"expect": "luck"}], "step 1: Invalid enum value 'luck' - at `$.expect`"),
+        ([{"expect": {"exit_code": "1"}}], "step 1: Expected `int | null`, got `str` - at `$.expect.exit_code`"),
+        ([{"expect": {"code": 1}}], "step 1: Object contains unknown field `code` - at `$.expect`"),
+        ([{"usage": {"used": 1}}], "step 1: Object missing required field `size` - at `$.usage`"),
+        ([{"stop": "bored"}], "step 1: Invalid enum value 'bored' - at `$.stop`"),
+    ],
+)  # fmt: skip
+def test_a_wrong_script_names_the_step(script: Any, message: str) -> None:
+    with pytest.raises(BadScript) as raised:
+        script_of(script)
+    assert str(raised.value) == message
+
+
+def test_a_file_that_is_no_script_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    with pytest.raises(BadScript, match=r"script\.json: No such file"):
+        read_script(str(file))
+    file.write_text("[{")
+    with pytest.raises(BadScript, match=r"script\.json: not JSON: "):
+        read_script(str(file))
+    file.write_text(json.dumps([{"say": 5}]))
+    with pytest.raises(BadScript, match=r"script\.json: step 1: Expected `str"):
+        read_script(str(file))
+    file.write_text(json.dumps([{"say": "hello"}]))
+    assert read_script(str(file))().commands([]) == ()
