@@ -12,7 +12,7 @@ import pytest
 import callsheet.cli
 from callsheet import Session
 from callsheet.history import History
-from callsheet.limits.bound import Limits
+from callsheet.limits.limits import Limits
 from callsheet.report.json import JsonObject
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import Sink

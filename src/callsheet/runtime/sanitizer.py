@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from callsheet.acp.peer import Phrases
 from callsheet.describe import Describer, escape_title
-from callsheet.limits.bound import SAFE, Limits, bound_report
-from callsheet.limits.spill import truncated
+from callsheet.limits.limits import SAFE, Limits, bound_report
+from callsheet.limits.text import visible
 from callsheet.limits.to_json import fix_text, jsonsafe
-from callsheet.limits.visible import visible
+from callsheet.limits.truncation import truncated
 from callsheet.redaction.redact import Redactor, Settings, StreamRedactor, secrets_of
 from callsheet.report.content import (
     DiffContent,

@@ -19,9 +19,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
 
-from callsheet.limits.pages import Page, page
-from callsheet.limits.phrases import Phrases
-from callsheet.limits.spill import Plan, Spill
+from callsheet.limits.text import Phrases
+from callsheet.limits.truncation import Page, Plan, Spill, page
 from callsheet.report.json import JsonObject
 
 try:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.text import Redact
-from callsheet.limits.bound import SAFE
+from callsheet.limits.limits import SAFE
 from callsheet.observe.model import UsedIds
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.json import check_path

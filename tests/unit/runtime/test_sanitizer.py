@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import CallsheetError, Peer, Session, ToolCallContent
-from callsheet.limits.bound import ROOMY, Limits
-from callsheet.limits.visible import visible
+from callsheet.limits.limits import ROOMY, Limits
+from callsheet.limits.text import visible
 from callsheet.redaction.redact import Redactor
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.spill_store import SpillStore

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.limits.bound import bound_report
-from callsheet.limits.spill import Spill, truncated
+from callsheet.limits.limits import bound_report
+from callsheet.limits.truncation import Spill, truncated
 from callsheet.report.content import ResourceLink, TextContent
 from callsheet.runtime.spill_store import SpillStore, default_directory
 from tests.support.needs import needs

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TextIO
 import click
 
 from callsheet.cli.cards.board import TICK
-from callsheet.limits.bound import ROOMY, SAFE
+from callsheet.limits.limits import ROOMY, SAFE
 from callsheet.report.json import JsonObject
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import Sink

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from callsheet.limits.spill import file_uri
+from callsheet.limits.truncation import file_uri
 from callsheet.report.fields import ToolCallLocation
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport

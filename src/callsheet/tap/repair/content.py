@@ -20,7 +20,7 @@ import msgspec
 
 from callsheet.acp.terminal_text import fenced
 from callsheet.describe import arguments as roles
-from callsheet.limits.repeats import IN_CONTENT
+from callsheet.limits.content import IN_CONTENT
 from callsheet.observe.evidence import is_blank, raw_text, results_in, shows_something, texts
 from callsheet.observe.exit_codes import exit_of
 from callsheet.observe.model import Json, many, obj, text

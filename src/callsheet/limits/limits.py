@@ -4,7 +4,7 @@ All limits count bytes as they go over the wire: JSON, in UTF-8. The limits of t
 less than the frame's, so any mix of fields fits into one frame, and nothing has to be known of
 what else is sent with it.
 
-Values here are what `jsonsafe` gives, after redaction.
+Values here are what `jsonsafe` returns, after redaction.
 """
 
 from __future__ import annotations
@@ -15,13 +15,18 @@ from typing import Any
 from msgspec import Struct, to_builtins
 from msgspec.structs import force_setattr
 
-from callsheet.limits.contents import bound_content, content_fits
-from callsheet.limits.phrases import Phrases
-from callsheet.limits.repeats import without_repeats
-from callsheet.limits.shares import Member, share_out
-from callsheet.limits.spill import LINK_ROOM, Cut, Plan, Spill
-from callsheet.limits.text import WIDEST, Bounded, bound_line, bound_text, size_of, text_fits
-from callsheet.limits.values import bound_value, value_fits
+from callsheet.limits.content import bound_content, content_fits, without_repeats
+from callsheet.limits.text import (
+    WIDEST,
+    Bounded,
+    Phrases,
+    bound_line,
+    bound_text,
+    size_of,
+    text_fits,
+)
+from callsheet.limits.truncation import LINK_ROOM, Cut, Plan, Spill
+from callsheet.limits.values import Member, bound_value, share_out, value_fits
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import ToolCallLocation
@@ -158,20 +163,8 @@ def _place_size(place: ToolCallLocation) -> int:
     return size_of(place)
 
 
-def _content_fits(items: tuple[ToolCallContent, ...], limits: Limits) -> bool:
-    return content_fits(items, limits.content)
-
-
 def _places_fit(places: tuple[ToolCallLocation, ...], limits: Limits) -> bool:
     return sum(map(_place_size, places)) <= limits.locations
-
-
-def _title_fits(title: str, limits: Limits) -> bool:
-    return text_fits(title, limits.title)
-
-
-def _name_fits(name: str, _: Limits) -> bool:
-    return text_fits(name, NAME_LIMIT)
 
 
 _VALUES: dict[str, tuple[str, Callable[[Limits], int]]] = {
@@ -183,19 +176,14 @@ _VALUES: dict[str, tuple[str, Callable[[Limits], int]]] = {
 }
 """Fields that hold a JSON value: their names on the wire, and their limits."""
 
-
-def _value_check(limit_of: Callable[[Limits], int]) -> Callable[[Any, Limits], bool]:
-    return lambda value, limits: value_fits(value, limit_of(limits))
-
-
 _FITS: dict[str, Callable[[Any, Limits], bool]] = {
-    "content": _content_fits,
+    "content": lambda items, limits: content_fits(items, limits.content),
     "raw_input": lambda value, limits: value_fits(value, limits.raw_input),
     "raw_output": lambda value, limits: value_fits(value, limits.raw_output),
-    "title": _title_fits,
-    "name": _name_fits,
+    "title": lambda title, limits: text_fits(title, limits.title),
+    "name": lambda name, _: text_fits(name, NAME_LIMIT),
     "locations": _places_fit,
-    "meta": _value_check(_VALUES["meta"][1]),
-    "notes": _value_check(_VALUES["notes"][1]),
-    "extra": _value_check(_VALUES["extra"][1]),
+    "meta": lambda value, limits: value_fits(value, limits.meta // 2),
+    "notes": lambda value, limits: value_fits(value, limits.meta // 4),
+    "extra": lambda value, limits: value_fits(value, limits.meta // 4),
 }

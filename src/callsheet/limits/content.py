@@ -1,25 +1,28 @@
-"""A call's content within a limit, item by item.
+"""A call's content within a limit, item by item; and a raw output that does not repeat it.
 
 Text keeps head and tail. A diff keeps its changed lines; the rest of the file goes first. Images,
 sounds and blobs can't be cut: a link to the whole takes their place, or, where there is no file, a
-line that says what is missing. If items are too many, those in the middle are left out.
+line that says what is missing. If items are too many, those in the middle are left out. Sizes are
+at least what either version of ACP needs for an item.
 
-Sizes here are at least what either version of the wire needs for an item.
+`without_repeats` takes out of a raw output what the content shows already, and refers to it
+instead: editors show one of the two, and both travel in one message. A text counts as the same
+where content has it as a whole, or, under the keys that tools use for what they print, where
+content contains it (in a code fence, or stdout and stderr in one).
 """
 
 from __future__ import annotations
 
 from binascii import a2b_base64
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from callsheet.limits.phrases import Phrases, say
-from callsheet.limits.shares import Member, share_out
-from callsheet.limits.spill import LINK_ROOM, Cut, Spill
-from callsheet.limits.text import bound_text, size_of, text_fits
+from callsheet.limits.text import Phrases, bound_text, say, size_of, text_fits
+from callsheet.limits.truncation import LINK_ROOM, Cut, Spill
+from callsheet.limits.values import Member, share_out
 from callsheet.report.content import (
     AudioContent,
     DiffContent,
@@ -30,6 +33,7 @@ from callsheet.report.content import (
     TextContent,
     ToolCallContent,
 )
+from callsheet.report.json import JsonValue, text_of_bytes
 
 FIELD = "content"
 
@@ -93,36 +97,18 @@ def bound_content(
         if size <= share:
             out.append(item)
             continue
-        piece = _cut_item(item, share, phrases)
+        shown, cut = _cut_item(item, share, phrases)
         where = index if len(items) > 1 else None
-        cuts.append(piece.cut(where, len(out) if piece.linked else None))
-        out.append(piece.item)
+        cuts.append(replace(cut, item=where, at=None if cut.at is None else len(out)))
+        out.append(shown)
     return (tuple(out), cuts) if content_size(tuple(out)) <= limit else ((), cuts)
 
 
-class _Piece(Struct, frozen=True):
-    """An item as it is shown, and the whole that it was made of."""
-
-    item: ToolCallContent
-    spill: Spill
-    kept: int
-    total: int
-    instead: bool = False
-    linked: bool = True
-
-    def cut(self, item: int | None, at: int | None) -> Cut:
-        return Cut(
-            field=FIELD,
-            kept_bytes=self.kept,
-            total_bytes=self.total,
-            spill=self.spill,
-            item=item,
-            at=at,
-            instead=self.instead,
-        )
+_Shown: TypeAlias = tuple[ToolCallContent, Cut]
+"""An item as it is shown, and what was cut; its `at` is None if there is no room for a link."""
 
 
-def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Piece:
+def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
     if isinstance(item, TextContent):
         return _cut_text(item, item.text, "text/plain", room, phrases)
     if isinstance(item, EmbeddedResource) and item.text is not None:
@@ -138,7 +124,7 @@ def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Piece:
     return _named_only(item, room, phrases)
 
 
-def _cut_text(item: Any, text: str, mime_type: str, room: int, phrases: Phrases) -> _Piece:
+def _cut_text(item: Any, text: str, mime_type: str, room: int, phrases: Phrases) -> _Shown:
     beside = item_size(item) - size_of(text)
     if beside > room // 2:  # what stands beside the text is larger than what it may say
         return _named_only(item, room, phrases)
@@ -147,27 +133,32 @@ def _cut_text(item: Any, text: str, mime_type: str, room: int, phrases: Phrases)
     bounded = bound_text(text, limit, phrases=phrases)
     shown = replace(item, text=bounded.value)
     spill = Spill(text, mime_type)
-    return _Piece(shown, spill, bounded.kept_bytes, bounded.total_bytes, linked=linked)
+    return shown, _cut(spill, bounded.kept_bytes, bounded.total_bytes, linked=linked)
 
 
-def _linked_data(data: str, mime_type: str, uri: str | None, room: int, phrases: Phrases) -> _Piece:
+def _linked_data(data: str, mime_type: str, uri: str | None, room: int, phrases: Phrases) -> _Shown:
     body = a2b_base64(data)
     shown: ToolCallContent = TextContent(say(phrases, "data_cut", mime=mime_type, bytes=len(body)))
     if uri is not None:
         link = ResourceLink(uri, mime_type, None, None, mime_type, len(body))
         shown = link if item_size(link) <= room else shown
-    return _Piece(
-        _fitting(shown, room), Spill(body, mime_type), 0, len(body), True, room >= LINK_ROOM
-    )
+    cut = _cut(Spill(body, mime_type), 0, len(body), linked=room >= LINK_ROOM, instead=True)
+    return _fitting(shown, room), cut
 
 
-def _named_only(item: ToolCallContent, room: int, phrases: Phrases) -> _Piece:
+def _named_only(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
     """Leave an item out that can't be cut, and say so."""
     body = msgspec.to_builtins(item)
     total = size_of(body)
     said = TextContent(say(phrases, "data_cut", mime="application/json", bytes=total))
     spill = Spill(body, "application/json")
-    return _Piece(_fitting(said, room), spill, 0, total, True, room >= LINK_ROOM)
+    cut = _cut(spill, 0, total, linked=room >= LINK_ROOM, instead=True)
+    return _fitting(said, room), cut
+
+
+def _cut(spill: Spill, kept: int, total: int, *, linked: bool, instead: bool = False) -> Cut:
+    at = 0 if linked else None
+    return Cut(field=FIELD, kept_bytes=kept, total_bytes=total, spill=spill, at=at, instead=instead)
 
 
 def _fitting(item: ToolCallContent, room: int) -> ToolCallContent:
@@ -192,7 +183,7 @@ def _left_out(items: tuple[ToolCallContent, ...], gone: range, at: int | None) -
 # Diffs
 
 
-def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Piece:
+def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Shown:
     linked = room >= 4 * LINK_ROOM
     limit = room - (LINK_ROOM if linked else 0)
     shown = replace(item, changes=tuple(map(_trimmed, item.changes)), patch=None)
@@ -203,7 +194,7 @@ def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Piece:
     body = msgspec.to_builtins(item)
     total = size_of(body)
     kept = min(size_of(msgspec.to_builtins(shown)), total - 1)
-    return _Piece(shown, Spill(body, "application/json"), kept, total, linked=linked)
+    return shown, _cut(Spill(body, "application/json"), kept, total, linked=linked)
 
 
 def _trimmed(change: FileChange) -> FileChange:
@@ -253,3 +244,93 @@ def _diff_size(diff: DiffContent) -> int:
 
 def _is_plain(item: TextContent) -> bool:
     return item.annotations is item.meta is item.extra is item.outer is None
+
+
+IN_CONTENT = "[see content]"
+"""Stands for a text that the call's content has. For machines, so in no language."""
+
+SHORTEST = 64
+"""Characters from which on a text is worth referring to."""
+
+PRINTED = frozenset(
+    {"output", "stdout", "stderr", "content", "text", "message", "result", "error", "details"}
+    | {"formatted_output", "aggregated_output", "structuredContent"}
+)
+"""Keys under which tools give what they print."""
+
+_DEEPEST = 5
+_LONGEST_LIST = 256
+
+
+def without_repeats(raw: JsonValue, content: tuple[ToolCallContent, ...]) -> JsonValue:
+    """Return a raw output without what stands in the content: the same object if nothing does."""
+    kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
+    if kind is dict:
+        for value in raw.values():  # mostly there is nothing worth referring to, or one text
+            kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+            if kind is str:
+                if len(value) >= SHORTEST:
+                    break
+            elif kind is dict or kind is list:
+                break
+        else:
+            return raw
+    elif kind is not list and (kind is not str or len(raw) < SHORTEST):
+        return raw
+    if len(content) == 1 and type(content[0]) is TextContent:
+        return _without(raw, (content[0].text,), (), _DEEPEST)
+    printed = [item.text for item in content if type(item) is TextContent]
+    if len(printed) > 1:
+        printed.append("".join(printed))
+    return _without(raw, printed, _others(content), _DEEPEST)
+
+
+def _others(content: tuple[ToolCallContent, ...]) -> list[str]:
+    """Return what content shows beside plain text: data of images, texts of resources and diffs."""
+    found: list[str | None] = []
+    for item in content:
+        if isinstance(item, (ImageContent, AudioContent)):
+            found.append(item.data)
+        elif isinstance(item, EmbeddedResource):
+            found += [item.text, item.blob]
+        elif isinstance(item, DiffContent):
+            for change in item.changes:
+                found += [change.old_text, change.new_text]
+    return [text for text in found if text]
+
+
+def _without(
+    raw: Any, printed: Sequence[str], others: Sequence[str], depth: int, known: bool = True
+) -> Any:
+    kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
+    if kind is str:
+        return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
+    if kind is list and len(raw) >= SHORTEST and (said := text_of_bytes(raw)) is not None:
+        return IN_CONTENT if _is_shown(said, printed, others, known) else raw
+    if depth == 0 or (kind is not dict and (kind is not list or len(raw) > _LONGEST_LIST)):
+        return raw
+    out = None
+    for key, value in raw.items() if kind is dict else enumerate(raw):
+        kind_of_value = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind_of_value is str:
+            if len(value) < SHORTEST:
+                continue
+        elif kind_of_value is not dict and kind_of_value is not list:
+            continue
+        printable = key in PRINTED if kind is dict else known
+        fresh = _without(value, printed, others, depth - 1, printable)
+        if fresh is not value:
+            out = out or raw.copy()
+            out[key] = fresh
+    return out or raw
+
+
+def _is_shown(text: str, printed: Sequence[str], others: Sequence[str], known: bool) -> bool:
+    if len(text) < SHORTEST:
+        return False
+    if text in printed or text in others:
+        return True
+    if not known:
+        return False
+    bare = text.strip()
+    return len(bare) >= SHORTEST and any(bare in shown for shown in printed)

@@ -12,11 +12,10 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.limits.bound import bound_text, bound_value
-from callsheet.limits.pages import SMALLEST_PAGE, Page, page, pages
-from callsheet.limits.phrases import ENGLISH, english, say
-from callsheet.limits.text import bound_line, size_of
+from callsheet.limits.limits import bound_text, bound_value
+from callsheet.limits.text import bound_line, english, say, size_of
 from callsheet.limits.to_json import jsonsafe
+from callsheet.limits.truncation import SMALLEST_PAGE, Page, page, pages
 from callsheet.report.json import freeze
 from tests.support import strategies as some
 from tests.support.odd_values import any_text, depth, python_values
@@ -150,9 +149,13 @@ def test_a_line_keeps_its_ends() -> None:
 
 
 def test_notices_are_said_in_the_words_that_are_given() -> None:
-    german = {"lines_cut": "… {bytes} Bytes ({lines} Zeilen) ausgelassen …"}
-    assert "Zeilen) ausgelassen" in bound_text(LINES, 500, phrases=german).value
-    assert "left out" in bound_text("x" * 999, 500, phrases=german).value  # not translated
+    german = {"lines_cut": "… {bytes} Bytes ({lines} Zeilen) ausgelassen …"}.__getitem__
+
+    def translated(key: str, **values: int | str) -> str:
+        return german(key).format(**values)
+
+    assert "Zeilen) ausgelassen" in bound_text(LINES, 500, phrases=translated).value
+    assert "left out" in bound_text("x" * 999, 500, phrases=translated).value  # not translated
 
     def shout(key: str, **values: int | str) -> str:
         return f"<{key} {sorted(values)}>"
@@ -165,8 +168,10 @@ def test_notices_are_said_in_the_words_that_are_given() -> None:
     "phrase", ["{nobody}", "x" * 5000, "", "two\nlines", "\ud800", "{bytes:q}", "{"]
 )
 def test_a_bad_translation_never_fails_a_notice(phrase: str) -> None:
-    phrases = dict.fromkeys(ENGLISH, phrase)
-    value = bound_text(LINES, 500, phrases=phrases).value
+    def translated(_: str, **values: int | str) -> str:
+        return phrase.format(**values)
+
+    value = bound_text(LINES, 500, phrases=translated).value
     assert size_of(value) <= 500
     assert len(value) > 300
 

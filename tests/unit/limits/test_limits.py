@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from callsheet import ToolCallContent, ToolCallLocation, ToolCallReport
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import UpdateFrames
-from callsheet.limits.bound import ROOMY, SAFE, SMALLEST_FRAME, Limits, bound_report
-from callsheet.limits.contents import bound_content, content_size, item_size
-from callsheet.limits.phrases import english
-from callsheet.limits.spill import LINK_ROOM, Plan, file_uri, truncated
-from callsheet.limits.text import size_of
+from callsheet.limits.content import bound_content, content_size, item_size
+from callsheet.limits.limits import ROOMY, SAFE, SMALLEST_FRAME, Limits, bound_report
+from callsheet.limits.text import english, size_of
+from callsheet.limits.truncation import LINK_ROOM, Plan, file_uri, truncated
 from callsheet.report.content import (
     DiffContent,
     EmbeddedResource,

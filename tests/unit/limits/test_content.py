@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from callsheet import ToolCallContent
-from callsheet.limits.bound import ROOMY, bound_report
-from callsheet.limits.repeats import IN_CONTENT, without_repeats
+from callsheet.limits.content import IN_CONTENT, without_repeats
+from callsheet.limits.limits import ROOMY, bound_report
 from callsheet.report.content import TextContent
 
 TEXT = "".join(f"line {n}: some text\n" for n in range(5000))

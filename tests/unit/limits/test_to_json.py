@@ -23,9 +23,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.limits.phrases import english
-from callsheet.limits.plain import MAX_ITEMS, step
-from callsheet.limits.to_json import jsonsafe
+from callsheet.limits.text import english
+from callsheet.limits.to_json import MAX_ITEMS, jsonsafe, step
 from callsheet.report.json import MAX_DEPTH, freeze
 from tests.support import strategies as some
 from tests.support.odd_values import (
