@@ -17,7 +17,7 @@ from callsheet.agent.rpc import ClientError, Disconnected
 from callsheet.report.errors import CallsheetError
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
 from callsheet.tools.files.document import Document, Held, New
-from callsheet.tools.files.text import UTF8, has_surrogates, newline_of, with_newlines
+from callsheet.tools.files.text_encoding import UTF8, has_surrogates, newline_of, with_newlines
 from callsheet.tools.fs.dirfd import parent_of
 from callsheet.tools.host import GoOn, Machine
 from callsheet.tools.session import Call

@@ -21,10 +21,10 @@ from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
 from callsheet.tools.errors import InvalidArguments, NotPermitted
 from callsheet.tools.session import ToolSettings
-from callsheet.tools.web import addresses, download
-from callsheet.tools.web.addresses import Allowed, addresses_of, why_refused
+from callsheet.tools.web import addresses, http_client
+from callsheet.tools.web.addresses import AllowedHosts, addresses_of, why_refused
 from callsheet.tools.web.bodies import Unpacker, to_text
-from callsheet.tools.web.requests import follow, make_request
+from callsheet.tools.web.http_client import follow, make_request
 from tests.support.needs import needs
 from tests.support.websites import Asked, Site, Write, answer, redirect
 
@@ -45,7 +45,7 @@ async def fetch(
 
 
 def limits(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
-    monkeypatch.setattr("callsheet.tools.builtin.fetch.LIMITS", download.Limits(**changed))
+    monkeypatch.setattr("callsheet.tools.builtin.fetch.LIMITS", http_client.FetchLimits(**changed))
 
 
 # What comes back
@@ -388,10 +388,10 @@ async def test_of_several_addresses_only_good_ones_are_tried(
         return [(0, 0, 0, "", (address, port)) for address in found]
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-    assert await addresses_of("a.example", 80, Allowed()) == ["8.8.8.8", "2606:4700::1"]
+    assert await addresses_of("a.example", 80, AllowedHosts()) == ["8.8.8.8", "2606:4700::1"]
     found[1:] = ["::1"]
     with pytest.raises(NotPermitted, match=r"10\.0\.0\.1"):
-        await addresses_of("a.example", 80, Allowed())
+        await addresses_of("a.example", 80, AllowedHosts())
 
 
 async def test_the_next_address_is_tried_where_the_first_takes_no_connection(
@@ -535,7 +535,7 @@ def test_a_request_without_a_host_is_refused() -> None:
         make_request("GET", "http:path", {}, None)
 
 
-# Limits
+# FetchLimits
 
 
 async def test_a_large_answer_is_cut_and_not_taken_whole(
@@ -702,14 +702,14 @@ async def test_the_certificate_must_be_the_hosts_though_its_address_is_connected
     context = _certificate(tmp_path, "good.example")
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-    download._certificates.cache_clear()  # pyright: ignore[reportPrivateUsage]
+    http_client._certificates.cache_clear()  # pyright: ignore[reportPrivateUsage]
     try:
         async with Site().open(tls=context) as site:
             site.pages["/a"] = answer(b"secure")
             url = site.url("/a", host).replace("http:", "https:")
             result = await fetch(url, settings=ToolSettings(private_hosts=("*",)))
     finally:
-        download._certificates.cache_clear()  # pyright: ignore[reportPrivateUsage]
+        http_client._certificates.cache_clear()  # pyright: ignore[reportPrivateUsage]
     assert result.success is reached
     assert reached or "certificate" in result.output.lower()
 

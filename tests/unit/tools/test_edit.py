@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.report.content import DiffContent
-from callsheet.tools.files.matching import Finder, replace
-from callsheet.tools.files.near import near_misses
-from callsheet.tools.files.refusals import not_found
+from callsheet.tools.files.edits import Finder, replace
+from callsheet.tools.files.fuzzy_match import near_misses, not_found
 
 
 @pytest.fixture

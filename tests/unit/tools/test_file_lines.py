@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from callsheet.tools.errors import Cancelled, InvalidArguments
 from callsheet.tools.files import line_ranges
 from callsheet.tools.files.line_ranges import (
-    LineReader,
-    Place,
+    FileBytes,
+    FileLines,
+    LinePlace,
     PlaceCache,
-    Source,
     find_start,
     read_range,
     total_of,
 )
-from callsheet.tools.files.text import UTF8, codec_of_bom
+from callsheet.tools.files.text_encoding import UTF8, codec_of_bom
 from tests.support.files import shown
 
 
@@ -46,8 +46,8 @@ def test_any_range_of_any_file_is_what_splitting_it_gives(
     data = bom + text.encode(encoding)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_ranges, "BLOCK", 16)
-        source = Source.of_bytes(data if text else b"")
-        reader = LineReader(source, codec_of_bom(data) or UTF8)
+        source = FileBytes.of_bytes(data if text else b"")
+        reader = FileLines(source, codec_of_bom(data) or UTF8)
         if every and reader.find(known) is not None:
             assert reader.known.line == known
         first = max(1, offset if offset >= 0 else len(every) + offset + 1)
@@ -65,7 +65,7 @@ def test_any_range_of_any_file_is_what_splitting_it_gives(
         assert [line.partition("→")[2] for line in part.text.split("\n")] == expected
         assert part.at_end is (first - 1 + limit >= len(every))
         assert total_of(reader, part) == (len(every), True)
-        assert LineReader(source, reader.codec).total() == len(every)
+        assert FileLines(source, reader.codec).total() == len(every)
         back = min(len(every), max(1, abs(offset)))
         place = reader.tail(back)
         tail = data[place:].decode(encoding).removeprefix("\ufeff")
@@ -144,10 +144,10 @@ def test_a_changed_file_is_counted_anew(tmp_path: Path, monkeypatch: pytest.Monk
     path.write_bytes(b"a\n" * 3_000_000)
     cache = PlaceCache()
 
-    def find(line: int) -> Place | None:
+    def find(line: int) -> LinePlace | None:
         with path.open("rb", buffering=0) as file:
             found = os.fstat(file.fileno())
-            reader = LineReader(Source(file, found.st_size, lambda: None), UTF8, cache.get(found))
+            reader = FileLines(FileBytes(file, found.st_size, lambda: None), UTF8, cache.get(found))
             place = reader.find(line)
             cache.put(found, reader.known)
             return place
@@ -170,14 +170,14 @@ def test_counting_stops_when_nobody_waits() -> None:
 
     data = BytesIO(b"a\n" * 2_000_000)
     with pytest.raises(Cancelled):
-        LineReader(Source(data, 4_000_000, alive), UTF8).total()
+        FileLines(FileBytes(data, 4_000_000, alive), UTF8).total()
     assert asked == 4
-    assert LineReader(Source(data, 4_000_000, lambda: None), UTF8).total() == 2_000_000
+    assert FileLines(FileBytes(data, 4_000_000, lambda: None), UTF8).total() == 2_000_000
 
 
 def test_lines_that_were_looked_for_from_the_end_count_from_there() -> None:
     data = b"ab\n" * 1000
-    reader = LineReader(Source.of_bytes(data), UTF8)
-    part = read_range(reader, Place(-10, len(data) - 30), 5, data[:30])
+    reader = FileLines(FileBytes.of_bytes(data), UTF8)
+    part = read_range(reader, LinePlace(-10, len(data) - 30), 5, data[:30])
     assert (part.first, part.last) == (-10, -6)
     assert part.text.split("\n") == [f"{n}→ab" for n in range(-10, -5)]

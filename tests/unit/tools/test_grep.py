@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from callsheet import Session, ToolResult
 from callsheet.testing import Recorder, check_tool
 from callsheet.tools.search import ripgrep
-from callsheet.tools.search.engine import Search, search
 from callsheet.tools.search.excerpts import render
 from callsheet.tools.search.globs import path_filter
+from callsheet.tools.search.matches import Search, search
 from callsheet.tools.search.walk import Walk, scope_of
 from tests.support.files import reachable, without_rights
 from tests.support.processes import new_token, wait_until_gone, with_token

@@ -20,8 +20,8 @@ from callsheet.report.content import ImageContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import InvalidArguments, NotPermitted
 from callsheet.tools.files.document import explained
-from callsheet.tools.files.kinds import image_of
-from callsheet.tools.files.text import codec_of
+from callsheet.tools.files.formats import image_of
+from callsheet.tools.files.text_encoding import codec_of
 from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.workspace import Workspace
 from tests.support.files import shown, without_rights

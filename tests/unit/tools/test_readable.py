@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.tools.web.readable import readable, without_unparsed
+from callsheet.tools.web.html_reader import readable, without_unparsed
 
 
 def text(html: str, base: str = "https://example.com/a/b") -> str:

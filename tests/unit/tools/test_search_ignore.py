@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.tools.search import ripgrep
-from callsheet.tools.search.walk import Scope, Walk, scope_of
+from callsheet.tools.search.walk import SearchScope, Walk, scope_of
 from tests.support.needs import needs
 from tests.support.sizes import fewer
 from tests.support.trees import Trees
@@ -21,12 +21,12 @@ FILES = [".gitignore", ".gitignore", ".ignore", ".rgignore"]
 FEWER = fewer(3)
 
 
-def walked(scope: Scope, *, hidden: bool = False) -> set[str]:
+def walked(scope: SearchScope, *, hidden: bool = False) -> set[str]:
     with Walk(scope, hidden=hidden) as walk:
         return {found.path for found in walk if found.entry.is_file(follow_symlinks=False)}
 
 
-def listed_by_rg(scope: Scope) -> set[str]:
+def listed_by_rg(scope: SearchScope) -> set[str]:
     """Ask ripgrep for the files that it would search, in just the way it is asked to search."""
     with tempfile.NamedTemporaryFile() as rules:
         above = ripgrep.rules_file(scope)

@@ -22,7 +22,7 @@ from callsheet.testing import Recorder
 from callsheet.tools.errors import Cancelled, ExecutionFailed
 from callsheet.tools.files import atomic
 from callsheet.tools.files.atomic import replace_file, run_to_end
-from callsheet.tools.files.text import codec_of, endings_of, newline_of, with_newlines
+from callsheet.tools.files.text_encoding import codec_of, endings_of, newline_of, with_newlines
 from tests.support.files import without_rights
 
 

@@ -11,19 +11,19 @@ from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.atomic import run_to_end
 from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable, explained
-from callsheet.tools.files.matching import Change, Finder, Span, replace
-from callsheet.tools.files.refusals import not_found, not_unique
-from callsheet.tools.files.text import Unencodable, has_surrogates, presentable, size_text
+from callsheet.tools.files.edits import Change, Finder, TextSpan, replace
+from callsheet.tools.files.fuzzy_match import not_found, not_unique
+from callsheet.tools.files.text_encoding import Unencodable, has_surrogates, presentable, size_text
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 
-class _Plan(NamedTuple):
+class _EditPlan(NamedTuple):
     """What would be changed."""
 
     document: Document
-    spans: list[Span]
+    spans: list[TextSpan]
     before: str
     change: Change
     data: bytes
@@ -67,7 +67,7 @@ async def edit(
     )
 
 
-def _edit(call: Call, path: Path, plan: _Plan, check_wanted: Callable[[], None]) -> ToolResult:
+def _edit(call: Call, path: Path, plan: _EditPlan, check_wanted: Callable[[], None]) -> ToolResult:
     change = plan.change
     with explained(path, call.workspace, "edited"):
         new = New(change.text, plan.data)
@@ -85,7 +85,7 @@ def _planned(
     new_text: str,
     replace_all: bool,
     check_wanted: Callable[[], None],
-) -> _Plan:
+) -> _EditPlan:
     _check(old_text, new_text)
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "edited"):
@@ -96,7 +96,7 @@ def _planned(
         spans = _spans(text, old_text, shown, replace_all=replace_all)
         change = replace(text, spans, new_text)
         data = _encoded(document, change, text, shown)
-    return _Plan(document, spans, text, change, data)
+    return _EditPlan(document, spans, text, change, data)
 
 
 def _check(old_text: str, new_text: str) -> None:
@@ -122,7 +122,7 @@ def _text(document: Document, shown: str) -> str:
     raise ExecutionFailed(f"{shown} can't be edited: {why}")
 
 
-def _spans(text: str, old_text: str, shown: str, *, replace_all: bool) -> list[Span]:
+def _spans(text: str, old_text: str, shown: str, *, replace_all: bool) -> list[TextSpan]:
     finder = Finder(text)
     spans = list(finder.spans(old_text, overlapping=not replace_all))
     if not spans:
@@ -145,7 +145,7 @@ def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes
         ) from None
 
 
-def _result(call: Call, path: Path, plan: _Plan) -> ToolResult:
+def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
     spans, change = plan.spans, plan.change
     count = "" if len(spans) == 1 else f"{len(spans):,} replacements, the first "
     said = (

@@ -19,13 +19,18 @@ from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
-from callsheet.tools.web.addresses import Allowed
+from callsheet.tools.web.addresses import AllowedHosts
 from callsheet.tools.web.bodies import UNPACKED, image_type, kind_of, split_type, to_text
-from callsheet.tools.web.download import Answer, Limits, download
-from callsheet.tools.web.readable import readable
-from callsheet.tools.web.requests import make_request, shown
+from callsheet.tools.web.html_reader import readable
+from callsheet.tools.web.http_client import (
+    FetchLimits,
+    FetchResponse,
+    download,
+    make_request,
+    shown,
+)
 
-LIMITS = Limits()
+LIMITS = FetchLimits()
 MOST_TEXT = 100_000
 """Characters of an answer that are given at most."""
 
@@ -64,8 +69,8 @@ async def fetch(
     """
     await in_thread(lambda: import_module("httpx"))  # it takes a while, the first time
     request = make_request(method, url, headers, body)
-    answer = Answer(shown(request.url))
-    allowed = Allowed(call.session.tool_settings.private_hosts)
+    answer = FetchResponse(shown(request.url))
+    allowed = AllowedHosts(call.session.tool_settings.private_hosts)
     try:
         await download(request, allowed, LIMITS, answer)
     except ToolError as exc:
@@ -80,7 +85,7 @@ async def fetch(
     return result if made.image is None else result.with_content(made.image)
 
 
-def _facts(answer: Answer, truncated: bool = False) -> JsonObject:
+def _facts(answer: FetchResponse, truncated: bool = False) -> JsonObject:
     """Return what machines are told of an answer."""
     facts: JsonObject = {"url": answer.url, "redirects": list(answer.redirects)}
     if not answer.status:
@@ -96,7 +101,7 @@ def _facts(answer: Answer, truncated: bool = False) -> JsonObject:
     }
 
 
-def _failure(answer: Answer, text: str) -> ToolError:
+def _failure(answer: FetchResponse, text: str) -> ToolError:
     said = f"{answer.url} answered {_status(answer)}"
     kinds: dict[int, type[ToolError]] = {
         404: NotFound,
@@ -114,14 +119,14 @@ def _failure(answer: Answer, text: str) -> ToolError:
     return error
 
 
-def _status(answer: Answer) -> str:
+def _status(answer: FetchResponse) -> str:
     return f"{answer.status} {answer.phrase}".strip()
 
 
 class _Shown:
     """What people and models see of an answer."""
 
-    def __init__(self, answer: Answer, method: str) -> None:
+    def __init__(self, answer: FetchResponse, method: str) -> None:
         self.image: ToolCallContent | None = None
         self.truncated: bool = answer.truncated
         text = self._text(answer, method)
@@ -134,7 +139,7 @@ class _Shown:
             text = f"Redirected to {answer.url}\n\n{text}"
         self.text: str = text
 
-    def _text(self, answer: Answer, method: str) -> str:
+    def _text(self, answer: FetchResponse, method: str) -> str:
         if method == "HEAD":
             return f"{_status(answer)}\n{_headers(answer)}"
         if not answer.body:
@@ -164,7 +169,7 @@ class _Shown:
         return f"Title: {page.title}\n\n{page.text}"
 
 
-def _headers(answer: Answer) -> str:
+def _headers(answer: FetchResponse) -> str:
     shown_ones = [
         f"{name}: {value}" for name, value in answer.headers.items() if name != "set-cookie"
     ]

@@ -12,7 +12,7 @@ from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.excerpts import escape_name, plural
 from callsheet.tools.search.globs import Glob, GlobError, compile_glob
-from callsheet.tools.search.walk import Found, Walk, scope_of
+from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -124,12 +124,12 @@ class _Finding:
             self.unreadable = walk.unreadable
 
 
-def _leads_in(found: Found) -> bool:
+def _leads_in(found: WalkEntry) -> bool:
     """Whether it is a link to a directory."""
     return found.entry.is_symlink() and found.entry.is_dir()
 
 
-def _changed(found: Found) -> int:
+def _changed(found: WalkEntry) -> int:
     try:
         return found.entry.stat(follow_symlinks=False).st_mtime_ns
     except OSError:

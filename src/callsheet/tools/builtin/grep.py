@@ -13,9 +13,9 @@ from callsheet.tools.errors import InvalidArguments, NotFound
 from callsheet.tools.fs.dirfd import stat_of
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.engine import Matches, Search, search
 from callsheet.tools.search.excerpts import SearchedText, escape_name, plural, render
 from callsheet.tools.search.globs import GlobError, compile_glob
+from callsheet.tools.search.matches import Matches, Search, search
 from callsheet.tools.search.ripgrep import PatternError
 from callsheet.tools.search.walk import scope_of
 from callsheet.tools.session import Call

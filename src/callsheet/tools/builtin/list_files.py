@@ -9,7 +9,7 @@ from pathlib import Path
 from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
 from callsheet.tools.search.excerpts import escape_name, plural
-from callsheet.tools.search.walk import Found, Walk, scope_of
+from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
@@ -54,14 +54,14 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     )
 
 
-def _order(found: Found) -> tuple[object, ...]:
+def _order(found: WalkEntry) -> tuple[object, ...]:
     """Directories first; then by name, where case makes no difference and 9 comes before 10."""
     parts = _DIGITS.split(found.path.casefold())
     numbers = [int(part) if at % 2 else part for at, part in enumerate(parts)]
     return (not found.is_directory, numbers, found.path)
 
 
-def _line(walk: Walk, found: Found) -> str:
+def _line(walk: Walk, found: WalkEntry) -> str:
     name = escape_name(found.path)
     if found.is_directory:
         return f"{name}/"

@@ -10,20 +10,27 @@ from msgspec import Meta
 
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
-from callsheet.tools.files import notebooks
 from callsheet.tools.files.document import explained
-from callsheet.tools.files.kinds import HEAD, Image, image_of, is_document, kind_of
+from callsheet.tools.files.formats import (
+    HEAD,
+    MAX_NOTEBOOK_BYTES,
+    Image,
+    image_of,
+    is_document,
+    kind_of,
+    render_notebook,
+)
 from callsheet.tools.files.line_ranges import (
     PLACES,
-    LineReader,
-    Range,
-    Source,
+    FileBytes,
+    FileLines,
+    LineRange,
     Total,
     find_start,
     read_range,
     total_of,
 )
-from callsheet.tools.files.text import UTF8, codec_of_bom, is_binary, size_text
+from callsheet.tools.files.text_encoding import UTF8, codec_of_bom, is_binary, size_text
 from callsheet.tools.fs.dirfd import OpenFile, open_regular
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
@@ -81,16 +88,16 @@ def read(
     return result.with_all_metadata({**about, **result.metadata})
 
 
-def _source(call: Call, file: OpenFile, unsaved: bytes | None) -> Source:
+def _source(call: Call, file: OpenFile, unsaved: bytes | None) -> FileBytes:
     """Return the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
     if unsaved is not None:
-        return Source.of_bytes(unsaved)
+        return FileBytes.of_bytes(unsaved)
     if file.stat.st_size:
-        return Source(file.file, file.stat.st_size, call.check_wanted)
+        return FileBytes(file.file, file.stat.st_size, call.check_wanted)
     data = bytearray()
     while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
         data += more
-    return Source.of_bytes(data)
+    return FileBytes.of_bytes(data)
 
 
 # Text
@@ -100,7 +107,7 @@ def _text(
     call: Call,
     path: Path,
     state: os.stat_result | None,
-    source: Source,
+    source: FileBytes,
     head: bytes,
     offset: int,
     limit: int,
@@ -109,7 +116,7 @@ def _text(
     codec = codec_of_bom(head) or UTF8
     if source.size <= len(codec.bom):
         source.size = 0
-    reader = LineReader(source, codec)
+    reader = FileLines(source, codec)
     if state is not None:
         reader.known = PLACES.get(state)
     result, shown = _lines(call, reader, head, offset, limit, call.workspace.show(path))
@@ -121,8 +128,8 @@ def _text(
 
 
 def _lines(
-    call: Call, reader: LineReader, head: bytes, offset: int, limit: int, name: str
-) -> tuple[ToolResult, Range | None]:
+    call: Call, reader: FileLines, head: bytes, offset: int, limit: int, name: str
+) -> tuple[ToolResult, LineRange | None]:
     start = find_start(reader, offset, name)
     if start is None:
         nothing = _about_lines(0, 0, None, None)
@@ -156,7 +163,7 @@ def _about_lines(
     }
 
 
-def _note(shown: Range, total: Total, *, is_open: bool) -> str:
+def _note(shown: LineRange, total: Total, *, is_open: bool) -> str:
     """Say where the file ends, or how to go on; and what is unusual about it."""
     if shown.at_end:
         unit = "line" if total.lines == 1 else "lines"
@@ -172,7 +179,7 @@ def _note(shown: Range, total: Total, *, is_open: bool) -> str:
     return f"({'; '.join(parts)})"
 
 
-def _span(shown: Range) -> str:
+def _span(shown: LineRange) -> str:
     if shown.lines == 1:
         return f"line {shown.first:,}"
     between = "–" if shown.first > 0 else " to "
@@ -186,7 +193,7 @@ def _number(total: Total) -> str:
     return f"about {round(total.lines, -digits):,} (estimated)"
 
 
-def _encoding(shown: Range) -> str:
+def _encoding(shown: LineRange) -> str:
     codec = shown.codec
     if codec.name != "utf-8":
         return f"{codec.name}{'' if codec.bom else ' (guessed)'}"
@@ -196,7 +203,7 @@ def _encoding(shown: Range) -> str:
 # Other files
 
 
-def _image(call: Call, image: Image, source: Source) -> ToolResult:
+def _image(call: Call, image: Image, source: FileBytes) -> ToolResult:
     pixels = f", {image.width} × {image.height}" if image.width and image.height else ""
     text = f"{image.kind.name}{pixels}, {size_text(source.size)}"
     too_large = source.size > MOST_IMAGE_BYTES
@@ -225,15 +232,17 @@ def _binary(call: Call, head: bytes, size: int, shown: str) -> ToolResult:
     return call.success(text).with_all_metadata(about)
 
 
-def _notebook(call: Call, path: Path, source: Source, offset: int, limit: int) -> ToolResult | None:
+def _notebook(
+    call: Call, path: Path, source: FileBytes, offset: int, limit: int
+) -> ToolResult | None:
     """Read a notebook as the text of its cells; None if it is none."""
-    if path.suffix.lower() != ".ipynb" or not 0 < source.size <= notebooks.MOST_BYTES:
+    if path.suffix.lower() != ".ipynb" or not 0 < source.size <= MAX_NOTEBOOK_BYTES:
         return None
-    notebook = notebooks.render(source.read(0, source.size))
+    notebook = render_notebook(source.read(0, source.size))
     if notebook is None:
         return None
     data = notebook.text.encode("utf-8", "replace")
-    reader = LineReader(Source.of_bytes(data), UTF8)
+    reader = FileLines(FileBytes.of_bytes(data), UTF8)
     result, shown = _lines(call, reader, data[:HEAD], offset, limit, call.workspace.show(path))
     call.locate(str(path))
     cells = f"{notebook.cells} cell{'' if notebook.cells == 1 else 's'}"

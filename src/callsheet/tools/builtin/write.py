@@ -11,8 +11,8 @@ from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.atomic import run_to_end
 from callsheet.tools.files.document import Document, New, check_writable, explained, is_there
-from callsheet.tools.files.matching import clamped
-from callsheet.tools.files.text import (
+from callsheet.tools.files.edits import clamped
+from callsheet.tools.files.text_encoding import (
     UTF8,
     Codec,
     Unencodable,
@@ -30,7 +30,7 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 
-class _Plan(NamedTuple):
+class _WritePlan(NamedTuple):
     """What would be written."""
 
     old: Document | None
@@ -83,7 +83,7 @@ async def write(call: Call, path: Path, content: str) -> ToolResult:
     )
 
 
-def _planned(call: Call, path: Path, content: str, check_wanted: Callable[[], None]) -> _Plan:
+def _planned(call: Call, path: Path, content: str, check_wanted: Callable[[], None]) -> _WritePlan:
     if has_surrogates(content):
         raise InvalidArguments(
             "content: it has halves of characters (surrogates), which are no text"
@@ -95,10 +95,12 @@ def _planned(call: Call, path: Path, content: str, check_wanted: Callable[[], No
         if old is not None:
             check_writable(path, old.stat, shown)
         text, codec, notes = _fitted(content, old)
-        return _Plan(old, New(text, codec.encode(text)), codec, notes)
+        return _WritePlan(old, New(text, codec.encode(text)), codec, notes)
 
 
-def _write(call: Call, path: Path, plan: _Plan, check_wanted: Callable[[], None]) -> ToolResult:
+def _write(
+    call: Call, path: Path, plan: _WritePlan, check_wanted: Callable[[], None]
+) -> ToolResult:
     shown, old, new, notes = call.workspace.show(path), plan.old, plan.new, list(plan.notes)
     if plan.is_done:
         assert old is not None
@@ -148,7 +150,7 @@ def _fitted(content: str, old: Document | None) -> tuple[str, Codec, list[str]]:
     return text, codec, notes
 
 
-def _show(call: Call, path: Path, plan: _Plan) -> None:
+def _show(call: Call, path: Path, plan: _WritePlan) -> None:
     text = plan.new.text
     if plan.has_diff:
         call.diff(str(path), plan.before(), text)
@@ -159,7 +161,7 @@ def _show(call: Call, path: Path, plan: _Plan) -> None:
     call.locate(str(path), line)
 
 
-def _result(call: Call, path: Path, plan: _Plan, said: str) -> ToolResult:
+def _result(call: Call, path: Path, plan: _WritePlan, said: str) -> ToolResult:
     about: dict[str, JsonValue] = {
         "file_path": str(path),
         "size_bytes": len(plan.new.data),

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.tools.errors import InvalidArguments, IOFailed, NotFound, NotPermitted, ToolError
+from callsheet.tools.files.text_encoding import Codec, codec_of, codec_of_bom, is_binary
 from callsheet.tools.fs.dirfd import may_write, open_regular, parent_of
 from callsheet.tools.workspace import Workspace
 
-from .line_ranges import Source
-from .text import Codec, codec_of, codec_of_bom, is_binary
+from .line_ranges import FileBytes
 
 MOST_BYTES = 64 << 20
 """A larger file is not loaded."""
@@ -85,7 +85,7 @@ def load(path: Path, shown: str) -> Document:
         OSError: The system refuses.
     """
     with open_regular(path, shown) as (file, found):
-        source = Source(file, found.st_size, lambda: None)
+        source = FileBytes(file, found.st_size, lambda: None)
         is_large = found.st_size > MOST_BYTES
         data = source.read(0, _HEAD if is_large else found.st_size)
     if is_binary(data):

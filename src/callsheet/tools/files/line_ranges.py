@@ -22,8 +22,13 @@ from threading import Lock
 from typing import NamedTuple, TypeAlias
 
 from callsheet.tools.errors import InvalidArguments, IOFailed
-
-from .text import Codec, codec_of, codec_of_bom, name_endings, presentable
+from callsheet.tools.files.text_encoding import (
+    Codec,
+    codec_of,
+    codec_of_bom,
+    name_endings,
+    presentable,
+)
 
 LONGEST_LINE = 2000
 """Characters of a line that are shown."""
@@ -44,7 +49,7 @@ _SETTLED = 100_000_000
 """Nanoseconds. A file that changed later than that may change again without a newer time."""
 
 
-class Source:
+class FileBytes:
     """The bytes of an open file, or of one in memory. Its size is what it was when it was opened.
 
     Args:
@@ -59,7 +64,7 @@ class Source:
         self._check: Callable[[], None] = check
 
     @classmethod
-    def of_bytes(cls, data: bytes | bytearray) -> Source:
+    def of_bytes(cls, data: bytes | bytearray) -> FileBytes:
         """Return a source that is in memory."""
         return cls(BytesIO(data), len(data), lambda: None)
 
@@ -86,17 +91,17 @@ class Source:
 # Where lines are
 
 
-class Place(NamedTuple):
+class LinePlace(NamedTuple):
     """Where a line begins: its number, from the end if it is negative, and its byte."""
 
     line: int
     offset: int
 
 
-TOP = Place(1, 0)
+TOP = LinePlace(1, 0)
 
 
-class Line(NamedTuple):
+class _Line(NamedTuple):
     """A line's first bytes, how long it is as a whole without its newline, and where it ends."""
 
     start: bytes
@@ -110,7 +115,7 @@ class Line(NamedTuple):
         return len(self.start) == self.size
 
 
-class LineReader:
+class FileLines:
     """Finds, counts and reads the lines of a source in one encoding.
 
     Args:
@@ -119,9 +124,9 @@ class LineReader:
         known: Where some line is known to begin. It follows what is found.
     """
 
-    def __init__(self, source: Source, codec: Codec, known: Place = TOP) -> None:
-        self.source: Source = source
-        self.known: Place = known
+    def __init__(self, source: FileBytes, codec: Codec, known: LinePlace = TOP) -> None:
+        self.source: FileBytes = source
+        self.known: LinePlace = known
         self.codec: Codec = codec
         self._newline: bytes = "\n".encode(codec.name)
         self._total: int | None = None
@@ -131,14 +136,14 @@ class LineReader:
         """Bytes that have to be read to know how many lines there are."""
         return self.source.size - self.known.offset if self._total is None else 0
 
-    def find(self, line: int) -> Place | None:
+    def find(self, line: int) -> LinePlace | None:
         """Return where a line begins, counted from 1; None if the file has fewer."""
         near = self.known if self.known.line <= line else TOP
         wanted = line - near.line
         for offset, block in self._blocks(near.offset) if wanted else ():
             count = self._count(block)
             if count >= wanted:
-                place = Place(line, offset + self._after(block, wanted))
+                place = LinePlace(line, offset + self._after(block, wanted))
                 break
             wanted -= count
         else:
@@ -177,7 +182,7 @@ class LineReader:
         width, size = len(self._newline), self.source.size
         return size > 0 and self.source.read(size - width, width) != self._newline
 
-    def lines(self, offset: int, keep: int) -> Iterator[Line]:
+    def lines(self, offset: int, keep: int) -> Iterator[_Line]:
         """Return the lines from a place on, of each at most `keep` bytes; one of any length is passed."""
         start, begin, width = b"", offset, len(self._newline)  # of the line that has begun
         for place, block in self._blocks(offset):
@@ -185,11 +190,11 @@ class LineReader:
             while (found := self._find(data, at)) >= 0:
                 start += data[at : min(found, at + keep - len(start))]
                 end = place + found + width
-                yield Line(start, end - width - begin, end, True)
+                yield _Line(start, end - width - begin, end, True)
                 start, at, begin = b"", found + width, end
             start += data[at : at + keep - len(start)]
         if begin < self.source.size:
-            yield Line(start, self.source.size - begin, self.source.size, False)
+            yield _Line(start, self.source.size - begin, self.source.size, False)
 
     def _blocks(self, offset: int) -> Iterator[tuple[int, memoryview]]:
         """Return the bytes from a place on, in blocks that are good until the next one is taken."""
@@ -232,15 +237,15 @@ class PlaceCache:
 
     def __init__(self, limit: int = 32) -> None:
         self._limit: int = limit
-        self._places: OrderedDict[_State, Place] = OrderedDict()
+        self._places: OrderedDict[_State, LinePlace] = OrderedDict()
         self._lock: Lock = Lock()
 
-    def get(self, state: os.stat_result) -> Place:
+    def get(self, state: os.stat_result) -> LinePlace:
         """Return a place in a file that is in this state."""
         with self._lock:
             return self._places.get(_key(state), TOP)
 
-    def put(self, state: os.stat_result, place: Place) -> None:
+    def put(self, state: os.stat_result, place: LinePlace) -> None:
         """Remember a place. One in a file that has changed just now is not: it may change unnoticed."""
         if time.time_ns() - state.st_ctime_ns < _SETTLED:
             return
@@ -261,7 +266,7 @@ PLACES = PlaceCache()
 # Ranges of lines
 
 
-class Range(NamedTuple):
+class LineRange(NamedTuple):
     """The lines that are shown."""
 
     text: str
@@ -281,7 +286,7 @@ class Range(NamedTuple):
         return self.first + self.lines - 1
 
 
-def find_start(reader: LineReader, offset: int, shown: str) -> Place | None:
+def find_start(reader: FileLines, offset: int, shown: str) -> LinePlace | None:
     """Find the line that `offset` means, from the end if it is negative; None if the file is empty.
 
     Raises:
@@ -301,16 +306,16 @@ def find_start(reader: LineReader, offset: int, shown: str) -> Place | None:
     return place
 
 
-def _from_end(reader: LineReader, lines: int) -> Place | None:
+def _from_end(reader: FileLines, lines: int) -> LinePlace | None:
     if not reader.source.size:
         return None
     if reader.rest <= CHEAP:
         return reader.find(max(1, reader.total() - lines + 1))
     offset = reader.tail(lines)
-    return Place(-lines if offset else 1, offset)
+    return LinePlace(-lines if offset else 1, offset)
 
 
-def read_range(reader: LineReader, start: Place, limit: int, head: bytes) -> Range:
+def read_range(reader: FileLines, start: LinePlace, limit: int, head: bytes) -> LineRange:
     """Return up to `limit` lines from a place on. `head` has the first bytes of the file."""
     lines = _collect(reader, start.offset, limit)
     declared = codec_of_bom(head)
@@ -320,7 +325,7 @@ def read_range(reader: LineReader, start: Place, limit: int, head: bytes) -> Ran
     codec = declared or codec_of(b"\n".join([_whole_lines(head), *map(_whole_characters, lines)]))
     texts, cut = _shown(lines, start.line, codec)
     last, size = lines[len(texts) - 1], reader.source.size
-    return Range(
+    return LineRange(
         text="\n".join(texts),
         first=start.line,
         lines=len(texts),
@@ -339,7 +344,7 @@ def _whole_lines(head: bytes) -> bytes:
     return head[: head.rfind(b"\n") + 1]
 
 
-def _whole_characters(line: Line) -> bytes:
+def _whole_characters(line: _Line) -> bytes:
     """Return a line's first bytes without a character that may be cut."""
     if line.is_whole:
         return line.start
@@ -349,9 +354,9 @@ def _whole_characters(line: Line) -> bytes:
     return line.start[: end - 1]
 
 
-def _collect(reader: LineReader, offset: int, limit: int) -> list[Line]:
+def _collect(reader: FileLines, offset: int, limit: int) -> list[_Line]:
     """Take lines until there are enough, or more bytes than can be shown."""
-    lines: list[Line] = []
+    lines: list[_Line] = []
     size, width = 0, len("\n".encode(reader.codec.name))
     for line in islice(reader.lines(offset, _KEEP), min(limit, MOST_BYTES)):
         lines.append(line)
@@ -361,7 +366,7 @@ def _collect(reader: LineReader, offset: int, limit: int) -> list[Line]:
     return lines
 
 
-def _shown(lines: list[Line], first: int, codec: Codec) -> tuple[list[str], int]:
+def _shown(lines: list[_Line], first: int, codec: Codec) -> tuple[list[str], int]:
     """Return the lines as they are shown, as many as fit, and how many of them are cut."""
     texts: list[str] = []
     room, cut = MOST_BYTES, 0
@@ -378,12 +383,12 @@ def _shown(lines: list[Line], first: int, codec: Codec) -> tuple[list[str], int]
     return texts, cut
 
 
-def _cut(text: str, line: Line, codec: Codec) -> str:
+def _cut(text: str, line: _Line, codec: Codec) -> str:
     start = text[:LONGEST_LINE]
     return f"{start}… [{line.size - codec.size_of(start):,} more bytes in this line]"
 
 
-def _endings(lines: list[Line], codec: Codec) -> str | None:
+def _endings(lines: list[_Line], codec: Codec) -> str | None:
     """Name the line endings of those lines that are there as a whole."""
     ended = [line.start for line in lines if line.has_newline and line.is_whole]
     windows = sum(start.endswith("\r".encode(codec.name)) for start in ended)
@@ -397,7 +402,7 @@ class Total(NamedTuple):
     is_exact: bool
 
 
-def total_of(reader: LineReader, shown: Range) -> Total:
+def total_of(reader: FileLines, shown: LineRange) -> Total:
     """Count the lines of a file where that is cheap, else estimate them from those that were passed."""
     if shown.at_end and shown.first > 0:
         return Total(shown.last, True)

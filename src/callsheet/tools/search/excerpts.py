@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from callsheet.tools.fs.dirfd import Descent
-
-from .engine import FileMatches, MatchedLine
+from callsheet.tools.search.matches import FileMatches, MatchedLine
 
 WIDTH = 300
 """Bytes of a line that are shown."""

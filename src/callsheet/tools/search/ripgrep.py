@@ -29,7 +29,7 @@ from callsheet.processes.process import started
 from callsheet.tools.errors import ExecutionFailed
 
 from .globs import expand
-from .walk import Scope, rules_above
+from .walk import SearchScope, rules_above
 
 _NAME = "rg.exe" if os.name == "nt" else "rg"
 _MAX_ERROR_BYTES = 1 << 20
@@ -153,7 +153,12 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def count_tree_command(
-    rg: str, pattern: str, ignore_case: bool, scope: Scope, glob: str | None, rules: str | None
+    rg: str,
+    pattern: str,
+    ignore_case: bool,
+    scope: SearchScope,
+    glob: str | None,
+    rules: str | None,
 ) -> list[str]:
     """Return the command that counts matching lines in each file of a tree.
 
@@ -229,7 +234,7 @@ def _loosened(name: str) -> str:
     return re.sub(r"\*+", "*", plain) or "*"
 
 
-def rules_file(scope: Scope) -> bytes:
+def rules_file(scope: SearchScope) -> bytes:
     """Return the ignore rules above a directory as one ignore file at the top, the strongest last."""
     above = sorted(rules_above(scope), key=lambda each: -each[0])
     lines = [rule.below(directory.rstrip("/")) for _, directory, rules in above for rule in rules]

@@ -87,7 +87,7 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
     return IPv4Address(int(address) & 0xFFFF_FFFF) if address in _NAT64 else None
 
 
-class Allowed:
+class AllowedHosts:
     """Hosts, addresses and networks that are allowed though they are not public."""
 
     def __init__(self, given: Iterable[str] = ()) -> None:
@@ -115,7 +115,7 @@ class Allowed:
         )
 
 
-async def addresses_of(host: str, port: int, allowed: Allowed) -> list[str]:
+async def addresses_of(host: str, port: int, allowed: AllowedHosts) -> list[str]:
     """Return the addresses of a host that may be reached, in the order to try them.
 
     Raises `NotPermitted` if it has none such, `IOFailed` if it has none at all.

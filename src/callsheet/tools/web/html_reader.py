@@ -1,38 +1,41 @@
 """HTML as text that is good to read: headings, lists, links, code and tables in the manner of Markdown.
 
-What is not for reading is left out: scripts, styles, navigation, and what the page itself hides. The
-work grows with the size of the page only, however broken or hostile it is.
+What is not for reading is left out: scripts, styles, navigation, and what the page itself hides. The work
+grows with the size of the page only, however broken or hostile it is.
+
+Python's parser reports tags and text; `_PageReader` turns them into calls of a `Layout`, most of them by the
+tables `_START` and `_END`. A table that only arranges a page is taken apart into paragraphs.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from html import unescape
 from html.parser import HTMLParser
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
-from .layout import Layout
-from .tables import Table
+from callsheet.tools.web.text_layout import Layout
 
 
-def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
+def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_DROPPED = words(
+_DROPPED = _names(
     "script style noscript template svg canvas iframe object nav select datalist textarea "
     "button dialog noframes noembed audio video map math"
 )
-_BLOCKS = words(
+_BLOCKS = _names(
     "address article aside body center details dd div dl dt fieldset figcaption figure footer form "
     "header hgroup html legend main p search section summary"
 )
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_VOID = words("area base br col embed frame hr img input link meta param source track wbr")
+_VOID = _names("area base br col embed frame hr img input link meta param source track wbr")
 # Elements that end without a tag of their own; what is hidden of them can't be told from what follows.
-_IMPLIED_END = words("p li dt dd tr td th thead tbody tfoot option html body head")
+_IMPLIED_END = _names("p li dt dd tr td th thead tbody tfoot option html body head")
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
 _UNPARSED = re.compile(r"<!--|<!|<\?|<(script|style|textarea|iframe|noframes|noembed)\b", re.I)
@@ -40,8 +43,32 @@ _MOST_REPAIRED = 10_000_000  # characters that are read again, in all
 _MOST_TAGS = 400_000
 _LONGEST_LINK = 500
 
+# What elements do that need nothing but the layout.
+_START: dict[str, Callable[[Layout], object]] = {
+    **dict.fromkeys((*_BLOCKS, "caption"), Layout.block),
+    **{name: partial(Layout.heading, level=level) for name, level in _HEADINGS.items()},
+    "blockquote": Layout.begin_quote,
+    "br": Layout.line_break,
+    "li": Layout.item,
+    "menu": partial(Layout.begin_list, number=None),
+    "ul": partial(Layout.begin_list, number=None),
+}
+_END: dict[str, Callable[[Layout], object]] = {
+    **dict.fromkeys((*_BLOCKS, *_HEADINGS, "caption"), Layout.block),
+    "blockquote": Layout.end_quote,
+    "code": Layout.end_span,
+    "li": Layout.end_item,
+    "menu": Layout.end_list,
+    "ol": Layout.end_list,
+    "pre": Layout.end_code,
+    "ul": Layout.end_list,
+}
 
-class Page(NamedTuple):
+
+_Attributes: TypeAlias = "dict[str, str | None]"
+
+
+class ReadablePage(NamedTuple):
     """A page as text."""
 
     title: str
@@ -53,8 +80,14 @@ class _Enough(Exception):
     """There is as much text as is wanted."""
 
 
-def readable(html: str, base_url: str = "", limit: int = 1_000_000) -> Page:
-    """Return a page as text, `limit` characters of it at most."""
+def readable(html: str, base_url: str = "", limit: int = 1_000_000) -> ReadablePage:
+    """Return a page as text.
+
+    Args:
+        html: The page.
+        base_url: Where it is, which its links are relative to.
+        limit: Characters to return at most.
+    """
     markup = without_unparsed(html)
     reader = _read(markup, base_url, limit, frozenset())
     if (
@@ -62,13 +95,13 @@ def readable(html: str, base_url: str = "", limit: int = 1_000_000) -> Page:
     ):  # an element that is left out was never closed, or held it all
         reader = _read(markup, base_url, limit, frozenset({"nav", "dialog", "noscript", "button"}))
     text = reader.layout.text()
-    return Page(reader.title, text[:limit], reader.is_full or len(text) > limit)
+    return ReadablePage(reader.title, text[:limit], reader.is_full or len(text) > limit)
 
 
 def without_unparsed(html: str) -> str:
-    """Take out comments, declarations, scripts and the like: what is not parsed as HTML inside.
+    """Remove comments, declarations, scripts and the like: what is not parsed as HTML inside.
 
-    Like a browser, this takes out the whole rest where one of them never ends.
+    Like a browser, this removes the whole rest where one of them never ends.
     """
     kept: list[str] = []
     at = 0
@@ -89,8 +122,8 @@ def without_unparsed(html: str) -> str:
     return "".join(kept)
 
 
-def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _Reader:
-    reader = _Reader(base_url, limit, _DROPPED - wanted)
+def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _PageReader:
+    reader = _PageReader(base_url, limit, _DROPPED - wanted)
     try:
         reader.feed(markup)
         # What is left begins with a tag that never ends. Browsers drop it all; a few repairs are cheap.
@@ -106,7 +139,7 @@ def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _Re
     return reader
 
 
-class _Reader(HTMLParser):
+class _PageReader(HTMLParser):
     def __init__(self, base_url: str, limit: int, dropped: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.layout: Layout = Layout()
@@ -121,7 +154,7 @@ class _Reader(HTMLParser):
         self._title: list[str] | None = None
         self._titles: list[str] = []
         self._links: list[tuple[str, int] | None] = []
-        self._tables: list[Table] = []
+        self._tables: list[_HtmlTable] = []
 
     @property
     def title(self) -> str:
@@ -135,7 +168,7 @@ class _Reader(HTMLParser):
     def finish(self) -> None:
         """Close what is still open."""
         while self._tables:
-            self._end_table()
+            self.end_table()
         self.layout.finish()
 
     # What the parser calls
@@ -155,10 +188,8 @@ class _Reader(HTMLParser):
         handle = getattr(self, f"start_{tag}", None)
         if handle is not None:
             handle(attributes)
-        elif tag in _HEADINGS:
-            self.layout.heading(_HEADINGS[tag])
-        elif tag in _BLOCKS:
-            self.layout.block()
+        elif tag in _START:
+            _START[tag](self.layout)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take an element that closes itself. In HTML only the void ones do."""
@@ -176,8 +207,8 @@ class _Reader(HTMLParser):
         handle = getattr(self, f"end_{tag}", None)
         if handle is not None:
             handle()
-        elif tag in _BLOCKS or tag in _HEADINGS:
-            self.layout.block()
+        elif tag in _END:
+            _END[tag](self.layout)
 
     def handle_data(self, data: str) -> None:
         """Take text."""
@@ -194,7 +225,7 @@ class _Reader(HTMLParser):
 
     # Elements
 
-    def start_title(self, _: dict[str, str | None]) -> None:
+    def start_title(self, _: _Attributes) -> None:
         self._title = []
 
     def end_title(self) -> None:
@@ -202,23 +233,20 @@ class _Reader(HTMLParser):
             self._titles = self._title
         self._title = None
 
-    def start_base(self, attributes: dict[str, str | None]) -> None:
+    def start_base(self, attributes: _Attributes) -> None:
         self._base = _joined(self._base, attributes.get("href") or "") or self._base
 
-    def start_br(self, _: dict[str, str | None]) -> None:
-        self.layout.line_break()
-
-    def start_hr(self, _: dict[str, str | None]) -> None:
+    def start_hr(self, _: _Attributes) -> None:
         self.layout.block()
         self.layout.add("---")
         self.layout.block()
 
-    def start_img(self, attributes: dict[str, str | None]) -> None:
+    def start_img(self, attributes: _Attributes) -> None:
         alt = " ".join((attributes.get("alt") or "").split())
         if alt:
             self.layout.add(f"[image: {alt[:300]}]")
 
-    def start_a(self, attributes: dict[str, str | None]) -> None:
+    def start_a(self, attributes: _Attributes) -> None:
         self.end_a()  # links don't nest
         url = _joined(self._base, attributes.get("href") or "")
         self._links.append((url, self.layout.mark()) if url else None)
@@ -228,62 +256,32 @@ class _Reader(HTMLParser):
         if link is not None:
             self.layout.link(*link)
 
-    def start_pre(self, attributes: dict[str, str | None]) -> None:
+    def start_pre(self, attributes: _Attributes) -> None:
         found = _LANGUAGE.search(attributes.get("class") or "")
         self.layout.begin_code(found[1] if found else "")
 
-    def end_pre(self) -> None:
-        self.layout.end_code()
-
-    def start_code(self, attributes: dict[str, str | None]) -> None:
+    def start_code(self, attributes: _Attributes) -> None:
         found = _LANGUAGE.search(attributes.get("class") or "")
         self.layout.begin_span(found[1] if found else "")
 
-    def end_code(self) -> None:
-        self.layout.end_span()
-
-    def start_blockquote(self, _: dict[str, str | None]) -> None:
-        self.layout.begin_quote()
-
-    def end_blockquote(self) -> None:
-        self.layout.end_quote()
-
-    def start_ul(self, _: dict[str, str | None]) -> None:
-        self.layout.begin_list(None)
-
-    def start_ol(self, attributes: dict[str, str | None]) -> None:
+    def start_ol(self, attributes: _Attributes) -> None:
         start = attributes.get("start") or ""
         is_number = len(start) < 9 and start.isascii() and start.isdigit()
         self.layout.begin_list(int(start) if is_number else 1)
 
-    def end_ul(self) -> None:
-        self.layout.end_list()
-
-    end_ol = end_menu = end_ul
-    start_menu = start_ul
-
-    def start_li(self, _: dict[str, str | None]) -> None:
-        self.layout.item()
-
-    def end_li(self) -> None:
-        self.layout.end_item()
-
     # Tables
 
-    def start_table(self, _: dict[str, str | None]) -> None:
+    def start_table(self, _: _Attributes) -> None:
         if self._tables:
             self._tables[-1].flatten(self.layout)  # one that holds another is there for the looks
         self.layout.block()
-        self._tables.append(Table())
+        self._tables.append(_HtmlTable())
 
     def end_table(self) -> None:
         if self._tables:
-            self._end_table()
+            self._tables.pop().end(self.layout)
 
-    def _end_table(self) -> None:
-        self._tables.pop().end(self.layout)
-
-    def start_tr(self, _: dict[str, str | None]) -> None:
+    def start_tr(self, _: _Attributes) -> None:
         if self._tables:
             self._tables[-1].row(self.layout)
 
@@ -292,11 +290,11 @@ class _Reader(HTMLParser):
 
     end_thead = end_tbody = end_tr
 
-    def start_td(self, _: dict[str, str | None]) -> None:
+    def start_td(self, _: _Attributes) -> None:
         if self._tables:
             self._tables[-1].cell(self.layout, is_head=False)
 
-    def start_th(self, _: dict[str, str | None]) -> None:
+    def start_th(self, _: _Attributes) -> None:
         if self._tables:
             self._tables[-1].cell(self.layout, is_head=True)
 
@@ -306,14 +304,8 @@ class _Reader(HTMLParser):
 
     end_th = end_td
 
-    def start_caption(self, _: dict[str, str | None]) -> None:
-        self.layout.block()
 
-    def end_caption(self) -> None:
-        self.layout.block()
-
-
-def _is_hidden(tag: str, attributes: dict[str, str | None]) -> bool:
+def _is_hidden(tag: str, attributes: _Attributes) -> bool:
     if tag in _IMPLIED_END:
         return False
     return (
@@ -334,3 +326,73 @@ def _joined(base: str, href: str) -> str:
     except ValueError:
         return ""
     return url if scheme in ("http", "https", "mailto", "") and not re.search(r"\s", url) else ""
+
+
+class _HtmlTable:
+    """One table while it is read."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[str]] = []
+        self._row: list[str] = []
+        self._has_head: bool = False
+        self._is_flat: bool = False
+        self.is_between_cells: bool = True
+
+    def row(self, layout: Layout) -> None:
+        """Begin or end a row."""
+        self.end_cell(layout)
+        if self._row:
+            self._rows.append(self._row)
+            self._row = []
+        if self._is_flat:
+            layout.block()
+
+    def cell(self, layout: Layout, *, is_head: bool) -> None:
+        """Begin a cell."""
+        self.end_cell(layout)
+        if not self._is_flat and self.is_between_cells:
+            layout.block()  # whatever stands outside of all cells
+        self._has_head = self._has_head or (is_head and not self._rows)
+        self.is_between_cells = False
+
+    def end_cell(self, layout: Layout) -> None:
+        """End a cell, if one is open."""
+        if self.is_between_cells:
+            return
+        self.is_between_cells = True
+        if self._is_flat:
+            layout.add(" ")
+        else:
+            self._row.append(layout.take())
+
+    def flatten(self, layout: Layout) -> None:
+        """Be paragraphs from now on: another table stands inside."""
+        if self._is_flat:
+            return
+        self._is_flat = True
+        here = layout.take()
+        for row in [*self._rows, self._row]:
+            layout.add(" ".join(filter(None, row)))
+            layout.block()
+        layout.add(here)
+        self._rows, self._row = [], []
+
+    def end(self, layout: Layout) -> None:
+        """End the table."""
+        self.row(layout)
+        if self._is_flat:
+            layout.block()
+            return
+        rows = [row for row in self._rows if any(row)]
+        if len(rows) == 1 or all(len(row) == 1 for row in rows):
+            for row in rows:
+                layout.add("  ".join(filter(None, row)))
+                layout.block()
+            return
+        layout.rows(self._lines(rows))
+
+    def _lines(self, rows: list[list[str]]) -> list[str]:
+        lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+        if self._has_head and lines:
+            lines.insert(1, "|" + " --- |" * len(rows[0]))
+        return lines

@@ -12,13 +12,18 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from .text import common_prefix, count_lines, newline_of, with_newlines
+from callsheet.tools.files.text_encoding import (
+    common_prefix,
+    count_lines,
+    newline_of,
+    with_newlines,
+)
 
 _MOST_COMPARED = 1000
 """Lines of one change that are compared one by one; of a larger one, all count as changed."""
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A part of a text."""
 
     begin: int
@@ -46,21 +51,21 @@ class Finder:
             endings = enumerate(re.finditer("\r\n", text))
             self._dropped = [found.start() - number for number, found in endings]
 
-    def spans(self, wanted: str, *, overlapping: bool = False) -> Iterator[Span]:
+    def spans(self, wanted: str, *, overlapping: bool = False) -> Iterator[TextSpan]:
         """Return where a text is: as it stands, or, if it is nowhere so, with other line endings."""
         if "\r\n" in wanted and wanted in self.text:
             for at in _all(self.text, wanted, overlapping):
-                yield Span(at, at + len(wanted))
+                yield TextSpan(at, at + len(wanted))
             return
         wanted = wanted.replace("\r\n", "\n")
         for at in _all(self.flat, wanted, overlapping):
-            yield Span(self._place(at), self._place(at + len(wanted)))
+            yield TextSpan(self._place(at), self._place(at + len(wanted)))
 
     def _place(self, at: int) -> int:
         """Return the place in the text of a place in the flat one."""
         return at + bisect_left(self._dropped, at)
 
-    def line(self, span: Span) -> int:
+    def line(self, span: TextSpan) -> int:
         """Return the number of the line that a part begins in."""
         return self.text.count("\n", 0, span.begin) + 1
 
@@ -73,7 +78,7 @@ def _all(text: str, wanted: str, overlapping: bool) -> Iterator[int]:
         at = text.find(wanted, at + step)
 
 
-def replace(text: str, spans: Sequence[Span], new: str) -> Change:
+def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
     """Replace parts of a text, given in order."""
     style, parts, last, shift = newline_of(text), list[str](), 0, 0
     hunks: list[_Hunk] = []
@@ -82,7 +87,7 @@ def replace(text: str, spans: Sequence[Span], new: str) -> Change:
         parts += [text[last : span.begin], put]
         last = span.end
         begin = span.begin + shift
-        hunks.append(_Hunk(span, Span(begin, begin + len(put))))
+        hunks.append(_Hunk(span, TextSpan(begin, begin + len(put))))
         shift += len(put) - (span.end - span.begin)
     changed = "".join([*parts, text[last:]])
     added = removed = 0
@@ -121,8 +126,8 @@ def _in_style(new: str, old: str, style: str) -> str:
 class _Hunk(NamedTuple):
     """The same place in the old and in the new text."""
 
-    old: Span
-    new: Span
+    old: TextSpan
+    new: TextSpan
 
 
 def _by_lines(old: str, new: str, hunks: list[_Hunk]) -> Iterator[_Hunk]:
@@ -141,13 +146,13 @@ def _by_lines(old: str, new: str, hunks: list[_Hunk]) -> Iterator[_Hunk]:
         yield waiting
 
 
-def _joined(one: Span, other: Span) -> Span:
-    return Span(min(one.begin, other.begin), max(one.end, other.end))
+def _joined(one: TextSpan, other: TextSpan) -> TextSpan:
+    return TextSpan(min(one.begin, other.begin), max(one.end, other.end))
 
 
-def _whole_lines(text: str, span: Span) -> Span:
+def _whole_lines(text: str, span: TextSpan) -> TextSpan:
     end = text.find("\n", span.end)
-    return Span(text.rfind("\n", 0, span.begin) + 1, len(text) if end < 0 else end + 1)
+    return TextSpan(text.rfind("\n", 0, span.begin) + 1, len(text) if end < 0 else end + 1)
 
 
 def _count(old: str, new: str) -> tuple[int, int]:

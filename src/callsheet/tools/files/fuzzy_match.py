@@ -1,9 +1,9 @@
-"""Near misses: where a text that is not in a file almost is, and what differs.
+"""Why a text can't be replaced, so that the next try is right: where it almost is, or all places where it is.
 
-Three ways, the surest first. A wrong copy: the text is there once line numbers, escapes or entities
-are taken back. The same letters: it is there but for white space, case or typographic characters,
-which one search over the squeezed text finds. The most words in common: windows of lines that share
-rare words with it, compared in full.
+Near misses are found in three ways, the surest first. A wrong copy: the text is there once line numbers,
+escapes or entities are undone. The same letters: it is there but for white space, case or typographic
+characters, which one search over the squeezed text finds. The most words in common: windows of lines that
+share rare words with it, compared in full.
 
 All ways are linear in the file, but for the comparison of a few windows.
 """
@@ -15,14 +15,17 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
-MOST = 3
-"""Near misses that are told at most."""
+from callsheet.tools.files.edits import Finder, TextSpan
+from callsheet.tools.files.text_encoding import presentable
+
+MAX_MISSES = 3
+"""Near misses that are reported at most."""
 
 _WINDOWS = 12
 _ALIKE = 0.5
@@ -48,7 +51,7 @@ _WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-class Miss(NamedTuple):
+class NearMiss(NamedTuple):
     """A place where a text almost is: lines from `first` on, how alike, and in what they differ."""
 
     first: int
@@ -62,7 +65,7 @@ class Miss(NamedTuple):
         return self.first + self.found.rstrip("\n").count("\n")
 
 
-def near_misses(text: str, wanted: str) -> list[Miss]:
+def near_misses(text: str, wanted: str) -> list[NearMiss]:
     """Find where a text almost is. Both have LF as line endings."""
     if not wanted.strip():
         return []
@@ -84,17 +87,17 @@ _COPIES: tuple[tuple[str, Callable[[str], str]], ...] = (
 )
 
 
-def _wrong_copies(text: str, wanted: str) -> list[Miss]:
+def _wrong_copies(text: str, wanted: str) -> list[NearMiss]:
     for what, mend in _COPIES:
         mended = mend(wanted)
         if mended != wanted and mended.strip() and (at := text.find(mended)) >= 0:
-            return [Miss(_line_at(text, at), mended, 1.0, (what,))]
+            return [NearMiss(_line_at(text, at), mended, 1.0, (what,))]
     if not (text.isascii() and wanted.isascii()):
         return _other_composition(text, wanted)
     return []
 
 
-def _other_composition(text: str, wanted: str) -> list[Miss]:
+def _other_composition(text: str, wanted: str) -> list[NearMiss]:
     """Find a text whose accents are composed in another way, line by line."""
     whole, part = (unicodedata.normalize("NFC", side) for side in (text, wanted))
     at = whole.find(part) if (whole, part) != (text, wanted) else -1
@@ -102,7 +105,7 @@ def _other_composition(text: str, wanted: str) -> list[Miss]:
         return []
     first, count = _line_at(whole, at), part.rstrip("\n").count("\n") + 1
     found = "\n".join(text.split("\n")[first - 1 : first - 1 + count])
-    return [Miss(first, found, 1.0, ("how accents are composed (Unicode normalisation)",))]
+    return [NearMiss(first, found, 1.0, ("how accents are composed (Unicode normalisation)",))]
 
 
 def _line_at(text: str, at: int) -> int:
@@ -119,14 +122,14 @@ def _squeezed(text: str) -> str:
     return "".join((lower if len(lower) == len(plain) else plain).split())
 
 
-def _same_letters(text: str, wanted: str) -> Iterator[Miss]:
+def _same_letters(text: str, wanted: str) -> Iterator[NearMiss]:
     letters = _squeezed(wanted)
     lines = text.split("\n")
     squeezed = [_squeezed(line) for line in lines]
     ends = list(accumulate(map(len, squeezed)))
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     whole, at = "".join(squeezed), -1
-    for _ in range(MOST):
+    for _ in range(MAX_MISSES):
         at = whole.find(letters, at + 1) if letters else -1
         if at < 0:
             return
@@ -134,7 +137,7 @@ def _same_letters(text: str, wanted: str) -> Iterator[Miss]:
         end = _unsqueezed(at + len(letters) - 1, lines, ends, starts) + 1
         begin, end = _with_white_space(text, begin, end, wanted)
         found = text[begin:end]
-        yield Miss(_line_at(text, begin), found, 1.0, differences(found, wanted))
+        yield NearMiss(_line_at(text, begin), found, 1.0, differences(found, wanted))
 
 
 def _unsqueezed(at: int, lines: list[str], ends: list[int], starts: list[int]) -> int:
@@ -197,7 +200,7 @@ def _levelled(text: str, but: str = "") -> str:
 # The most words in common
 
 
-def _shared_words(text: str, wanted: str) -> list[Miss]:
+def _shared_words(text: str, wanted: str) -> list[NearMiss]:
     lines, height = text.split("\n"), wanted.strip("\n").count("\n") + 1
     scores = _line_scores(text, wanted, len(lines))
     if scores is None:
@@ -209,11 +212,11 @@ def _shared_words(text: str, wanted: str) -> list[Miss]:
     ]
     best = sorted(windows, key=lambda window: (-window[0], window[1]))[:_WINDOWS]
     compare = _comparer(wanted)
-    judged: list[Miss] = []
+    judged: list[NearMiss] = []
     for score, first in best:
         if score > 0:
             found = "\n".join(lines[first : first + height])
-            judged.append(Miss(first + 1, found, compare(found), ()))
+            judged.append(NearMiss(first + 1, found, compare(found), ()))
     judged.sort(key=lambda miss: -miss.alike)
     return _apart([miss for miss in judged if miss.alike >= _ALIKE])
 
@@ -256,10 +259,105 @@ def _comparer(wanted: str) -> Callable[[str], float]:
     return compare
 
 
-def _apart(misses: list[Miss]) -> list[Miss]:
+def _apart(misses: list[NearMiss]) -> list[NearMiss]:
     """Leave out what overlaps a better one."""
-    kept: list[Miss] = []
+    apart: list[NearMiss] = []
     for miss in misses:
-        if all(miss.last < other.first or miss.first > other.last for other in kept):
-            kept.append(miss)
-    return kept[:MOST]
+        if all(miss.last < other.first or miss.first > other.last for other in apart):
+            apart.append(miss)
+    return apart[:MAX_MISSES]
+
+
+# Messages
+
+_PLACES = 10
+_LINES = 24
+"""Lines that are shown of one near miss."""
+
+_WIDTH = 300
+
+
+def not_unique(finder: Finder, spans: Sequence[TextSpan], shown: str) -> str:
+    """Return the message that says where a text is that should be there once."""
+    lines = finder.text.split("\n")
+    numbers = [finder.line(span) for span in spans[:_PLACES]]
+    places = [f"{number}→{_short(lines[number - 1])}" for number in numbers]
+    if len(spans) > _PLACES:
+        places.append(f"… and {len(spans) - _PLACES:,} more")
+    return "\n".join(
+        [
+            f"old_text is in {shown} {len(spans):,} times, so it is not clear which is meant. Give more of "
+            "the lines around it, or set replace_all. It begins in these lines:",
+            *places,
+        ]
+    )
+
+
+def not_found(flat: str, wanted: str, shown: str) -> str:
+    """Return the message that a text is not in a file, and where something like it is.
+
+    Args:
+        flat: The file's text, with LF only.
+        wanted: The text.
+        shown: How the message calls the file.
+    """
+    wanted = wanted.replace("\r\n", "\n")
+    misses = near_misses(flat, wanted)
+    if not misses:
+        return f"old_text is not in {shown}, and nothing is much like it. Read the file to see what is there"
+    lines = list(_described(misses[0], wanted))
+    if len(misses) > 1:
+        lines.append(f"Much the same: {', '.join(map(_where, misses[1:]))}.")
+    return "\n".join([f"old_text is not in {shown}.", *lines])
+
+
+def _where(miss: NearMiss) -> str:
+    if miss.first == miss.last:
+        return f"line {miss.first:,}"
+    return f"lines {miss.first:,}–{miss.last:,}"
+
+
+def _described(miss: NearMiss, wanted: str) -> Iterator[str]:
+    where = _where(miss)
+    if miss.differs:
+        yield f"It is almost at {where}; it differs in {' and '.join(miss.differs)}."
+    else:
+        yield f"The nearest is at {where} ({miss.alike:.0%} alike)."
+    yield "In old_text (-) and in the file (+):"
+    yield from _compared(wanted.strip("\n").split("\n"), miss)
+
+
+def _compared(wanted: list[str], miss: NearMiss) -> Iterator[str]:
+    found = miss.found.strip("\n").split("\n")
+    left = _LINES
+    for mark, line in _marked(wanted, found):
+        if not left:
+            yield "…"
+            return
+        left -= 1
+        yield f"{mark} {_visible(line) if miss.differs and mark != ' ' else _short(line)}"
+
+
+def _marked(wanted: list[str], found: list[str]) -> Iterator[tuple[str, str]]:
+    """Return the lines of both, each marked with where it is."""
+    matcher = SequenceMatcher(None, wanted, found, autojunk=False)
+    for what, a, b, c, d in matcher.get_opcodes():
+        if what == "equal":
+            yield from ((" ", line) for line in found[c:d])
+            continue
+        yield from (("-", line) for line in wanted[a:b])
+        yield from (("+", line) for line in found[c:d])
+
+
+def _short(line: str) -> str:
+    line = presentable(line.removesuffix("\r"))
+    return (
+        line
+        if len(line) <= _WIDTH
+        else f"{line[:_WIDTH]}… [{len(line) - _WIDTH:,} more characters]"
+    )
+
+
+def _visible(line: str) -> str:
+    """Return a line in quotes, so that white space at its ends is seen, and tabs as they are written."""
+    return f'"{_short(line)}"'.replace("\t", "\\t").replace("\u00a0", "\\u00a0")

@@ -19,11 +19,10 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 
 from callsheet.tools.fs.dirfd import Descent
 from callsheet.tools.invocation import in_thread
-
-from . import ripgrep
-from .globs import path_filter
-from .ripgrep import PatternError
-from .walk import Scope, Walk
+from callsheet.tools.search import ripgrep
+from callsheet.tools.search.globs import path_filter
+from callsheet.tools.search.ripgrep import PatternError
+from callsheet.tools.search.walk import SearchScope, Walk
 
 MAX_PATTERN = 10_000
 """Characters of a pattern."""
@@ -51,7 +50,7 @@ class Search(NamedTuple):
 
     pattern: str
     ignore_case: bool
-    scope: Scope
+    scope: SearchScope
     file: str | None = None
     """The name of a file in the scope's directory, if only that is searched."""
     glob: str | None = None
@@ -142,7 +141,7 @@ async def _count_tree(query: Search, rg: str, tally: _Tally) -> int:
 
 
 @contextmanager
-def _rules_from_above(scope: Scope) -> Generator[str | None, None, None]:
+def _rules_from_above(scope: SearchScope) -> Generator[str | None, None, None]:
     """Write the ignore rules above a directory to a file, if there are any."""
     above = ripgrep.rules_file(scope)
     if not above:
@@ -154,7 +153,7 @@ def _rules_from_above(scope: Scope) -> Generator[str | None, None, None]:
         yield file.name
 
 
-def _prefix(scope: Scope) -> str:
+def _prefix(scope: SearchScope) -> str:
     return f"./{scope.below}/" if scope.below else "./"
 
 
