@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -95,16 +96,14 @@ def test_all_writes_everything_out(check: Check, bad: Path) -> None:
     assert done.stdout.count("lifecycle/announced-twice") == 14
 
 
-def test_a_clean_recording_exits_with_0_also_from_stdin(clean: Path) -> None:
-    done = subprocess.run(
-        [*CALLSHEET, "check", "-", *TWICE],
-        input=clean.read_bytes(),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.endswith(b"\n1 recording, 1 call: nothing found.\n")
+def test_a_clean_recording_exits_with_0_also_from_stdin(
+    check: Check, clean: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (clean, "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(clean.read_bytes())))
+        done = check(path, *TWICE)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith("\n1 recording, 1 call: nothing found.\n")
 
 
 def test_what_can_not_be_read_is_told_and_the_rest_is_checked(
@@ -262,19 +261,18 @@ def test_a_terminal_gets_colours_and_lines_that_fit(bad: Path) -> None:
     assert "14 errors." in plain
 
 
-def test_no_color_is_heeded(bad: Path) -> None:
-    said = on_terminal(bad, *TWICE, env={"NO_COLOR": "1"})
-    assert not re.search(r"\x1b\[[\d;]*3\dm", said)
-
-
-def test_a_large_recording_has_a_bar_on_a_terminal_only(check: Check, tmp_path: Path) -> None:
+def test_a_large_recording_has_a_bar_on_a_terminal_only_and_no_color_is_obeyed(
+    check: Check, tmp_path: Path
+) -> None:
     path = tmp_path / "large.jsonl"
     filler = {
         "sessionUpdate": "agent_message_chunk",
         "content": {"type": "text", "text": "x" * 10**6},
     }
-    path.write_bytes(told(CALL, *[filler] * 25))
-    assert re.search(r"large\.jsonl.* MB", on_terminal(path, *TWICE))
+    path.write_bytes(told(CALL, *[filler] * 21))
+    said = on_terminal(path, *TWICE, env={"NO_COLOR": "1"})
+    assert re.search(r"large\.jsonl.* MB", said)
+    assert not re.search(r"\x1b\[[\d;]*3\dm", said)
     assert check(path, *TWICE).stderr == ""
 
 

@@ -17,6 +17,7 @@ from callsheet.check.runner import CLIENTS
 from callsheet.cli.demo import stage
 from callsheet.testing import AgentClient, Recording, assert_every_call_ended
 from tests.support import SUPPORT
+from tests.support.sizes import FULL
 from tests.support.websites import Site, answer
 
 AGENT = [sys.executable, "-m", "callsheet", "agent"]
@@ -91,7 +92,7 @@ RUNNING = """
 !kill -9 $$
 !cat token.txt
 !cat colours.txt
-!for i in $(seq 100); do echo line $i; sleep 0.005; done
+!for i in $(seq 40); do echo line $i; sleep 0.005; done
 !seq 1 100000
 !yes | head -c 1500000
 !head -c 3000 /dev/urandom
@@ -99,6 +100,12 @@ RUNNING = """
 /bash command='echo part; sleep 5' timeout=0.3
 /bash command=pwd cwd=/
 /bash command=pwd cwd=sub
+"""
+MARKED = """
+/read __init__.py
+/grep *a* .
+/glob **/*.py
+/write __n__ x
 """
 TOGETHER = [
     "/parallel\n!sleep 0.3; echo a\n!sleep 0.3; echo b\n/read big.txt\n/grep line",
@@ -113,7 +120,8 @@ DENIED = [
     "/move greeting.py y.py",
     "/fetch http://127.0.0.1:1/",
 ]
-STOPPED = ["!echo begun; sleep 60", "/parallel\n!sleep 60\n!sleep 60\n/read notes.txt"]
+LONG = "!echo begun; sleep 60"
+LONG_BESIDE_SHORT = "/parallel\n!sleep 60\n!sleep 60\n/read notes.txt"
 MCP = """
 /mcp__real__add a=1 b=2
 /mcp__real__burn what=it
@@ -137,6 +145,7 @@ def furnish(place: Path) -> Path:
         "empty.txt": "",
         "colours.txt": "plain \x1b[31mred\x1b[0m\n",
         "sub/a_b*c.md": "# x\n",
+        "__init__.py": "x = '*a*'\n",
     }.items():
         (place / name).write_text(text)
     (place / "bytes.dat").write_bytes(bytes(range(256)) * 20)
@@ -144,20 +153,38 @@ def furnish(place: Path) -> Path:
     return place
 
 
+class Zed(AgentClient):
+    """Says that it is Zed: the agent writes titles for it in another way."""
+
+    async def request(self, method: str, params: Any = None, **options: Any) -> Any:
+        if method == "initialize":
+            params = {**params, "clientInfo": {"name": "zed", "version": "1"}}
+        return await super().request(method, params, **options)
+
+
 class Play:
     """A client whose user answers as `answer` says, and whose traffic is held to be right."""
 
-    def __init__(self, version: Literal[1, 2], capabilities: dict[str, Any]) -> None:
+    def __init__(self, kind: type[AgentClient], version: Any, capabilities: dict[str, Any]) -> None:
         self.answer: str | None = "allow_once"
         self.asked: asyncio.Event = asyncio.Event()
+        self.running: asyncio.Event = asyncio.Event()
+        self.completed: asyncio.Event = asyncio.Event()
         self.recording: Recording = Recording()
-        self.client: AgentClient = AgentClient(
+        self.client: AgentClient = kind(
             [*AGENT, "--protocol", str(version)],
             protocol=version,
             capabilities=capabilities,
             on_permission=self._decide,
+            on_line=self._note,
             recording=self.recording,
         )
+
+    def _note(self, line: bytes) -> None:
+        if b'"in_progress"' in line:
+            self.running.set()
+        if b'"completed"' in line:
+            self.completed.set()
 
     async def _decide(self, params: Any) -> str | None:
         self.asked.set()
@@ -165,42 +192,52 @@ class Play:
             await asyncio.sleep(60)
         return self.answer
 
-    async def stop(self, session: str, prompt: str, when: Any) -> None:
+    async def stop(self, session: str, prompt: str, when: asyncio.Event) -> None:
+        when.clear()
         turn = asyncio.ensure_future(self.client.prompt(session, prompt))
-        await when
+        await when.wait()
         await self.client.cancel(session)
         assert await turn == "cancelled"
 
 
-WAYS = {"v1": (1, {}), "v1 with terminals": (1, TERMINALS), "v2": (2, {})}
+WAYS = {"v1": (AgentClient, 1, {}), "zed": (Zed, 1, TERMINALS), "v2": (AgentClient, 2, {})}
 
 
 @asynccontextmanager
 async def playing(way: str, at_least: int) -> AsyncGenerator[Play]:
     """Play, and hold that nothing is wrong with it and that it was something."""
-    play = Play(*WAYS[way])  # pyright: ignore[reportArgumentType]
+    play = Play(*WAYS[way])
     async with play.client:
         yield play
     assert play.recording.check(clients=CLIENTS) == []
     assert_every_call_ended(play.client.lines, at_least=at_least)
 
 
-@pytest.mark.parametrize("way", WAYS)
-async def test_nothing_is_wrong_whatever_tools_do(way: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("way", "parts", "at_least"),
+    [
+        ("v1", (READING, RUNNING, CHANGING), 60),
+        ("zed", (RUNNING, MARKED), 20),  # only what it is shown in another way
+        ("v2", (READING, RUNNING, CHANGING), 60),
+    ],
+)
+async def test_nothing_is_wrong_whatever_tools_do(
+    way: str, parts: tuple[str, ...], at_least: int, tmp_path: Path
+) -> None:
     async with Site().open() as site:
         site.pages["/page"] = answer(b"<h1>hello</h1>")
         prompts = [
             line.replace("SITE", site.url(""))
-            for part in (READING, RUNNING, CHANGING)
+            for part in parts
             for line in part.strip().splitlines()
         ]
-        async with playing(way, at_least=60) as play:
+        async with playing(way, at_least) as play:
             session = await play.client.new_session(str(furnish(tmp_path / "place")))
             for prompt in (*prompts, *TOGETHER):
                 assert await play.client.prompt(session, prompt) == "end_turn"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["zed", "v2"])
 async def test_nothing_is_wrong_where_people_say_no_or_stop(way: str, tmp_path: Path) -> None:
     async with playing(way, at_least=18) as play:
         place = str(furnish(tmp_path / "place"))
@@ -210,14 +247,13 @@ async def test_nothing_is_wrong_where_people_say_no_or_stop(way: str, tmp_path: 
                 await play.client.prompt(session, prompt)
         session = await play.client.new_session(place)
         play.answer = "allow_always"
-        for prompt in STOPPED:
-            await play.stop(session, prompt, asyncio.sleep(0.5))
+        await play.stop(session, LONG, play.running)
+        await play.stop(session, LONG_BESIDE_SHORT, play.completed)
         session, play.answer = await play.client.new_session(place), None
-        play.asked.clear()
-        await play.stop(session, "!touch asked\n!touch again", play.asked.wait())
+        await play.stop(session, "!touch asked\n!touch again", play.asked)
 
 
-@pytest.mark.parametrize("way", ["v1", "v2"])
+@pytest.mark.parametrize("way", ["v1", "v2"] if FULL else ["v2"])
 async def test_nothing_is_wrong_with_tools_of_others(way: str, tmp_path: Path) -> None:
     server = {"name": "real", "command": sys.executable, "args": [REAL, "stdio"], "env": []}
     server |= {"type": "stdio"} if way == "v2" else {}
@@ -225,10 +261,10 @@ async def test_nothing_is_wrong_with_tools_of_others(way: str, tmp_path: Path) -
         session = await play.client.new_session(str(tmp_path), mcpServers=[server])
         for prompt in MCP.strip().splitlines():
             await play.client.prompt(session, prompt)
-        await play.stop(session, "/mcp__real__slow mark=x", asyncio.sleep(0.5))
+        await play.stop(session, "/mcp__real__slow mark=x", play.running)
 
 
-@pytest.mark.parametrize("protocol", [1, 2])
+@pytest.mark.parametrize("protocol", [1, 2] if FULL else [1])
 def test_nothing_is_wrong_with_the_demo(
     protocol: Literal[1, 2], monkeypatch: pytest.MonkeyPatch
 ) -> None:

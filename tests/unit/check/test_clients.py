@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +13,6 @@ from callsheet.check.rules import RULES, recording_of
 from callsheet.check.rules.clients import MANY_LOCATIONS
 from callsheet.observe import calls
 from callsheet.observe.lines import read_lines
-from callsheet.testing import AgentClient
 from tests.support.made_recordings import CLIENTS, RECORDINGS, content, found_by, told
 
 CLIENT_RULES = tuple(rule for rule in RULES if rule.clients)
@@ -299,34 +295,6 @@ def test_what_is_found_in_a_real_recording_was_agreed_on_by_hand(name: str) -> N
             one.rule for one in check_stream(stream, rules=CLIENT_RULES, clients=CLIENTS)
         )
     assert dict(counts) == AGREED[name]
-
-
-class Zed(AgentClient):
-    """Says that it is Zed, and can show live output."""
-
-    async def request(self, method: str, params: Any = None, **options: Any) -> Any:
-        if method == "initialize":
-            params = {**params, "clientInfo": {"name": "zed", "version": "1"}}
-        return await super().request(method, params, **options)
-
-
-async def test_our_own_agent_shows_everything_in_zed(tmp_path: Path) -> None:
-    (tmp_path / "__init__.py").write_text("x = '*a*'\n")
-    prompts = ("/read __init__.py", "/grep *a* .", "/glob **/*.py", "!echo hi", "/write __n__ x")
-    shown = {"_meta": {"terminal_output": True}}
-    command = [sys.executable, "-m", "callsheet", "agent"]
-    async with Zed(command, cwd=str(tmp_path), capabilities=shown) as client:
-        session = await client.new_session(str(tmp_path))
-        for prompt in prompts:
-            await client.prompt(session, prompt)
-    ways = {"in": "agent->client", "out": "client->agent"}
-    lines = [
-        {"t": frame.at, "dir": ways[frame.way], "msg": json.loads(frame.line)}
-        for frame in client.traffic
-    ]
-    data = b"\n".join(json.dumps(line).encode() for line in lines)
-    assert not list(check_stream(io.BytesIO(data), rules=CLIENT_RULES, clients=CLIENTS))
-    assert data.count(b'"tool_call"') == len(prompts)
 
 
 def test_each_call_that_is_over_is_told_once_be_it_let_go_or_not(

@@ -13,6 +13,7 @@ from callsheet.check.engine import check_stream
 from callsheet.check.finding import Finding
 from callsheet.observe import lines as reading
 from tests.support import RECORDINGS
+from tests.support.sizes import sized
 from tests.support.talk import NOT_COMPLETE, Talk, everything, findings, rules
 
 
@@ -288,7 +289,7 @@ def test_ids_of_two_sides_and_of_answered_requests_may_be_the_same() -> None:
 REAL = RECORDINGS.joinpath("gemini-cli-0.61.0.dupid-none.jsonl").read_bytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60, 20), deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -308,7 +309,7 @@ def test_a_mutated_recording_never_crashes(changes: list[tuple[int, int, bytes]]
     assert all(1 <= one.line <= lines for one in check(data))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60, 20), deadline=None)
 @given(st.binary(max_size=300) | st.text(max_size=100).map(str.encode))
 def test_whatever_a_file_holds_never_crashes(data: bytes) -> None:
     check(data)
@@ -321,7 +322,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sized(60, 20), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 11), JSON), min_size=1, max_size=5))
 def test_values_of_any_kind_in_any_place_never_crash(changes: list[tuple[int, object]]) -> None:
     messages = [json.loads(line) for line in REAL.splitlines()[:12]]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from callsheet.observe import calls, turns
+from callsheet.observe import calls, model, turns
 from callsheet.observe.events import (
     CallBegan,
     CallClosed,
@@ -23,6 +23,7 @@ from callsheet.observe.events import (
     UpdateApplied,
 )
 from callsheet.observe.lines import RecordedLine, parse_line
+from callsheet.observe.model import UsedIds
 from callsheet.observe.tracker import Tracker
 from tests.support.talk import Style, Talk, rules, watched
 
@@ -463,3 +464,26 @@ def test_what_is_told_by_the_way_adds_up() -> None:
     (over,) = of(CallClosed, moments)
     assert over.call.fields["_meta"] == {"x": 1, "y": 2}
     assert over.call.opening["_meta"] == {"x": 1}
+
+
+# Used ids
+
+
+def test_used_ids_are_known_by_their_sessions() -> None:
+    used = UsedIds()
+    used.add("s", "a")
+    assert used.has("s", "a")
+    assert not used.has("s", "b")
+    assert not used.has("other", "a")
+
+
+def test_the_last_ids_are_known_and_the_oldest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(model, "REMEMBERED_IDS", 100)
+    used = UsedIds()
+    for number in range(200):
+        used.add("s", str(number))
+        used.add("s", str(number))  # twice is once
+        assert all(used.has("s", str(one)) for one in range(max(0, number - 49), number + 1))
+    assert not any(used.has("s", str(number)) for number in range(100))
