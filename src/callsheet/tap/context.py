@@ -79,7 +79,7 @@ class Context(Struct, eq=False):
         """Return the ids of a session's calls."""
         return Ids(f"{session}\0{self.histories.get(session, 0)}", self.used)
 
-    def guard(self, words: LocalPhrases, faults: Faults) -> Sanitizer:
+    def sanitizer(self, words: LocalPhrases, faults: Faults) -> Sanitizer:
         """Return what makes values safe."""
         chosen = GuardSettings(
             redact=self.settings.redact,

@@ -67,12 +67,14 @@ class Keeping:
         self._message = ("", "", "")
         self._write(session, cwd, lambda log: log.send(deque([record])))
 
-    def prompt(self, request: Any, session: str, cwd: str, params: Json, guard: Sanitizer) -> None:
+    def prompt(
+        self, request: Any, session: str, cwd: str, params: Json, sanitizer: Sanitizer
+    ) -> None:
         """Hold what the user has typed, without secrets, until the agent has accepted it."""
         blocks = _blocks(many(params.get("prompt")))
-        safe = [guard.value(block)[0] for block in blocks]
+        safe = [sanitizer.value(block)[0] for block in blocks]
         title = next((text(block.get("text")) for block in blocks if "text" in block), None)
-        name = guard.clean(title) if title else ""
+        name = sanitizer.clean(title) if title else ""
 
         def keep() -> None:
             self._say(session, cwd, "user", None, safe)

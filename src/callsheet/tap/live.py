@@ -120,7 +120,7 @@ class Driver:
             with self._thinking:
                 before = b""
                 if not self._is_within:
-                    self.pipeline.release_questions(self.now())
+                    self.pipeline.release_requests(self.now())
                     before = self._for_client()
                 self._is_within = not data.endswith(b"\n")
                 self._plan(at_once=not self._is_within)

@@ -95,7 +95,7 @@ class Repairs:
 
     def _asked(self) -> Iterator[bytes]:
         """Let all be asked that waits to be."""
-        self._pipeline.release_questions(self._now)
+        self._pipeline.release_requests(self._now)
         yield from self._drained(b"", b"")
 
     def _wrapped(self, way: Sender, line: bytes) -> bytes:

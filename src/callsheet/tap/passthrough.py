@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -32,7 +32,7 @@ from callsheet.observe.model import Json, many, obj, text
 from callsheet.redaction.redact import QuickCheck, Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE
 from callsheet.tap.stats import Account
-from callsheet.tap.unrepaired import Bare, is_about_calls
+from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is looked into. A longer one is not."""
@@ -243,12 +243,12 @@ class Messages:
 
     def __init__(
         self,
-        bare: Bare,
+        unrepaired: UnrepairedUpdates,
         redactor: Redactor | None,
         account: Account,
         keep: Keep | None = None,
     ) -> None:
-        self._bare: Bare = bare
+        self._unrepaired: UnrepairedUpdates = unrepaired
         self._redactor: Redactor | None = redactor
         self._account: Account = account
         self._keep: Keep | None = keep
@@ -262,7 +262,7 @@ class Messages:
         self.alike = None
         if is_about_calls(message):
             rest = self.end(text(obj(message.get("params")).get("sessionId")) or "")
-            return [*rest, *self._counted(self._bare.pass_on(line, message, now))]
+            return [*rest, *self._unrepaired.pass_on(line, message, now)]
         params = obj(message.get("params"))
         session = text(params.get("sessionId")) or ""
         update = obj(params.get("update"))
@@ -325,13 +325,16 @@ class Messages:
     def end_all(self) -> list[bytes]:
         """Return what waits in all sessions."""
         said = [line for session in list(self._runs) for line in self.end(session)]
-        return [*said, *self._counted(self._bare.end())]
+        return [*said, *self._unrepaired.end()]
 
     @property
     def due(self) -> float | None:
         """When something has waited for long enough."""
         times = [run.until for run in self._runs.values() if run.speech.held]
-        return min([*times, *([] if self._bare.due is None else [self._bare.due])], default=None)
+        return min(
+            [*times, *([] if self._unrepaired.due is None else [self._unrepaired.due])],
+            default=None,
+        )
 
     def tick(self, now: float) -> list[bytes]:
         """Return what has waited for long enough."""
@@ -339,13 +342,7 @@ class Messages:
         for run in self._runs.values():
             if run.speech.held and run.until <= now:
                 lines += self._paused(run)
-        return [*lines, *self._counted(self._bare.tick(now))]
-
-    def _counted(self, lines: Iterator[bytes]) -> list[bytes]:
-        made = list(lines)
-        self._account.hidden += self._bare.hidden
-        self._bare.hidden = 0
-        return made
+        return [*lines, *self._unrepaired.tick(now)]
 
     def cleaned(self, line: bytes, message: Json) -> bytes:
         """Return a message without secrets; the line as it came if it has none."""

@@ -1,10 +1,9 @@
-"""A request for permission, made whole: the same report as the announcement, under the same id.
+"""Permission requests, completed: the request shows the same report as the announcement, by the same id.
 
-Requests for permission, made whole and passed on.
-
-Some agents ask before they tell what they ask about, and even before what they have said until then. Nobody
-should allow what is told a moment later, so such a request waits for it, no longer than an announcement does.
-Those of other calls may overtake it meanwhile, and texts; answers, and what else the agent asks for, may not.
+Some agents ask before they report what they ask about. Nobody should approve what is reported a
+moment later, so such a request waits for it, no longer than an announcement does (`hold.py`).
+Requests about other calls may overtake it meanwhile, and texts; answers, and what else the agent
+asks for, may not.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from msgspec import Struct
 
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import KEYS, as_dict
-from callsheet.observe.events import PermissionAsked
 from callsheet.observe.model import ApprovalRequest, Json, many, obj, text
 from callsheet.report.report import ToolCallReport
 from callsheet.tap.calls import Tapped
@@ -26,29 +24,28 @@ from callsheet.tap.repair.names import is_bare
 if TYPE_CHECKING:
     from callsheet.tap.session import TappedSession
 
+MOST = 64
+"""Requests that wait at once."""
+
 _KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
-_OF_OPTIONS = ("optionId", "name", "kind")
+_OPTION_FIELDS = ("optionId", "name", "kind")
 
 
-def request_of(
-    message: Json,
-    report: ToolCallReport,
-    version: int,
-    agent_is_v2: bool,
-    clean: Callable[[Any], Any],
+def complete_request(
+    message: Json, report: ToolCallReport, clean: Callable[[Any], Any], *, is_v2: bool
 ) -> Json | None:
-    """Return a request with the whole call in it, in the client's version. All else is as the agent has it.
+    """Return a request with the whole call in it; all else stays as the agent has it.
 
-    `clean` takes secrets out of that. None if it is not in form, and what it asks can't be known.
+    `clean` takes secrets out of the rest. None if the request is malformed, so that nobody can know
+    what it asks: then it passes as it came.
     """
     params = obj(message.get("params"))
-    if not _is_in_form(params, version, agent_is_v2):
+    if not _is_well_formed(params, is_v2=is_v2):
         return None
-    call = as_dict((v2 if version == 2 else v1).announce(report))
+    call = as_dict((v2 if is_v2 else v1).announce(report))
     call.pop("sessionUpdate", None)
-    told = ("toolCall",) if version == 2 or not agent_is_v2 else ("subject", "title", "description")
-    made = _cleaned({key: value for key, value in params.items() if key not in told}, clean)
-    if version == 2:
+    made = _cleaned({key: value for key, value in params.items() if key != "toolCall"}, clean)
+    if is_v2:
         made["title"] = text(made.get("title")) or report.title or report.name or "Unknown tool"
         made["subject"] = {**obj(made.get("subject")), "type": "tool_call", "toolCall": call}
     else:
@@ -56,16 +53,17 @@ def request_of(
     return {**message, "params": made}
 
 
-def asked_of(request: Json) -> Json:
-    """Return the call that a request of either version is about."""
+def shows_the_same(request: Json, call: Json) -> bool:
+    """Whether a request of either version shows a call just so."""
     params = obj(request.get("params"))
-    return obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
+    shown = obj(params.get("toolCall")) or obj(obj(params.get("subject")).get("toolCall"))
+    return all(shown.get(key) == call.get(key) for key in KEYS if key != "_meta")
 
 
-def is_blind(mine: Tapped, question: ApprovalRequest, version: int) -> bool:
-    """Whether nothing is known of what people would allow by a request of a v1 agent."""
+def is_blind(mine: Tapped, question: ApprovalRequest) -> bool:
+    """Whether nothing is known of what the user would approve by a request of a v1 agent."""
     report = mine.report
-    if report is None or report.is_final or not _is_in_form(question.params, version, False):
+    if report is None or report.is_final or not _is_well_formed(question.params, is_v2=False):
         return False
     shows = question.tool_call.get("content") or report.content or report.locations
     if report.raw_input or shows:
@@ -73,139 +71,124 @@ def is_blind(mine: Tapped, question: ApprovalRequest, version: int) -> bool:
     return mine.has_own_title or is_bare(report.title, report.name, report.kind, None)
 
 
-def is_same(made: Json, told: Json) -> bool:
-    """Whether people are shown the same of two calls."""
-    return all(made.get(key) == told.get(key) for key in KEYS if key != "_meta")
-
-
 def _cleaned(params: Json, clean: Callable[[Any], Any]) -> Json:
-    """Return params without secrets, but for the ids by which they are answered."""
+    """Return params without secrets, except for the ids by which the request is answered."""
     if "subject" in params:
-        about = obj(params["subject"])
-        params["subject"] = {key: value for key, value in about.items() if key != "toolCall"}
+        subject = obj(params["subject"])
+        params["subject"] = {key: value for key, value in subject.items() if key != "toolCall"}
     made = clean(params)
     options = zip(made["options"], params["options"], strict=True)
     return {
         **made,
         "sessionId": params["sessionId"],
-        "options": [{**shown, "optionId": told["optionId"]} for shown, told in options],
+        "options": [{**shown, "optionId": option["optionId"]} for shown, option in options],
     }
 
 
-def _is_in_form(params: Json, version: int, agent_is_v2: bool) -> bool:
+def _is_well_formed(params: Json, *, is_v2: bool) -> bool:
     """Whether all but the call is as ACP has it."""
     options = params.get("options")
-    if options.__class__ is not list or (version == 2 and not options):
+    if options.__class__ is not list or (is_v2 and not options):
         return False
-    if not _is_meta(params) or not _is_meta(obj(params.get("subject"))):
+    if not _has(params, "_meta", dict) or not _has(obj(params.get("subject")), "_meta", dict):
         return False
-    if version == 2 and not _is_text(params, "description"):
+    if is_v2 and not (_has(params, "description", str) and _has(params, "title", str)):
         return False
-    if version == 2 and agent_is_v2 and not _is_text(params, "title"):
+    return all(_is_option(obj(option), is_v2=is_v2) for option in many(options))
+
+
+def _is_option(option: Json, *, is_v2: bool) -> bool:
+    if any(text(option.get(key)) is None for key in _OPTION_FIELDS):
         return False
-    return all(_is_option(obj(option), version) for option in many(options))
+    return _has(option, "_meta", dict) and (is_v2 or option["kind"] in _KINDS)
 
 
-def _is_option(option: Json, version: int) -> bool:
-    if any(text(option.get(key)) is None for key in _OF_OPTIONS) or not _is_meta(option):
-        return False
-    return version == 2 or option["kind"] in _KINDS
+def _has(value: Json, key: str, kind: type) -> bool:
+    """Whether a member is of a type, or is not there."""
+    return value.get(key).__class__ in (kind, type(None))
 
 
-def _is_meta(told: Json) -> bool:
-    return told.get("_meta").__class__ in (dict, type(None))
-
-
-def _is_text(told: Json, key: str) -> bool:
-    return told.get(key).__class__ in (str, type(None))
-
-
-MOST = 64
-"""Requests that wait at once."""
-
-
-class _Held(Struct, eq=False):
+class _HeldRequest(Struct, eq=False):
     """A request that waits. `line` is as it came."""
 
     session: TappedSession
     mine: Tapped
-    asked: PermissionAsked
+    question: ApprovalRequest
     message: Json
     line: bytes
     until: float
 
 
-class Questions:
-    """The requests of one tap.
+class PermissionRequests:
+    """The permission requests of one tap.
 
-    `send` passes on a request that was made whole; `give_up` one that can't be, as it came.
+    `send` passes on a completed request of a session; `give_up` one that can't be completed, as it
+    came.
     """
 
     def __init__(
         self,
-        send: Callable[[PermissionAsked, Json, float], None],
+        send: Callable[[str, Json], None],
         give_up: Callable[[bytes, Json, Exception | None], None],
     ) -> None:
-        self._send: Callable[[PermissionAsked, Json, float], None] = send
+        self._send: Callable[[str, Json], None] = send
         self._give_up: Callable[[bytes, Json, Exception | None], None] = give_up
-        self._held: list[_Held] = []
+        self._held: list[_HeldRequest] = []
 
     def take(
-        self, session: TappedSession, asked: PermissionAsked, message: Json, line: bytes, now: float
+        self,
+        session: TappedSession,
+        question: ApprovalRequest,
+        message: Json,
+        line: bytes,
+        now: float,
     ) -> bool:
-        """Take in a request, and pass it on unless it is to wait. False if it is to pass as it came."""
-        call = asked.question.twin or asked.question.call
+        """Pass on a request, unless it is to wait. False if it is to pass as it came."""
+        call = question.twin or question.call
         self._pass_on_those(now, lambda held: held.mine.call is call)
-        mine = session.asked(asked.question, now)
+        mine = session.asked(question, now)
         if mine is None:
             return False
         until = mine.since + ANNOUNCEMENT
-        if now < until and session.is_blind(mine, asked.question):
-            self._held.append(_Held(session, mine, asked, message, line, until))
+        if now < until and session.is_blind(mine, question):
+            self._held.append(_HeldRequest(session, mine, question, message, line, until))
             if len(self._held) > MOST:
                 self._pass_on(self._held.pop(0), now)
             return True
-        made = session.request(mine, asked.question, message, now)
+        made = session.request(mine, question, message, now)
         if made is not None:
-            self._send(asked, made, now)
+            self._send(session.session.id, made)
         return made is not None
 
     @property
     def due(self) -> float | None:
-        """When the first of those that wait has waited for long enough."""
+        """When the first of those that wait has waited long enough."""
         return min((held.until for held in self._held), default=None)
 
     def tick(self, now: float) -> None:
-        """Pass on what has waited for long enough."""
+        """Pass on what has waited long enough."""
         self._pass_on_those(now, lambda held: held.until <= now)
 
-    def told(self, now: float) -> None:
-        """Pass on what is known by now, for a call was told of."""
-        self._pass_on_those(
-            now, lambda held: not held.session.is_blind(held.mine, held.asked.question)
-        )
+    def call_updated(self, now: float) -> None:
+        """Pass on the requests whose calls are known by now."""
+        self._pass_on_those(now, lambda held: not held.session.is_blind(held.mine, held.question))
 
     def release(self, now: float, about: Tapped | None = None) -> None:
         """Pass on what waits, or only that about a call: what comes now must not overtake it."""
         self._pass_on_those(now, lambda held: about in (None, held.mine))
 
-    def _pass_on_those(self, now: float, which: Callable[[_Held], bool]) -> None:
-        if not self._held:
-            return
-        ready: list[_Held] = []
-        others: list[_Held] = []
-        for held in self._held:
-            (ready if which(held) else others).append(held)
-        self._held = others
+    def _pass_on_those(self, now: float, which: Callable[[_HeldRequest], bool]) -> None:
+        ready = [held for held in self._held if which(held)]
+        self._held = [held for held in self._held if held not in ready]
         for held in ready:
             self._pass_on(held, now)
 
-    def _pass_on(self, held: _Held, now: float) -> None:
+    def _pass_on(self, held: _HeldRequest, now: float) -> None:
         failed: Exception | None = None
         try:
-            made = held.session.request(held.mine, held.asked.question, held.message, now)
+            made = held.session.request(held.mine, held.question, held.message, now)
             if made is not None:
-                self._send(held.asked, made, now)
+                self._send(held.session.session.id, made)
                 return
         except Exception as exc:  # noqa: BLE001 - whatever it is, the agent waits for an answer
             failed = exc

@@ -44,10 +44,10 @@ from callsheet.runtime.sanitizer import LocalPhrases
 from callsheet.tap.history_sink import Keeping
 from callsheet.tap.hold import is_late
 from callsheet.tap.passthrough import Messages, Say, is_invisible, read
-from callsheet.tap.permissions import Questions
+from callsheet.tap.permissions import PermissionRequests
 from callsheet.tap.session import TappedSessions
 from callsheet.tap.stats import Account
-from callsheet.tap.unrepaired import Bare, is_about_calls
+from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
 
 from .calls import Tapped
 from .context import Context
@@ -82,17 +82,17 @@ class Pipeline:
         self._watch: Tracker = Tracker()
         self._connection: ObservedConnection = self._watch.connection
         self._sessions: TappedSessions = TappedSessions(self._is_known)
-        self._questions: Questions = Questions(self._ask, self._give_up)
+        self._requests: PermissionRequests = PermissionRequests(self._send_request, self._give_up)
         self._client: Peer = Peer()
         self._number: int = 0
         self._line: bytes = b""
         # The method that the message at hand answers.
         self._answers: str | None = None
-        self._guard = tap.guard(LocalPhrases(tap.describer(None)), Faults(strict=False))
+        self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
         self._keeping: Keeping | None = keeping
         keep = None if keeping is None else self._keep
-        bare = Bare(self._guard, lambda: self._connection.is_v2)
-        self._messages: Messages = Messages(bare, self._guard.redactor, tap.account, keep)
+        unrepaired = UnrepairedUpdates(self._sanitizer, tap.account)
+        self._messages: Messages = Messages(unrepaired, self._sanitizer.redactor, tap.account, keep)
 
     # Lines
 
@@ -115,7 +115,7 @@ class Pipeline:
         if message is None:
             self.to_agent.append(line)
             return
-        self.release_questions(now)
+        self.release_requests(now)
         try:
             self._hear(line, message, "client", now)
             line = self._for_agent(line, message)
@@ -123,9 +123,9 @@ class Pipeline:
             self._failed(exc)
         self.to_agent.append(line)
 
-    def release_questions(self, now: float) -> None:
+    def release_requests(self, now: float) -> None:
         """Let no question wait any longer: something comes that must not overtake it."""
-        self._questions.release(now)
+        self._requests.release(now)
 
     def from_agent(self, line: bytes, now: float) -> None:
         """Take in a line of the agent."""
@@ -139,7 +139,7 @@ class Pipeline:
         """Look into a line of the agent, and hear it out if it may be more than something to show."""
         message = read(line)
         if message is None:
-            self.release_questions(now)
+            self.release_requests(now)
             self.to_client.append(line)
             return
         try:
@@ -166,7 +166,7 @@ class Pipeline:
             self.to_client += self._messages.pass_on(line, message, now)
             return
         if type(method) is str and method.startswith(_UNSEEN):
-            self.release_questions(now)
+            self.release_requests(now)
             session = text(obj(message.get("params")).get("sessionId")) or ""
             self.to_client += self._messages.pause(session)
         else:
@@ -179,14 +179,14 @@ class Pipeline:
 
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
-        self.release_questions(now)
+        self.release_requests(now)
         self._sessions.release(now)
         self.to_client += self._messages.end_all()
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
         if self.account.faults == 1:
-            clean = self._guard.clean(f"{type(exc).__name__}: {exc}")
+            clean = self._sanitizer.clean(f"{type(exc).__name__}: {exc}")
             self.account.first_fault = clean[:200]
             self._say(f"a message could not be looked into and passes as it came ({clean[:200]})")
 
@@ -195,14 +195,14 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = (self._sessions.due, self._messages.due, self._questions.due)
+        times = (self._sessions.due, self._messages.due, self._requests.due)
         return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.alike = None
         ticks = [one.tick for one in self._sessions.busy]
-        for tick in (self._tick_messages, self._questions.tick, *ticks):
+        for tick in (self._tick_messages, self._requests.tick, *ticks):
             try:
                 tick(now)
             except Exception as exc:  # noqa: BLE001
@@ -213,7 +213,7 @@ class Pipeline:
 
     def agent_gone(self, now: float) -> None:
         """Hear that the agent will say nothing more: what is open has ended."""
-        self.release_questions(now)
+        self.release_requests(now)
         for session in self._sessions:
             try:
                 session.gone(now)
@@ -269,7 +269,7 @@ class Pipeline:
                 closed.closed(now)
         elif method == "session/prompt" and key is not None and self._keeping is not None:
             request = rpc_id(message.get("id"))
-            self._keeping.prompt(request, key, self._cwd(key), params, self._guard)
+            self._keeping.prompt(request, key, self._cwd(key), params, self._sanitizer)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Return a line of the client with the agent's ids of calls, where the client knows others."""
@@ -348,14 +348,14 @@ class Pipeline:
         session = self._session(folded.session, now)
         self.to_client += self._messages.end(folded.session.id)
         session.told(folded.call, folded.kind, folded.update, now)
-        self._questions.told(now)
+        self._requests.call_updated(now)
         return self._tap.settings.repair
 
     def _on_terminal(self, told: TerminalUpdated, message: Json, now: float) -> bool:
         update = obj(obj(message.get("params")).get("update"))
         if update.get("sessionUpdate") not in TERMINALS:
             return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session, now).screens.told(update, now)
+        is_read = self._session(told.session, now).terminals.update(update, now)
         return is_read and self._tap.settings.repair
 
     def _on_asked(self, asked: PermissionAsked, message: Json, now: float) -> bool:
@@ -365,16 +365,15 @@ class Pipeline:
         self.to_client += self._messages.end(question.session.id)
         session = self._session(question.session, now)
         if self._tap.settings.repair:
-            return self._questions.take(session, asked, message, self._line, now)
+            return self._requests.take(session, question, message, self._line, now)
         session.asked(question, now)
         return False
 
-    def _ask(self, asked: PermissionAsked, request: Json, now: float) -> None:
-        del now  # its session has sent what must come before
-        if asked.question.session is not None:
-            self._sessions.get(asked.question.session.id)  # something may be due in it from now on
-            self.to_client += self._messages.end(asked.question.session.id)
-        self._send_request(asked, request)
+    def _send_request(self, session: str, request: Json) -> None:
+        self._sessions.get(session)  # something may be due in it from now on
+        self.to_client += self._messages.end(session)
+        self.to_client.append(_encode(request) + b"\n")
+        self.account.sent += len(self.to_client[-1])
 
     def _give_up(self, line: bytes, request: Json, exc: Exception | None) -> None:
         """Pass on a request as it came."""
@@ -384,12 +383,7 @@ class Pipeline:
 
     def _before_end(self, mine: Tapped, now: float) -> None:
         """Ask what is to be asked about a call before it is told that it has ended."""
-        self._questions.release(now, mine)
-
-    def _send_request(self, asked: PermissionAsked, request: Json) -> None:
-        del asked
-        self.to_client.append(_encode(request) + b"\n")
-        self.account.sent += len(self.to_client[-1])
+        self._requests.release(now, mine)
 
     def _on_decided(self, decided: PermissionDecided, message: Json, now: float) -> bool:
         del message

@@ -41,20 +41,20 @@ class Drafts:
         session: ObservedSession,
         connection: ObservedConnection,
         tap: Context,
-        guard: Sanitizer,
+        sanitizer: Sanitizer,
     ) -> None:
         self._session: ObservedSession = session
         self._connection: ObservedConnection = connection
         self._tap: Context = tap
-        self._guard: Sanitizer = guard
+        self._sanitizer: Sanitizer = sanitizer
         self._cwd: str | None = None
-        self.describer: Describer = tap.describer(None, guard.command)
+        self.describer: Describer = tap.describer(None, sanitizer.command)
 
     def of(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
         """Put a call right, as if its status were `status`, where one is given."""
         if self._session.cwd != self._cwd:
             self._cwd = self._session.cwd
-            self.describer = self._tap.describer(self._cwd, self._guard.command)
+            self.describer = self._tap.describer(self._cwd, self._sanitizer.command)
         known = Known(
             call=mine.call,
             connection=self._connection,
@@ -88,9 +88,9 @@ _EMPTY: tuple[Any, ...] = (None, "", [])
 class Maker:
     """Makes the fields of one session's calls. `version` is the agent's."""
 
-    def __init__(self, guard: Sanitizer, version: int) -> None:
+    def __init__(self, sanitizer: Sanitizer, version: int) -> None:
         self.degraded: int = 0
-        self._guard: Sanitizer = guard
+        self._sanitizer: Sanitizer = sanitizer
         self._is_v2: bool = version == 2
         self._decode = v2.decode if version == 2 else v1.decode
         self._decode_items: Callable[[list[JsonValue]], tuple[ToolCallContent, ...]] = (
@@ -125,12 +125,12 @@ class Maker:
         """Return a patch of `_meta` without secrets, within limits."""
         if not meta:
             return None
-        safe = self._guard.value(meta)[0]
-        return self._guard.bounded({"meta": safe}, None, {})["meta"]
+        safe = self._sanitizer.value(meta)[0]
+        return self._sanitizer.bounded({"meta": safe}, None, {})["meta"]
 
     def item(self, mine: Tapped, item: ToolCallContent) -> tuple[ToolCallContent, ...]:
         """Return a call's whole content with one more item."""
-        (safe,), found = self._guard.items((item,))
+        (safe,), found = self._sanitizer.items((item,))
         mine.items, mine.safe = (*mine.items, item), (*mine.safe, safe)
         mine.secrets["content"] = mine.secrets.get("content", 0) + found
         return mine.safe
@@ -151,9 +151,9 @@ class Maker:
         if not fields:
             return fields
         grows = fields.pop("content", None) if not is_final else None
-        made = self._guard.bounded(fields, report, notes) if fields else {}
+        made = self._sanitizer.bounded(fields, report, notes) if fields else {}
         if grows is not None:
-            made |= self._guard.bounded({"content": grows}, report, notes, keep=False)
+            made |= self._sanitizer.bounded({"content": grows}, report, notes, keep=False)
         if "content" in made:
             mine.counted = len(mine.safe)
             mine.is_cut = made["content"] is not mine.safe and made["content"] != mine.safe
@@ -161,7 +161,7 @@ class Maker:
 
     def events(self, told: Json) -> list[Event]:
         """Return what is told besides a call's own fields. What can't be read is left out, and counted."""
-        told = self._guard.json({**told, "sessionUpdate": "tool_call_update"})
+        told = self._sanitizer.json({**told, "sessionUpdate": "tool_call_update"})
         try:
             return list(self._decode(told))
         except _UNREADABLE:
@@ -180,7 +180,7 @@ class Maker:
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Return content that tells what people are asked to allow, without secrets."""
-        return self._guard.items(self.read(told), runs=True)[0] if told else ()
+        return self._sanitizer.items(self.read(told), runs=True)[0] if told else ()
 
     def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
         """Return content that is told. An item that can't be read is shown as the JSON that it is."""
@@ -205,7 +205,7 @@ class Maker:
         return self._decode_items([shown] if shown else [])
 
     def _as_json(self, item: JsonValue) -> Json | None:
-        return json_item(self._guard.json(item))
+        return json_item(self._sanitizer.json(item))
 
     def decoded(self, news: Json) -> JsonObject:
         """Return fields by a report's names. What can't be read is left out, and counted."""
@@ -233,18 +233,18 @@ class Maker:
 
     def _safe(self, mine: Tapped, fields: JsonObject, *, runs: bool) -> JsonObject:
         """Return fields without secrets. Content says what `runs`, or else what came of it."""
-        guard, out = self._guard, dict[str, Any]()
+        sanitizer, out = self._sanitizer, dict[str, Any]()
         for name, value in fields.items():
             found = 0
             safe = value
             if name in ("raw_input", "raw_output"):
-                safe, found = guard.value(value, runs=name == "raw_input")
+                safe, found = sanitizer.value(value, runs=name == "raw_input")
             elif name == "content":
                 safe, found = self._content(mine, value, runs)
             elif name in ("title", "name"):
-                safe, found = guard.text(value, runs=name == "title")
+                safe, found = sanitizer.text(value, runs=name == "title")
             elif name == "locations":
-                safe = guard.places(value)
+                safe = sanitizer.places(value)
             if found or name in mine.secrets:
                 mine.secrets[name] = found
             out[name] = safe
@@ -264,9 +264,9 @@ class Maker:
                 raw.append(before[index])
                 safe.append(known[index])
                 if known[index] is not before[index]:
-                    found += self._guard.items((item,))[1]
+                    found += self._sanitizer.items((item,))[1]
                 continue
-            (clean,), count = self._guard.items((item,), runs=runs)
+            (clean,), count = self._sanitizer.items((item,), runs=runs)
             raw.append(item)
             safe.append(clean)
             found += count

@@ -52,22 +52,20 @@ class Reports:
         session: ObservedSession,
         peer: Peer,
         tap: Context,
-        guard: Sanitizer,
+        sanitizer: Sanitizer,
         words: LocalPhrases,
-        version: int,
     ) -> None:
         self.calls: dict[str, Tapped] = {}
         self.ids: Ids = tap.ids(session.id)
-        self.make: Maker = Maker(guard, version)
+        self.make: Maker = Maker(sanitizer, peer.version)
         self.ledger: Ledger = Ledger(
             session.id, lambda: self.ids.new("call"), keep_reports=KEEP, keep_summaries=KEEP
         )
         self._session: ObservedSession = session
         self._tap: Context = tap
         self._words: LocalPhrases = words
-        self._is_same: bool = peer.version == version
         self._titles: Literal["markdown", "plain", "either"] = peer.titles
-        frames = UpdateFrames(session.id, budget=guard.frame or sys.maxsize)
+        frames = UpdateFrames(session.id, budget=sanitizer.frame or sys.maxsize)
         view = view_for(replace(peer, titles="plain"), self.ledger.terminal, words)
         self.post: Post = Post(view, frames, self._send, self.shown)
 
@@ -97,7 +95,7 @@ class Reports:
             # What the agent says of itself is better.
             notes |= own_notes(meta.pop("callsheet"), self.ids, status, mine.id)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
-        extra = self.make.meta(change.extra) if change is not None and self._is_same else None
+        extra = self.make.meta(change.extra) if change is not None else None
         mine.is_streaming = draft.is_streaming
         if mine.report is None:
             self._open(mine, status or ToolCallStatus.PENDING, fields, meta, notes, extra, now)

@@ -47,11 +47,11 @@ from callsheet.tap.hold import (
     why_denied,
 )
 from callsheet.tap.outgoing import Post
-from callsheet.tap.permissions import asked_of, is_blind, is_same, request_of
+from callsheet.tap.permissions import complete_request, is_blind, shows_the_same
 from callsheet.tap.render import Drafts, declare
 from callsheet.tap.repair import Draft
 from callsheet.tap.reports import Reports
-from callsheet.tap.terminals import Screens
+from callsheet.tap.terminals import Terminals
 
 _IN_QUESTIONS = ("rawInput", "title", "kind")
 
@@ -73,14 +73,12 @@ class TappedSession:
         self.session: ObservedSession = session
         self._tap: Context = tap
         self._connection: ObservedConnection = connection
-        self._version: int = peer.version
         words = LocalPhrases(tap.describer(None))
-        guard = self._guard = tap.guard(words, Faults(strict=False))
-        agents = 2 if connection.is_v2 else 1
-        self._reports: Reports = Reports(session, peer, tap, guard, words, agents)
+        sanitizer = self._sanitizer = tap.sanitizer(words, Faults(strict=False))
+        self._reports: Reports = Reports(session, peer, tap, sanitizer, words)
         self.post: Post = self._reports.post
-        self.screens: Screens = Screens(self._reports.ledger, guard, self.post)
-        self._drafts: Drafts = Drafts(session, connection, tap, guard)
+        self.terminals: Terminals = Terminals(self._reports.ledger, sanitizer, self.post)
+        self._drafts: Drafts = Drafts(session, connection, tap, sanitizer)
         self._open: dict[ObservedCall, Tapped] = {}
         # The same by the agent's ids.
         self._named: dict[str, Tapped] = {}
@@ -141,7 +139,7 @@ class TappedSession:
 
     def is_blind(self, mine: Tapped, question: ApprovalRequest) -> bool:
         """Whether nothing is known of what people are asked to allow. In v2, requests say it themselves."""
-        return not self._connection.is_v2 and is_blind(mine, question, self._version)
+        return not self._connection.is_v2 and is_blind(mine, question)
 
     def request(
         self, mine: Tapped, question: ApprovalRequest, message: Json, now: float
@@ -154,13 +152,13 @@ class TappedSession:
         content = (*report.content, *[item for item in also if item not in report.content])
         whole_input = report.raw_input if mine.whole_input is None else mine.whole_input
         shown = self._reports.shown(replace(report, content=content, raw_input=whole_input))
-        made = request_of(message, shown, self._version, self._connection.is_v2, self._clean)
-        if made is not None and not is_same(asked_of(made), question.tool_call):
+        made = complete_request(message, shown, self._clean, is_v2=self._connection.is_v2)
+        if made is not None and not shows_the_same(made, question.tool_call):
             self._put_right(mine, "question")
         return made
 
     def _clean(self, told: Json) -> Json:
-        return self._guard.value(told, runs=True)[0]
+        return self._sanitizer.value(told, runs=True)[0]
 
     def decided(self, question: ApprovalRequest, now: float) -> None:
         """Hear what the client has decided."""
@@ -263,7 +261,7 @@ class TappedSession:
         """When there is something to do, if at all."""
         calls = self._reports.calls
         times = [until for key, (until, _) in self._deadlines.items() if key in calls]
-        waits = (self._done.due, self.post.due, self.screens.due)
+        waits = (self._done.due, self.post.due, self.terminals.due)
         times += [due for due in waits if due is not None]
         return min(times, default=None)
 
@@ -285,7 +283,7 @@ class TappedSession:
                 self.left_open(calls[key].call, now)
             elif key in calls and until <= now:
                 self.end(calls[key], reason, now)
-        self.screens.tick(now)
+        self.terminals.tick(now)
         self.post.tick(now)
 
     def release(self, now: float, last: str | None = None) -> None:
@@ -375,7 +373,7 @@ class TappedSession:
         if draft.status in FINAL:
             self._before_end(mine, now)
             shown = [item for item in mine.safe if isinstance(item, TerminalContent)]
-            self.screens.settle(item.terminal_id for item in shown)
+            self.terminals.settle(item.terminal_id for item in shown)
         try:
             self._reports.become(mine, draft, fields, change, now)
         finally:
@@ -396,7 +394,7 @@ class TappedSession:
         told = {"toolCallId": mine.id, **extra, "_meta": own_terminals(meta, mine)}
         for event in self._reports.make.events(told):
             if isinstance(event, (TerminalChanged, TerminalOutput)):
-                self.screens.take(event, now)
+                self.terminals.apply(event, now)
             elif isinstance(event, CallChanged):
                 change = event
         return change

@@ -1,9 +1,14 @@
-"""Agents' terminals on their way to the client: without secrets, also where one comes in two pieces."""
+"""Agents' terminals on their way to the client: without secrets, also where one is split over two pieces.
+
+A secret in a terminal's output has no respect for the pieces in which the output arrives. So each
+terminal has a stream that lets a piece through only as far as it surely is no part of a secret; the
+rest waits for the next piece, or for a pause.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -26,103 +31,144 @@ _ALWAYS = ("sessionUpdate", "terminalId", "data")
 _CHECKED = ("size", "capabilities")
 _WIDEST = 65_535
 
+_Key = TypeVar("_Key", bound=Hashable)
 
-class Screens:
+
+class OutputStreams(Generic[_Key]):
+    """The outputs of many terminals, each through a stream of its own that takes secrets out.
+
+    What may be the beginning of a secret waits for the next piece, no longer than `pause` seconds.
+    """
+
+    def __init__(self, make: Callable[[], StreamRedactor | None], pause: float) -> None:
+        self.hidden: int = 0
+        """How many secrets were taken out."""
+        self._make: Callable[[], StreamRedactor | None] = make
+        self._pause: float = pause
+        self._streams: dict[_Key, StreamRedactor] = {}
+        # Those that hold something back, and until when.
+        self._until: dict[_Key, float] = {}
+
+    def oldest_if_full(self, key: _Key) -> _Key | None:
+        """Return the terminal to finish before another one, `key`, is watched."""
+        is_full = key not in self._streams and len(self._streams) >= MOST
+        return next(iter(self._streams)) if is_full else None
+
+    def feed(self, key: _Key, data: bytes, now: float) -> bytes:
+        """Take a piece of output, and return what surely is no part of a secret."""
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._make()
+            if stream is None:  # secrets are shown
+                return data
+            self._streams[key] = stream
+        passed = self._counted(stream, stream.feed(data))
+        if stream.held:
+            self._until[key] = now + self._pause
+        else:
+            self._until.pop(key, None)
+        return passed
+
+    def clean(self, data: bytes) -> bytes:
+        """Return a whole output without secrets."""
+        stream = self._make()
+        return (
+            data if stream is None else self._counted(stream, stream.feed(data) + stream.finish())
+        )
+
+    def flush(self, key: _Key) -> bytes:
+        """Return what waits of a terminal, which may go on."""
+        if self._until.pop(key, None) is None:
+            return b""
+        return self._counted(self._streams[key], self._streams[key].flush())
+
+    def finish(self, key: _Key) -> bytes:
+        """Return what waits of a terminal, and forget the terminal."""
+        stream = self._streams.pop(key, None)
+        self._until.pop(key, None)
+        return b"" if stream is None else self._counted(stream, stream.finish())
+
+    @property
+    def due(self) -> float | None:
+        """When something has waited long enough."""
+        return min(self._until.values(), default=None)
+
+    def late(self, now: float) -> list[tuple[_Key, bytes]]:
+        """Return what has waited long enough, by terminal."""
+        return [(key, self.flush(key)) for key, until in list(self._until.items()) if until <= now]
+
+    def _counted(self, stream: StreamRedactor, data: bytes) -> bytes:
+        self.hidden += stream.count
+        stream.count = 0
+        return data
+
+
+class Terminals:
     """The terminals of one session."""
 
-    def __init__(self, ledger: Ledger, guard: Sanitizer, post: Post) -> None:
+    def __init__(self, ledger: Ledger, sanitizer: Sanitizer, post: Post) -> None:
         self._ledger: Ledger = ledger
-        self._guard: Sanitizer = guard
+        self._sanitizer: Sanitizer = sanitizer
         self._post: Post = post
-        self._streams: dict[str, StreamRedactor] = {}
-        # Terminals that hold something back, and until when.
-        self._holding: dict[str, float] = {}
+        self._streams: OutputStreams[str] = OutputStreams(sanitizer.stream, OUTPUT_PAUSE)
 
     @property
     def due(self) -> float | None:
         """When something was held back for long enough."""
-        return min(self._holding.values(), default=None)
+        return self._streams.due
 
-    def take(self, event: TerminalEvent, now: float) -> None:
-        """Take in what is told of a terminal."""
-        if isinstance(event, TerminalOutput):
-            self._written(event.terminal_id, event.data, now)
-            return
+    def update(self, update: Json, now: float) -> bool:
+        """Apply an update of v2 about a terminal. Returns whether it could be read."""
+        event = _read(update)
+        if event is not None:
+            self.apply(event, now)
+        return event is not None
+
+    def apply(self, event: TerminalEvent, now: float) -> None:
+        """Apply what is reported of a terminal, without secrets, and send its new state."""
         key = event.terminal_id
-        if event.output is not UNSET:
-            self._replace(key, event.output or b"", now)
+        if isinstance(event, TerminalOutput):
+            self._send(key, self._feed(key, event.data, now), now)
+            return
+        if event.output is not UNSET:  # it takes the place of all there was, also of what waits
+            self._streams.finish(key)
+            self._ledger.apply(TerminalChanged(terminal_id=key, output=b""))
+            self._append(key, self._feed(key, event.output or b"", now))
             event = replace(event, output=UNSET)
         if event.exit_status is not UNSET:
-            self._finish(key)
+            self._append(key, self._streams.finish(key))
         self._apply(self._clean(event), now)
 
     def settle(self, keys: Iterable[str]) -> None:
         """Let nothing wait in some terminals: the call that shows them ends."""
         for key in keys:
-            if self._holding.pop(key, None) is not None:
-                self._note(key, self._streams[key].flush())
-
-    def told(self, update: Json, now: float) -> bool:
-        """Take in an update of v2 about a terminal. Gives whether it could be read."""
-        event = _read(update)
-        if event is not None:
-            self.take(event, now)
-        return event is not None
+            self._append(key, self._streams.flush(key))
 
     def tick(self, now: float) -> None:
-        """Show what was held back for long enough."""
-        for key, until in list(self._holding.items()):
-            if until <= now:
-                del self._holding[key]
-                self._write(key, self._streams[key].flush(), now)
+        """Send what was held back for long enough."""
+        for key, data in self._streams.late(now):
+            self._send(key, data, now)
+
+    def _feed(self, key: str, data: bytes, now: float) -> bytes:
+        oldest = self._streams.oldest_if_full(key)
+        if oldest is not None:
+            self._append(oldest, self._streams.finish(oldest))
+        return self._streams.feed(key, data, now)
 
     def _clean(self, event: TerminalChanged) -> TerminalChanged:
         changes = {
-            name: self._guard.value(value, runs=name == "command")[0]
+            name: self._sanitizer.value(value, runs=name == "command")[0]
             for name in ("command", "meta", "extra")
             if (value := getattr(event, name)) is not UNSET and value is not None
         }
         return replace(event, **changes) if changes else event
 
-    def _written(self, key: str, data: bytes, now: float) -> None:
-        self._write(key, self._passed(key, data, now), now)
-
-    def _passed(self, key: str, data: bytes, now: float) -> bytes:
-        """Return what of a terminal's output surely is no part of a secret."""
-        stream = self._streams.get(key)
-        if stream is None:
-            stream = self._guard.stream()
-            if stream is None:
-                return data
-            if len(self._streams) >= MOST:
-                self._finish(next(iter(self._streams)))
-            self._streams[key] = stream
-        passed = stream.feed(data)
-        if stream.held:
-            self._holding[key] = now + OUTPUT_PAUSE
-        else:
-            self._holding.pop(key, None)
-        return passed
-
-    def _replace(self, key: str, whole: bytes, now: float) -> None:
-        """Let another output take the place of what there was, also of what waits."""
-        self._streams.pop(key, None)
-        self._holding.pop(key, None)
-        self._ledger.apply(TerminalChanged(terminal_id=key, output=b""))
-        self._note(key, self._passed(key, whole, now))
-
-    def _finish(self, key: str) -> None:
-        stream = self._streams.pop(key, None)
-        self._holding.pop(key, None)
-        if stream is not None:
-            self._note(key, stream.finish())
-
-    def _note(self, key: str, data: bytes) -> None:
-        """Take in output that is told with what comes next."""
+    def _append(self, key: str, data: bytes) -> None:
+        """Append output that is sent with what comes next."""
         if data:
             self._ledger.apply(TerminalOutput(terminal_id=key, data=data))
 
-    def _write(self, key: str, data: bytes, now: float) -> None:
+    def _send(self, key: str, data: bytes, now: float) -> None:
         if data:
             self._apply(TerminalOutput(terminal_id=key, data=data), now)
 

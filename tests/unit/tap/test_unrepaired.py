@@ -1,9 +1,9 @@
-"""A tap that repairs nothing: what the agent tells passes as it came, but for secrets and size."""
+"""A tap that repairs nothing: what the agent tells passes as it came, but for secrets."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ from tests.support.made_recordings import Message, announced, asked, completed, 
 from tests.support.tapped import Tapped, texts, updates
 
 SECRET = "ghp_" + "a1B2" * 9
-FRAME = 64 * 1024
 MUCH = "".join(f"line {number}\n" for number in range(20_000))
 
 
@@ -53,7 +52,7 @@ ODD = [
 
 @pytest.mark.parametrize("redact", [True, False])
 @pytest.mark.parametrize("bound", [True, False])
-def test_what_has_no_secret_and_is_not_long_passes_byte_for_byte(redact: bool, bound: bool) -> None:
+def test_what_has_no_secret_passes_byte_for_byte(redact: bool, bound: bool) -> None:
     lines = [*map(line_of, ODD)]
     tap = Tapped(repair=False, redact=redact, bound=bound).agent(*lines).wait(9).gone()
     assert tap.lines() == lines
@@ -69,50 +68,14 @@ def test_secrets_are_shown_only_if_that_is_asked_for() -> None:
     assert SECRET in json.dumps(repaired)
 
 
-def test_a_message_that_is_too_long_is_cut_and_says_so() -> None:
-    message = announced(
-        content=words(MUCH), rawInput={"command": MUCH, "number": 3}, _meta={"x": 1}
-    )
-    (line,) = Tapped(repair=False).agent(message).lines()
-    update = json.loads(line)["params"]["update"]
-    assert len(line) <= FRAME
-    assert update["rawInput"]["number"] == 3
-    assert update["_meta"]["x"] == 1
-    cut = update["_meta"]["callsheet"]["truncated"]
-    assert {one["field"] for one in (cut, *cut["others"])} == {"content", "rawInput"}
-    assert {key: value for key, value in update.items() if key not in ("content", "rawInput", "_meta")} == {
-        key: value
-        for key, value in message["params"]["update"].items()
-        if key not in ("content", "rawInput", "_meta")
-    }  # fmt: skip
-
-
-def test_long_messages_are_as_long_as_they_are_if_that_is_asked_for() -> None:
+def test_long_messages_are_as_long_as_they_are() -> None:
     message = completed(content=words(MUCH))
-    assert Tapped(repair=False, bound=False).agent(message).heard() == [message]
+    assert Tapped(repair=False).agent(message).heard() == [message]
     repaired = updates(Tapped(bound=False).agent(announced(), message).heard())
     assert texts(repaired[-1]) == [MUCH]
 
 
-def test_much_output_of_a_terminal_comes_in_several_messages_and_whole() -> None:
-    tap = Tapped(2, repair=False).agent(chunk(MUCH.encode()))
-    lines = tap.lines()
-    data = [json.loads(line)["params"]["update"]["data"] for line in lines]
-    assert max(map(len, lines)) <= FRAME
-    assert b"".join(map(b64decode, data)).decode() == MUCH
-
-
-def test_much_output_in_meta_comes_in_several_messages_and_whole() -> None:
-    ended = {"terminal_exit": {"terminal_id": "t1", "exit_code": 0}}
-    tap = Tapped(repair=False).agent(announced(), output(MUCH, **ended))
-    _, *told = updates(tap.heard())
-    assert "".join(one["_meta"]["terminal_output"]["data"] for one in told) == MUCH
-    assert [ended["terminal_exit"] == one["_meta"].get("terminal_exit") for one in told].index(
-        True
-    ) == (len(told) - 1)
-
-
-def test_what_is_long_and_can_not_be_cut_passes_byte_for_byte() -> None:
+def test_what_is_long_and_out_of_form_passes_byte_for_byte() -> None:
     odd = chunk(b"")
     odd["params"]["update"]["terminalId"] = [MUCH]
     nameless = updated(content=words(MUCH))
@@ -135,3 +98,15 @@ def test_what_waits_comes_before_the_terminals_end() -> None:
     *_, rest, last = updates(tap.heard())
     assert rest["_meta"]["terminal_output"]["data"] == "AKIAIOSF"
     assert last["_meta"] == ended
+
+
+def test_nothing_is_lost_of_more_terminals_than_are_watched() -> None:
+    tap = Tapped(repair=False).agent(announced())
+    many = range(300)
+    for number in many:
+        meta = {"terminal_output": {"terminal_id": f"t{number}", "data": "key AKIAIOSF"}}
+        tap.agent(updated(_meta=meta))
+    told = [one["_meta"]["terminal_output"] for one in updates(tap.gone().heard())[1:]]
+    assert {one["terminal_id"] for one in told if one["data"] != "key "} == {
+        f"t{number}" for number in many
+    }
