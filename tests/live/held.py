@@ -15,8 +15,7 @@ import pytest
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import repair
-from callsheet.testing.recordings import updates_in
-from callsheet.testing.traffic import Recording, Source
+from callsheet.testing.recordings import Recording, Source, updates_in
 from tests.live import stage as fronts
 from tests.live.agents import AGENTS
 from tests.live.scenes import SCENES, Outcome, fold

@@ -8,6 +8,7 @@ fail where CI=true. PostgreSQL does not run as root: then it runs as a user who 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -213,18 +215,22 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """A server that runs as long as the tests do."""
+@lru_cache(maxsize=1)
+def _shared() -> Server:
+    """Start a server that all tests of this process share: its fixture belongs to many modules."""
     found = programs()
     if found is None:
         pytest.fail(MISSING) if os.environ.get("CI") == "true" else pytest.skip(MISSING)
     server = Server(found)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.remove()
+    atexit.register(server.remove)
+    server.start()
+    return server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Server:
+    """A server that runs as long as the tests do."""
+    return _shared()
 
 
 @pytest.fixture

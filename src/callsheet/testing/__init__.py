@@ -13,57 +13,38 @@
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .agent_process import AgentGone, Frame
-    from .client import AgentClient, AgentError
-    from .clock import FakeClock
-    from .conformance import assert_standard, check_tool
-    from .peers import DyingPeer, SlowPeer
-    from .recordings import Recorder, assert_every_call_ended, calls_in, fold, updates_in
-    from .traffic import Recording
+    from callsheet.testing.agent_client import AgentClient, AgentError, AgentGone
+    from callsheet.testing.conformance import assert_standard, check_tool
+    from callsheet.testing.fakes import DyingPeer, FakeClock, SlowPeer
+    from callsheet.testing.recordings import (
+        Frame,
+        Recorder,
+        Recording,
+        assert_every_call_ended,
+        calls_in,
+        fold,
+        updates_in,
+    )
 
 __all__ = [
-    "AgentClient",
-    "AgentError",
-    "AgentGone",
-    "DyingPeer",
-    "FakeClock",
-    "Frame",
-    "Recorder",
-    "Recording",
-    "SlowPeer",
-    "assert_every_call_ended",
-    "assert_standard",
-    "calls_in",
-    "check_tool",
-    "fold",
-    "updates_in",
-]
+    "AgentClient", "AgentError", "AgentGone", "DyingPeer", "FakeClock", "Frame", "Recorder",
+    "Recording", "SlowPeer", "assert_every_call_ended", "assert_standard", "calls_in", "check_tool",
+    "fold", "updates_in",
+]  # fmt: skip
 
-_LAZY = {
-    "AgentClient": "client",
-    "AgentError": "client",
-    "AgentGone": "agent_process",
-    "DyingPeer": "peers",
-    "FakeClock": "clock",
-    "Frame": "agent_process",
-    "Recorder": "recordings",
-    "Recording": "traffic",
-    "SlowPeer": "peers",
-    "assert_every_call_ended": "recordings",
-    "assert_standard": "conformance",
-    "calls_in": "recordings",
-    "check_tool": "conformance",
-    "fold": "recordings",
-    "updates_in": "recordings",
+_MODULES = {
+    "agent_client": ("AgentClient", "AgentError", "AgentGone"),
+    "conformance": ("assert_standard", "check_tool"),
+    "fakes": ("DyingPeer", "FakeClock", "SlowPeer"),
 }
 """What is imported when it is asked for: pytest loads this package in every run, for its plugin."""
 
 
 def __getattr__(name: str) -> object:
-    module = _LAZY.get(name)
-    if module is None:
+    if name not in __all__:
         raise AttributeError(f"module 'callsheet.testing' has no attribute {name!r}")
     from importlib import import_module
 
+    module = next((one for one, names in _MODULES.items() if name in names), "recordings")
     value = globals()[name] = getattr(import_module(f"callsheet.testing.{module}"), name)
     return value

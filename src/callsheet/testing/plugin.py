@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from .traffic import Recording
+    from callsheet.testing.recordings import Recording
 
 _KEPT = pytest.StashKey["tuple[Recording, Path]"]()
 _FINDING = "callsheet.check.finding"
@@ -40,7 +40,7 @@ def acp_recording(
     Give it to `AgentClient(…, recording=acp_recording)`; or let any other client start
     `acp_recording.command("my-agent", …)`. If the test fails, its report says where the recording is.
     """
-    from .traffic import Recording
+    from callsheet.testing.recordings import Recording
 
     directory = tmp_path_factory.mktemp("acp")
     recording = Recording(directory)
@@ -73,9 +73,9 @@ def _attach(item: pytest.Item, report: pytest.TestReport, recording: Recording, 
         return
     lines = [str(recording.save(path))]
     if recording.found:
-        from .telling import told
+        from callsheet.testing.recordings import describe_findings
 
-        lines += ["", *told(recording.found)]
+        lines += ["", *describe_findings(recording.found)]
     report.sections.append(("ACP recording", "\n".join(lines)))
 
 
@@ -88,6 +88,6 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     found = cast("list[Any]", left or right)
     if (left and right) or not all(type(one).__module__ == _FINDING for one in found):
         return None
-    from .telling import summed_up, told
+    from callsheet.testing.recordings import count_findings, describe_findings
 
-    return [f"{summed_up(found)} where there should be none", *told(found)]
+    return [f"{count_findings(found)} where there should be none", *describe_findings(found)]

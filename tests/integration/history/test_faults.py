@@ -168,8 +168,9 @@ def test_a_process_that_may_write_no_more_bytes_goes_on_and_catches_up(tmp_path:
         from collections import deque
         from random import Random
         from callsheet import ToolCallReport
-        from callsheet.history import History
+        from callsheet.history import History, history as writing
         from callsheet.report.terminal import CallRecord
+        writing.RETRY_MOST = 0.3
         told = []
         async def main():
             history = History(sys.argv[1], tell=told.append)
@@ -567,6 +568,7 @@ async def test_a_store_that_has_no_time_for_much_gets_less_at_once(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "RETRY", 0.01)
+    monkeypatch.setattr(writing, "RETRY_MOST", 0.02)
     real = SqliteStore.write
 
     async def slow(store: SqliteStore, batch: Any, writer: str | None = None) -> None:

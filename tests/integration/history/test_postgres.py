@@ -43,7 +43,7 @@ from tests.support.sizes import sized
 __all__ = ["database", "postgres"]
 
 pytestmark = needs_postgres
-WRITERS = 8
+WRITERS = sized(8, 3)
 CALLS = sized(3000, 100)
 
 
@@ -65,8 +65,8 @@ async def opened(url: str, *, write: bool = True) -> AsyncIterator[Store]:
 # Many at once
 
 
-async def test_eight_processes_write_at_once_and_nothing_is_lost_or_twice(url: str) -> None:
-    """The tables are made by whoever is first: all eight start on an empty database."""
+async def test_processes_write_at_once_and_nothing_is_lost_or_twice(url: str) -> None:
+    """The tables are made by whoever is first: all of them start on an empty database."""
     processes = [
         await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.support.history_storm", url, "5", f"w{number}", str(CALLS),

@@ -111,15 +111,11 @@ async def test_an_agent_that_does_not_answer_is_waited_for_only_so_long() -> Non
             await client.new_session("/")
 
 
-async def test_an_agent_that_ignores_the_end_of_its_stdin_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_agent_that_ignores_the_end_of_its_stdin_is_ended() -> None:
     stubborn = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     client = AgentClient(agent(stubborn))
     await client.__aenter__()
-    process = client._process
-    monkeypatch.setattr(process, "stop", lambda: type(process).stop(process, patience=0.2))
-    assert await client.close() == -9
+    assert await client.close(patience=0.2) == -9
 
 
 async def test_methods_that_are_served_and_those_that_are_not() -> None:

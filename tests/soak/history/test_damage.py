@@ -125,7 +125,7 @@ async def write(url: str) -> tuple[list[str], list[str]]:
     return sorted(head.call_id for head in found), said
 
 
-@pytest.mark.parametrize("seed", range(sized(240, 12)))
+@pytest.mark.parametrize("seed", range(sized(240, 8)))
 def test_nobody_is_stuck_or_shows_a_traceback(
     seed: int, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

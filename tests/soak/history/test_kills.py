@@ -1,6 +1,6 @@
 """`kill -9` at a random moment, in a storm of calls, on both engines, also while the store can't be written.
 
-Six times by default; 200 times with CALLSHEET_FULL=1 (`make storm`). CALLSHEET_SEED repeats a run.
+Twice by default; 200 times with CALLSHEET_FULL=1 (`make storm`). CALLSHEET_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.sizes import sized
 
 __all__ = ["database", "engine", "postgres", "url"]
 
-KILLS = sized(200, 6)
+KILLS = sized(200, 2)
 
 
 class Outage:

@@ -21,7 +21,7 @@ from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.runtime.timing import new_call_id
 from tests.support import strategies as some
-from tests.support.stores import examples
+from tests.support.sizes import fewer
 
 CODEC = Codec()
 
@@ -70,7 +70,7 @@ terminals = st.builds(
 )
 
 
-@examples(60)
+@fewer(2)
 @given(some.lives())
 def test_any_state_of_any_call_survives(life: list[Any]) -> None:
     ledger = Ledger("s", new_call_id)
@@ -80,6 +80,7 @@ def test_any_state_of_any_call_survives(life: list[Any]) -> None:
         assert_survives(CallRecord(state))
 
 
+@fewer()
 @given(tricky_values, tricky_values, tricky_texts, st.lists(terminals, max_size=2))
 def test_any_text_number_and_terminal_survives(
     given_: Any, got: Any, text: str, shown: list[TerminalRecord]
@@ -95,6 +96,7 @@ def test_any_text_number_and_terminal_survives(
     assert_survives(CallRecord(report, tuple(shown)))
 
 
+@fewer()
 @given(st.dictionaries(wire_keys, some.some_json, max_size=4), some.words)
 def test_what_the_wire_would_take_for_its_own_survives(meta: dict[str, Any], name: str) -> None:
     assert_survives(CallRecord(ToolCallReport("call_1", name, meta=meta)))

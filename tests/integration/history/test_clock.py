@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from callsheet.history import Query, Retention, Store
 from tests.support import engines
 from tests.support.engines import batch, database, engine, postgres, store, url
+from tests.support.postgres import needs_postgres
+from tests.support.sizes import FULL
 
 __all__ = ["database", "engine", "postgres", "store", "url"]
 
@@ -61,7 +63,17 @@ async def test_what_is_old_goes_day_by_day(store: Store, clock: list[float]) -> 
     assert await use.days(10) in (9, 10)
 
 
-@pytest.mark.parametrize("jump", [200, -200, 20_000, 30])
+@pytest.mark.parametrize(
+    ("engine", "jump"),
+    [
+        *(("sqlite", jump) for jump in (200, -200, 20_000, 30)),
+        *(
+            pytest.param("postgres", jump, marks=needs_postgres)
+            for jump in ((200, 30) if FULL else (200,))
+        ),
+    ],
+    indirect=["engine"],
+)
 async def test_a_clock_that_jumps_and_comes_back_removes_nothing(
     store: Store, clock: list[float], jump: int
 ) -> None:

@@ -1,12 +1,19 @@
-"""A client of any ACP agent: starts it, speaks with it, keeps every line, and shows what it knows."""
+"""`AgentClient`: starts any ACP agent, plays its client, and keeps every line of both.
+
+The agent is a child process in a session of its own, so that a Ctrl-C is for us and the agent is ended by us.
+Its lines are read as fast as it writes them, whatever the test does meanwhile. A request of the agent is
+answered by a task, so that several can wait at once; the client's requests wait for the response with their
+id.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import time
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
 from callsheet.acp.jsonrpc import (
@@ -19,27 +26,34 @@ from callsheet.acp.jsonrpc import (
     Response,
     UnknownMethod,
     decode_line,
+    encode_line,
     error_response,
 )
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
-
-from .agent_process import AgentGone, AgentProcess, Frame
-from .recordings import fold, updates_in
-from .traffic import Recording
+from callsheet.testing.recordings import Frame, Recording, fold, updates_in
 
 Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
-"""Takes the params of a permission request. Gives the id or kind of an option, or None: no answer."""
+"""Takes the params of a permission request. Returns the id or kind of an option, or None: no answer."""
 
 Serve: TypeAlias = Callable[[JsonObject], "JsonValue | Awaitable[JsonValue]"]
-"""Serves a method that the agent calls: takes its params, gives its result."""
+"""Serves a method that the agent calls: takes its params, returns its result."""
+
+READ = 1 << 16
+STDERR_BYTES = 64 * 1024
+"""Bytes that are kept of what an agent writes to stderr."""
 
 _CANCELLED: JsonObject = {"outcome": {"outcome": "cancelled"}}
+_PERMISSION = "session/request_permission"
+
+
+class AgentGone(CallsheetError):
+    """The agent has ended, or can't be started."""
 
 
 class AgentError(CallsheetError):
-    """The agent answered with an error. `error` is what it said."""
+    """The agent answered with an error. `error` is the error of its response."""
 
     def __init__(self, method: str, error: JsonObject) -> None:
         super().__init__(f"{method}: {error.get('message')} ({error.get('code')})")
@@ -54,11 +68,17 @@ class AgentClient:
         assert await client.prompt(session, "/read README.md") == "end_turn"
     assert_every_call_ended(client.lines)
 
-    - `on_permission`: what is answered to every request for permission, or a function that decides.
-    - `capabilities`: what the client says that it can do; `serve` holds the methods behind that.
-    - `on_line`: is called with each line of the agent, as it comes.
-    - `recording`: gets every line, both ways, as it goes.
-    - `timeout`: seconds that an answer may take.
+    Args:
+        command: What starts the agent.
+        protocol: The version that the client asks for.
+        cwd: The agent's directory.
+        env: The agent's environment.
+        capabilities: What the client says that it can do; `serve` holds the methods behind that.
+        on_permission: The answer to every request for permission, or a function that decides.
+        serve: Methods that the agent may call.
+        on_line: Is called with each line of the agent, as it comes.
+        recording: Gets every line, both ways, as it goes.
+        timeout: Seconds that an answer may take.
     """
 
     def __init__(
@@ -80,30 +100,34 @@ class AgentClient:
         """The version that was agreed on."""
         self.agent: JsonObject = {}
         """What the agent answered to `initialize`."""
+        self.traffic: list[Frame] = []
+        """Every line, both ways, in order."""
         self.exit_code: int | None = None
-        self._process: AgentProcess = AgentProcess(
-            command,
-            cwd=cwd,
-            env=env,
-            hear=self._hear,
-            over=self._over,
-            keep=None if recording is None else recording.take,
-        )
+        self._command: Sequence[str] = command
+        self._cwd: str | None = cwd
+        self._env: Mapping[str, str] | None = env
         self._capabilities: JsonObject = capabilities or {}
         self._decide: str | Decide | None = on_permission
         self._serve: Mapping[str, Serve] = serve or {}
         self._on_line: Callable[[bytes], None] | None = on_line
+        self._recording: Recording | None = recording
         self._timeout: float = timeout
+        # The process
+        self._process: Process | None = None
+        self._began: float = 0.0
+        self._readers: list[asyncio.Task[None]] = []
+        self._stderr: bytearray = bytearray()
+        self._lost: Exception | None = None
+        # Requests of ours and of the agent, by their ids, and turns of v2 by their sessions
         self._next_id: int = 0
-        self._asked: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
+        self._waiting: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
         self._turns: dict[str, asyncio.Future[JsonValue]] = {}
         self._serving: dict[RequestId, tuple[str, asyncio.Task[JsonValue]]] = {}
-        self._answering: set[asyncio.Task[None]] = set()
-        self._lost: Exception | None = None
+        self._answers: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Start the agent, and agree on a version."""
-        await self._process.start()
+        await self._start()
         try:
             await self.initialize()
         except BaseException:
@@ -111,12 +135,7 @@ class AgentClient:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """End the agent."""
         await self.close()
 
@@ -135,7 +154,7 @@ class AgentClient:
         return self.agent
 
     async def new_session(self, cwd: str, **params: JsonValue) -> str:
-        """Make a session, and give its id."""
+        """Make a session, and return its id."""
         answer = await self.request("session/new", {"cwd": cwd, "mcpServers": [], **params})
         key = _object(answer).get("sessionId")
         if not isinstance(key, str):
@@ -143,14 +162,14 @@ class AgentClient:
         return key
 
     async def load_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
-        """Go on with a session of before, and be told all that it has said and done. Gives the answer."""
+        """Go on with an earlier session, and receive all of its updates again. Return the answer."""
+        if self.version == 2:
+            return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
         given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        if self.version == 1:
-            return _object(await self.request("session/load", given))
-        return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
+        return _object(await self.request("session/load", given))
 
     async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
-        """Go on with a session of before. Gives the answer."""
+        """Go on with an earlier session. Return the answer."""
         given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
         return _object(await self.request("session/resume", given))
 
@@ -166,11 +185,11 @@ class AgentClient:
             params["cursor"] = cursor
 
     async def delete_session(self, session: str) -> None:
-        """Remove a session, and all that is kept of it."""
+        """Remove a session, and all that is stored of it."""
         await self.request("session/delete", {"sessionId": session})
 
     async def prompt(self, session: str, prompt: str | Sequence[JsonObject]) -> str:
-        """Say something, wait for the end of the turn, and give why it stopped."""
+        """Send a prompt, wait for the end of the turn, and return why it stopped."""
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
         params: JsonObject = {"sessionId": session, "prompt": blocks}
         if self.version == 1:
@@ -189,41 +208,43 @@ class AgentClient:
                 task.cancel()
 
     async def request(self, method: str, params: JsonObject) -> JsonValue:
-        """Ask the agent, and give its answer."""
+        """Send a request, and return its result.
+
+        Raises:
+            AgentError: The agent answered with an error.
+            AgentGone: The agent has ended.
+            TimeoutError: There was no answer in time.
+        """
         if self._lost is not None:
             raise self._lost
         self._next_id += 1
         key = self._next_id
         answer: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
-        self._asked[key] = method, answer
+        self._waiting[key] = method, answer
         try:
             await self.send(Request(key, method, params))
             return await self._wait(answer, method)
         finally:
-            self._asked.pop(key, None)
+            self._waiting.pop(key, None)
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """Tell the agent."""
+        """Send a notification."""
         await self.send(Notification(method, params))
 
     async def send(self, message: Message | bytes) -> None:
         """Write a message to the agent; bytes are written as they are."""
-        await self._process.send(message)
-
-    async def close(self) -> int:
-        """End the agent as editors do, by closing its stdin, and give its exit code."""
-        for _, task in list(self._serving.values()):
-            task.cancel()
-        if self._process.pid is not None:
-            self.exit_code = await self._process.stop()
-        return -1 if self.exit_code is None else self.exit_code
+        line = message if isinstance(message, bytes) else encode_line(message)
+        stdin = None if self._process is None else self._process.stdin
+        if stdin is None or stdin.is_closing():
+            raise AgentGone("the agent does not run")
+        self._record("out", line)
+        try:
+            stdin.write(line)
+            await stdin.drain()
+        except (BrokenPipeError, ConnectionError) as exc:
+            raise self._gone() from exc
 
     # What it knows
-
-    @property
-    def traffic(self) -> list[Frame]:
-        """Every line, both ways, in order."""
-        return self._process.traffic
 
     @property
     def lines(self) -> list[bytes]:
@@ -238,19 +259,19 @@ class AgentClient:
     @property
     def errors(self) -> str:
         """The last of what the agent wrote to stderr."""
-        return self._process.errors
+        return self._stderr.decode(errors="replace")
 
     @property
     def pid(self) -> int | None:
         """The agent's process id."""
-        return self._process.pid
+        return None if self._process is None else self._process.pid
 
     def fold(self, session: str | None = None) -> Ledger:
         """Return the calls of a session as they are now; without one, of all sessions."""
         return fold(self._of(session), version=self.version)
 
     def said(self, session: str | None = None) -> str:
-        """Return all that the agent said in messages."""
+        """Return the text of all messages of the agent."""
         updates = updates_in(self._of(session))
         chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
         return "".join(str(_object(one.get("content")).get("text") or "") for one in chunks)
@@ -258,32 +279,126 @@ class AgentClient:
     def _of(self, session: str | None) -> Iterable[Any]:
         if session is None:
             return self.lines
-        notes = [decode_line(line) for line in self.lines]
-        told = [note.params for note in notes if isinstance(note, Notification)]
-        return [one for one in told if is_object(one) and one.get("sessionId") == session]
+        messages = [decode_line(line) for line in self.lines]
+        params = [one.params for one in messages if isinstance(one, Notification)]
+        return [one for one in params if is_object(one) and one.get("sessionId") == session]
 
-    # What the agent says
+    # The process
 
-    def _hear(self, line: bytes) -> None:
-        if self._on_line is not None:
-            self._on_line(line)
-        message = decode_line(line) if line.strip() else None
-        if isinstance(message, Response):
-            self._answered(message)
-        elif isinstance(message, Request):
-            self._requested(message)
-        elif isinstance(message, Notification):
-            self._notified(message.method, _object(message.params))
+    async def _start(self) -> None:
+        self._began = time.monotonic()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                cwd=self._cwd,
+                env=self._env,
+                start_new_session=True,
+            )
+        except OSError as exc:
+            raise AgentGone(f"{self._command[0]}: {exc.strerror}") from exc
+        self._readers = [
+            asyncio.ensure_future(self._read(self._process)),
+            asyncio.ensure_future(self._read_stderr(self._process)),
+        ]
 
-    def _over(self, exc: Exception) -> None:
+    async def close(self, patience: float = 10.0) -> int:
+        """End the agent as editors do, by closing its stdin, and return its exit code.
+
+        One that stays for `patience` seconds is terminated, then killed.
+        """
+        for _, task in list(self._serving.values()):
+            task.cancel()
+        process = self._process
+        if process is None:
+            return -1
+        if process.stdin is not None:
+            process.stdin.close()
+        for end in (None, process.terminate, process.kill):
+            if end is not None and process.returncode is None:
+                with suppress(ProcessLookupError):
+                    end()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), patience)
+                break
+        # What it left behind may hold its pipes open.
+        await asyncio.wait(self._readers, timeout=1.0)
+        for task in self._readers:
+            task.cancel()
+        self.exit_code = -1 if process.returncode is None else process.returncode
+        return self.exit_code
+
+    async def _read(self, process: Process) -> None:
+        stdout = process.stdout
+        assert stdout is not None
+        try:
+            await self._read_lines(stdout)
+        except Exception as exc:  # noqa: BLE001 - whoever waits for an answer is told
+            self._lose(exc)
+            while await stdout.read(READ):
+                pass  # an agent that can't write could not end
+            return
+        with suppress(TimeoutError):  # so that its exit code can be told
+            await asyncio.wait_for(process.wait(), 1.0)
+        self._lose(self._gone())
+
+    async def _read_lines(self, stdout: asyncio.StreamReader) -> None:
+        rest: list[bytes] = []
+        while data := await stdout.read(READ):
+            *whole, last = data.split(b"\n")
+            for part in whole:
+                line = b"".join((*rest, part, b"\n"))
+                rest.clear()
+                self._record("in", line)
+                self._receive(line)
+            if last:
+                rest.append(last)
+        if rest:
+            self._record("in", b"".join(rest))
+
+    async def _read_stderr(self, process: Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.read(READ):
+            self._stderr += data
+            del self._stderr[:-STDERR_BYTES]
+
+    def _record(self, way: Literal["in", "out"], line: bytes) -> None:
+        frame = Frame(way, line, time.monotonic() - self._began)
+        self.traffic.append(frame)
+        if self._recording is not None:
+            self._recording.take(frame)
+
+    def _gone(self) -> AgentGone:
+        code = None if self._process is None else self._process.returncode
+        text = "the agent has ended" if code is None else f"the agent has ended with {code}"
+        errors = self.errors.strip()
+        return AgentGone(f"{text}; it said: {errors}" if errors else text)
+
+    def _lose(self, exc: Exception) -> None:
+        """Let all who wait fail: the agent is gone, or can't be understood."""
         self._lost = exc
-        waiting = [answer for _, answer in self._asked.values()]
+        waiting = [answer for _, answer in self._waiting.values()]
         for answer in (*waiting, *self._turns.values()):
             if not answer.done():
                 answer.set_exception(exc)
 
-    def _answered(self, response: Response) -> None:
-        method, answer = self._asked.get(response.id, ("", None))
+    # What the agent sends
+
+    def _receive(self, line: bytes) -> None:
+        if self._on_line is not None:
+            self._on_line(line)
+        message = decode_line(line) if line.strip() else None
+        if isinstance(message, Response):
+            self._receive_response(message)
+        elif isinstance(message, Request):
+            self._receive_request(message)
+        elif isinstance(message, Notification):
+            self._receive_notification(message.method, _object(message.params))
+
+    def _receive_response(self, response: Response) -> None:
+        method, answer = self._waiting.get(response.id, ("", None))
         if answer is None or answer.done():
             return
         if response.error is None:
@@ -291,7 +406,7 @@ class AgentClient:
         else:
             answer.set_exception(AgentError(method, response.error))
 
-    def _notified(self, method: str, params: JsonObject) -> None:
+    def _receive_notification(self, method: str, params: JsonObject) -> None:
         if method == "$/cancel_request":
             _, task = self._serving.get(params.get("requestId"), ("", None))
             if task is not None:
@@ -302,36 +417,36 @@ class AgentClient:
             if turn is not None and not turn.done():
                 turn.set_result(update)
 
-    def _requested(self, request: Request) -> None:
-        asks_user = request.method == "session/request_permission"
+    def _receive_request(self, request: Request) -> None:
         # What does not wait for the user goes on after a cancel: a file is written, a terminal made.
+        asks_user = request.method == _PERMISSION
         session = str(_object(request.params).get("sessionId")) if asks_user else ""
         work = asyncio.ensure_future(self._result(request))
         self._serving[request.id] = session, work
         # Two tasks: one that is cancelled before it begins could not answer any more.
         task = asyncio.ensure_future(self._answer(request, work))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     async def _answer(self, request: Request, work: asyncio.Task[JsonValue]) -> None:
         try:
             response = Response(request.id, await work)
         except asyncio.CancelledError:
             response = Response(request.id, _CANCELLED)
-            if request.method != "session/request_permission":
+            if request.method != _PERMISSION:
                 error: JsonObject = {"code": -32800, "message": "Request cancelled"}
                 response = Response(request.id, error=error)
         except Exception as exc:  # noqa: BLE001 - a request always gets an answer
-            error_ = exc if isinstance(exc, ProtocolError) else ProtocolError(str(exc))
-            error_.request_id = request.id
-            response = error_response(error_)
+            problem = exc if isinstance(exc, ProtocolError) else ProtocolError(str(exc))
+            problem.request_id = request.id
+            response = error_response(problem)
         self._serving.pop(request.id, None)
         with suppress(AgentGone):
             await self.send(response)
 
     async def _result(self, request: Request) -> JsonValue:
         params = _object(request.params)
-        if request.method == "session/request_permission":
+        if request.method == _PERMISSION:
             return await self._permission(params)
         serve = self._serve.get(request.method)
         if serve is None:
