@@ -1,7 +1,8 @@
 """The command line. stdout carries only the answer; messages go to stderr.
 
-Exit codes: 0 ok, 1 the command says no, 2 bad usage, 130 interrupted. This file only starts things
-and ends them decently; the commands are in files of their own, imported when they are called.
+Exit codes: 0 success, 1 the command failed or found something, 2 bad usage, 130 interrupted. This module
+only starts a command and ends the process decently; each command lives in a module of its own, which is
+imported when the command is run.
 """
 
 from __future__ import annotations
@@ -11,20 +12,16 @@ import sys
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line, and exit with its code."""
     if sys.stdout is None:  # pyright: ignore[reportUnnecessaryComparison]
         sys.exit("callsheet: stdout is closed, so there is nowhere to answer")
     try:
-        code = _quick()
-        if code is None:
-            from callsheet.cli.app import run
-
-            code = run()
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = 130
     except RuntimeError as exc:
-        # Python 3.11 makes this of one that comes while a class is made.
+        # Python 3.11 wraps an interrupt that arrives while a class is created.
         if not isinstance(exc.__cause__, KeyboardInterrupt):
             raise
         code = 130
@@ -37,18 +34,26 @@ def main() -> None:
     sys.exit(code)
 
 
-def _quick() -> int | None:
-    """Run what an editor waits for without more than it needs; nothing if that is not asked for."""
-    if sys.argv[1:2] not in (["agent"], ["record"], ["tap"]):
-        return None
-    from callsheet.cli import quick
+def _run(arguments: list[str]) -> int:
+    """Run a command. What an editor waits for is started before click is imported."""
+    started = None
+    if arguments[:1] in (["agent"], ["record"], ["tap"]):
+        from callsheet.cli import start
 
-    run = {"agent": quick.agent, "record": quick.record, "tap": quick.tap}[sys.argv[1]]
-    return run(sys.argv[1:])
+        code, started = start.early(arguments)
+        if code is not None:
+            return code
+    from callsheet.cli.app import run
+
+    try:
+        return run(started)
+    finally:
+        if started is not None:
+            started.discard()
 
 
 def _drop_unwritten() -> None:
-    """Send what can't be written any more to nowhere; Python would complain about it at exit."""
+    """Send what can't be written any more to /dev/null; Python would complain about it at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from callsheet.agent.startup import PERMISSIONS, BadStart, Options, start
-
-from .keeping import keeping
-from .redaction import use_rules_or_exit
+from callsheet.cli.options import (
+    locale_option,
+    protocol_option,
+    record_history_option,
+    tools_option,
+)
+from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.start import history_factory
 
 if TYPE_CHECKING:
     from callsheet.tools.permissions import Mode
 
 
 @click.command("agent", context_settings={"max_content_width": 100})
-@click.option(
-    "--protocol",
-    type=click.Choice(["1", "2"]),
-    default="1",
-    show_default=True,
-    help="The newest version of ACP to speak. 2 is a draft.",
-)
+@protocol_option("The newest version of ACP to speak. 2 is a draft.")
 @click.option(
     "--permission",
     type=click.Choice(PERMISSIONS),
@@ -30,13 +29,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="What happens to calls that change or run something. An editor can choose anew.",
 )
-@click.option(
-    "--history",
-    metavar="URL",
-    help="Where calls are kept: sqlite:///PATH, postgresql://…, or off. Else CALLSHEET_HISTORY says it.",
-)
-@click.option("--locale", help="The language of titles and help, such as de or pt_BR.")
-@click.option("--tools", metavar="FILE.py", help="A Python file with tools of your own.")
+@record_history_option
+@locale_option
+@tools_option
 @click.option("--script", metavar="FILE.json", help="Play a script, whatever is typed.")
 @click.option(
     "--handler", metavar="MODULE:CLASS", help="A handler of your own; FILE.py:CLASS is fine, too."
@@ -46,7 +41,7 @@ def command(
     permission: str,
     history: str | None,
     locale: str | None,
-    tools: str | None,
+    tools_file: str | None,
     script: str | None,
     handler: str | None,
 ) -> int:
@@ -58,7 +53,9 @@ def command(
     use_rules_or_exit()
     try:
         version = 2 if protocol == "2" else 1
-        options = Options(version, mode, locale, tools, script, handler, keeping(history))
+        options = Options(
+            version, mode, locale, tools_file, script, handler, history_factory(history)
+        )
         return start(options)
     except BadStart as exc:
         raise click.UsageError(str(exc)) from None

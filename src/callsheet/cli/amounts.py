@@ -1,17 +1,22 @@
-"""Ages, sizes and moments as people write them: `90d`, `2GB`, `2026-11-01`, `2h` for two hours ago."""
+"""Ages, sizes and moments: read from what people type, and times written for people and machines.
+
+People type `90d`, `2GB`, `2026-11-01`, or `2h` for two hours ago. Sizes and durations are written by
+`callsheet.report.humanize`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _SECONDS = {
     "s": 1, "sec": 1, "second": 1,
-    "m": 60, "min": 60, "minute": 60,
-    "h": 3600, "hour": 3600,
-    "d": 86400, "day": 86400,
-    "w": 604800, "week": 604800,
+    "m": _MINUTE, "min": _MINUTE, "minute": _MINUTE,
+    "h": _HOUR, "hour": _HOUR,
+    "d": _DAY, "day": _DAY,
+    "w": 7 * _DAY, "week": 7 * _DAY,
 }  # fmt: skip
 _BYTES = {
     "": 1, "b": 1,
@@ -21,7 +26,7 @@ _BYTES = {
     "t": 1000**4, "tb": 1000**4, "tib": 1 << 40,
 }  # fmt: skip
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 AGES = "expected a number and a unit: 45s, 30min, 2h, 90d or 4w"
 SIZES = "expected a number of bytes, or one with a unit: 500MB, 2GB or 1GiB"
@@ -32,11 +37,14 @@ MOMENTS = (
 
 
 class BadAmount(ValueError):
-    """It is not written like that. The message says how."""
+    """A value is not written as expected. The message says how it is."""
 
 
-def age_of(text: str) -> float:
-    """Return an age in seconds."""
+# Reading
+
+
+def parse_age(text: str) -> float:
+    """Return an age in seconds. Raises `BadAmount`."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None:
         raise BadAmount(f"{text!r}: {AGES}")
@@ -46,24 +54,24 @@ def age_of(text: str) -> float:
     return _finite(float(found[1]) * _SECONDS[unit], text, AGES)
 
 
-def size_of(text: str) -> int:
-    """Return a size in bytes."""
+def parse_size(text: str) -> int:
+    """Return a size in bytes. Raises `BadAmount`."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None or found[2] not in _BYTES:
         raise BadAmount(f"{text!r}: {SIZES}")
     return int(_finite(float(found[1]) * _BYTES[found[2]], text, SIZES))
 
 
-def moment_of(text: str, now: float) -> float:
-    """Return a moment in seconds since 1970. Without a zone, it is meant as clocks here show it."""
+def parse_moment(text: str, now: float) -> float:
+    """Return a moment in seconds since 1970; without a zone, it is local time. Raises `BadAmount`."""
     word = text.strip()
     today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         if word.lower() in ("today", "yesterday"):
             return (today - timedelta(days=word.lower() == "yesterday")).timestamp()
-        if _DAY.match(word):
+        if _DATE.match(word):
             return datetime.fromisoformat(word).timestamp()
-        return now - age_of(word)
+        return now - parse_age(word)
     except (ValueError, OverflowError, OSError):
         raise BadAmount(f"{text!r}: {MOMENTS}") from None
 
@@ -72,3 +80,37 @@ def _finite(number: float, text: str, expected: str) -> float:
     if not math.isfinite(number) or number > 1e18:
         raise BadAmount(f"{text!r} is too much; {expected}")
     return number
+
+
+# Writing
+
+
+def ago(at: float, now: float) -> str:
+    """Return how long ago a moment was; of one that is long past, the date."""
+    age = now - at
+    if -_MINUTE < age < 5:
+        return "just now"
+    for limit, size, unit in (
+        (_MINUTE, 1, "s"), (_HOUR, _MINUTE, "min"), (_DAY, _HOUR, "h"), (30 * _DAY, _DAY, "d"),
+    ):  # fmt: skip
+        if 0 <= age < limit:
+            return f"{age // size:.0f} {unit} ago"
+    return f"{datetime.fromtimestamp(at):%Y-%m-%d}"
+
+
+def clock_time(at: float, now: float) -> str:
+    """Return the local time of a moment of today; of another day, the date."""
+    when = datetime.fromtimestamp(at)
+    today = when.date() == datetime.fromtimestamp(now).date()
+    return f"{when:%H:%M:%S}" if today else f"{when:%Y-%m-%d}"
+
+
+def local_time(at: float) -> str:
+    """Return a moment as a local date and time."""
+    return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"
+
+
+def utc_time(at: float) -> str:
+    """Return a moment for machines: RFC 3339, in UTC."""
+    when = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    return when.replace("+00:00", "Z")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import sys
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from callsheet import __version__
+
+if TYPE_CHECKING:
+    from callsheet.cli.start import StartedAgent
 
 COMMANDS = {
     "agent": "Serve an editor that speaks ACP, on stdin and stdout.",
@@ -64,13 +67,17 @@ def app() -> None:
     """Complete, correct reports of what coding agents do, for any editor that speaks ACP."""
 
 
-def run() -> int:
-    """Run what the arguments name, and give the exit code."""
+def run(started: StartedAgent | None = None) -> int:
+    """Run what the arguments name, and return the exit code.
+
+    Args:
+        started: The agent that was started ahead of `tap` or `record`; these find it as `ctx.obj`.
+    """
     stdout: object = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):
         stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a mark
     try:
-        return app(standalone_mode=False) or 0
+        return app(obj=started, standalone_mode=False) or 0
     except click.exceptions.Abort:
         return 130
     except click.ClickException as exc:

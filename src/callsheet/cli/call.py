@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
+import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from callsheet.describe.locales import LOCALES, has_locale
+from callsheet.cli.options import format_option, locale_option, protocol_option, tools_option
+from callsheet.report.errors import CallsheetError
+from callsheet.report.json import JsonObject, JsonValue, is_object
+from callsheet.tools.arguments import parse_json, property_of, value_of
+from callsheet.tools.tool import Registry, Tool
+from callsheet.tools.user_code import BadFile, tools_in
 
-from .calls.toolbox import own_tools, registry_of, tool_named
-from .calls.values import arguments_from
+if TYPE_CHECKING:
+    from callsheet.cli.run_tool import Format
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -20,22 +28,13 @@ from .calls.values import arguments_from
 @click.option(
     "--json", "given", metavar="{…}", help="Arguments as a JSON object; @FILE or - reads it."
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["pretty", "acp", "result"]),
-    default="pretty",
-    show_default=True,
-    help="pretty: for people. acp: the session/update lines. result: the ToolResult as JSON.",
+@format_option(
+    "pretty acp result",
+    "pretty: for people. acp: the session/update lines. result: the ToolResult as JSON.",
+    "pretty",
 )
-@click.option(
-    "--protocol",
-    type=click.Choice(["1", "2"]),
-    default="1",
-    show_default=True,
-    help="The version of ACP for --format acp.",
-)
-@click.option("--locale", help=f"The language of titles: {', '.join(LOCALES)}.")
+@protocol_option("The version of ACP for --format acp.")
+@locale_option
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False),
@@ -43,9 +42,11 @@ from .calls.values import arguments_from
     help="The directory to work in. Going outside needs your permission.",
 )
 @click.option("--timeout", type=float, metavar="S", help="Seconds after which the tool is stopped.")
-@click.option("--tools", "file", metavar="FILE.py", help="A Python file with tools of your own.")
+@tools_option
 @click.option(
-    "--history", metavar="URL", help="Where the call is kept: sqlite:///PATH, postgresql://…, off."
+    "--history",
+    metavar="URL",
+    help="Where the call is stored: sqlite:///PATH, postgresql://…, off.",
 )
 def command(
     name: str,
@@ -56,7 +57,7 @@ def command(
     locale: str | None,
     cwd: str,
     timeout: float | None,
-    file: str | None,
+    tools_file: str | None,
     history: str | None,
 ) -> int:
     """Run one tool and show what it does.
@@ -71,33 +72,131 @@ def command(
     Exit codes: 0 ok, 1 the tool failed (or was stopped, because nobody reads its output any more),
     2 bad usage, 130 interrupted.
     """
-    _check_options(locale, timeout)
-    tools = own_tools(file)
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
+        raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
+    tools = own_tools(tools_file)
     tool = tool_named(name, registry_of(tools))
     arguments = arguments_from(pairs, given, tool.schema)
 
-    from callsheet.tools.errors import ToolError
+    # Imported here, so that --help and mistakes are answered without them.
+    from callsheet.cli.run_tool import Plan, is_off, run
+    from callsheet.cli.settings import use_rules_or_exit
 
-    from .calls.keeping import check_flag
-    from .calls.running import Format, Plan, check, run
-    from .redaction import use_rules_or_exit
-
-    check_flag(history)
-    try:
-        check(tool, arguments)
-    except ToolError as exc:
-        raise click.UsageError(str(exc)) from None
-    format_ = cast("Format", format_)
+    if history is not None and not is_off(history):
+        _check_url(history)
+    _check_arguments(tool, arguments)
     where = str(Path(cwd).absolute())
     use_rules_or_exit(where)
-    plan = Plan(tool, arguments, tools, format_, int(protocol), locale, where, timeout, history)
-    return run(plan)
+    form = cast("Format", format_)
+    return run(Plan(tool, arguments, tools, form, int(protocol), locale, where, timeout, history))
 
 
-def _check_options(locale: str | None, timeout: float | None) -> None:
-    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
-        raise click.BadParameter(f"{timeout:g}: expected seconds above 0", param_hint="'--timeout'")
-    if locale is not None and not has_locale(locale):
-        raise click.BadParameter(
-            f"{locale!r}: expected one of {', '.join(LOCALES)}", param_hint="'--locale'"
+def _check_url(url: str) -> None:
+    """Refuse a URL that was typed and names no store."""
+    from callsheet.history.errors import BadUrl
+    from callsheet.history.url import chosen_url
+
+    try:
+        chosen_url(url)
+    except BadUrl as exc:
+        raise click.BadParameter(str(exc), param_hint="'--history'") from None
+
+
+def _check_arguments(tool: Tool, arguments: JsonObject) -> None:
+    """Refuse arguments that the tool does not take, before anything runs."""
+    from callsheet.tools.arguments import Checker
+
+    try:
+        Checker(tool.name, tool.schema)(arguments)
+    except CallsheetError as exc:
+        raise click.UsageError(str(exc)) from None
+    try:
+        tool.parameters.convert(arguments)
+    except Exception as exc:  # noqa: BLE001 - whatever a user's own type raises
+        raise click.UsageError(f"{tool.name}: {exc}") from None
+
+
+# Tools, which `callsheet tools` lists
+
+
+def own_tools(file: str | None) -> list[Tool]:
+    """Return the tools that a Python file makes with `@tool`."""
+    if file is None:
+        return []
+    try:
+        return tools_in(file)
+    except BadFile as exc:
+        raise click.UsageError(f"--tools: {exc}") from None
+
+
+def registry_of(tools: list[Tool]) -> Registry:
+    """Return the built-in tools and these."""
+    try:
+        return Registry(tools)
+    except CallsheetError as exc:
+        raise click.UsageError(f"--tools: {exc}") from None
+
+
+def tool_named(name: str, registry: Registry) -> Tool:
+    """Return a tool, or refuse its name and suggest one that is near."""
+    found = registry.get(name)
+    if found is None:
+        near = registry.nearest(name)
+        known = ", ".join(registry.names())
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {known}"
+        raise click.UsageError(f"there is no tool {name!r}; {hint}")
+    return found
+
+
+# Arguments
+
+
+def arguments_from(
+    pairs: Iterable[str], given: str | None, schema: JsonObject | None
+) -> dict[str, JsonValue]:
+    """Return a tool's arguments; those of `key=value` win over those of `--json`."""
+    return {**_from_json(given), **_from_pairs(pairs, schema or {})}
+
+
+def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key:
+            raise click.UsageError(f"{pair!r} is no argument; expected key=value")
+        if key in found:
+            raise click.UsageError(f"{key} is given twice")
+        found[key] = value_of(text, property_of(schema, key), schema)
+    return found
+
+
+def _from_json(given: str | None) -> dict[str, JsonValue]:
+    if given is None:
+        return {}
+    text, where = _read(given)
+    try:
+        value = parse_json(text)
+    except json.JSONDecodeError as exc:
+        place = f"line {exc.lineno} column {exc.colno}"
+        raise click.UsageError(f"{where}: not JSON: {exc.msg} at {place}") from None
+    except (ValueError, RecursionError) as exc:
+        raise click.UsageError(f"{where}: not JSON: {exc}") from None
+    if not is_object(value):
+        raise click.UsageError(
+            f"{where}: expected an object of arguments such as "
+            f'{{"path": "a.py"}}, got {type(value).__name__}'
         )
+    return dict(value)
+
+
+def _read(given: str) -> tuple[str, str]:
+    """Return the text that is meant, and where it is from."""
+    if given != "-" and not given.startswith("@"):
+        return given, "--json"
+    path = "stdin" if given == "-" else given[1:]
+    try:
+        raw = sys.stdin.buffer.read() if given == "-" else Path(path).read_bytes()
+        return raw.decode("utf-8-sig"), f"--json {given}"
+    except (OSError, ValueError) as exc:
+        why = getattr(exc, "strerror", None) or "it is not UTF-8"
+        raise click.UsageError(f"--json: {path} can't be read: {why}") from None

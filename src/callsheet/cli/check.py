@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import cast
 
 import click
 
 from callsheet import __version__
-from callsheet.check.baseline import Baseline
+from callsheet.check.baseline import BadBaseline, Baseline
 from callsheet.check.finding import SEVERITIES, CheckRule, Severity
 from callsheet.check.output import (
     CheckOutcome,
@@ -18,16 +21,19 @@ from callsheet.check.output import (
     SarifWriter,
     count,
 )
-from callsheet.check.runner import CLIENTS, UnknownRule, check_all, choose, explained, find, named
-
-from .cards.words import visible
-from .checks.card import CardTeller
-from .checks.explaining import explain
-from .checks.files import read_baseline, write_baseline
-from .checks.findings import TextTeller, show_rules
-from .checks.page import Page
-from .checks.progress import Bar
-from .redaction import use_rules_or_exit
+from callsheet.check.runner import (
+    CLIENTS,
+    UnknownRule,
+    check_all,
+    choose,
+    explained,
+    find,
+    named,
+    why,
+)
+from callsheet.cli.check_output import CardTeller, ProgressBar, TextTeller, explain, show_rules
+from callsheet.cli.output import Page, visible
+from callsheet.cli.settings import use_rules_or_exit
 
 FORMATS = ("text", "json", "sarif", "junit")
 
@@ -105,7 +111,7 @@ def command(
     wants_card = card or ("text" if summary else None)
     _refuse(paths, rules, form, wants_card, baseline, update_baseline)
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
-    bar = Bar()
+    bar = ProgressBar()
     teller = _teller(form, rules, wants_card, show_all, has_baseline=known is not None)
     try:
         outcome = check_all(
@@ -159,7 +165,7 @@ def _teller(
 
 
 def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> int:
-    """Say what is gone, or write the baseline anew; and give the exit code."""
+    """Report what is gone, or write the baseline anew. Returns the exit code."""
     if not update:
         if outcome.gone:
             gone = count(sum(one.calls for one in outcome.gone), "known finding")
@@ -173,6 +179,42 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
                 click.echo(f"  gone: {one.rule} in {visible(where)}", err=True)
         return outcome.exit_code
     write_baseline(path, known.updated({rule.id for rule in outcome.rules}))
-    said = count(outcome.findings + outcome.known, "finding")
-    click.echo(f"callsheet: {visible(path)} knows {said} now", err=True)
+    found = count(outcome.findings + outcome.known, "finding")
+    click.echo(f"callsheet: {visible(path)} knows {found} now", err=True)
     return 2 if outcome.problems else 0
+
+
+def read_baseline(path: str, *, may_be_new: bool) -> Baseline:
+    """Read a baseline. One that is to be written may not be there yet."""
+    try:
+        return Baseline.read(Path(path).read_bytes())
+    except FileNotFoundError:
+        if may_be_new:
+            return Baseline()
+        raise click.UsageError(f"there is no baseline {path}; --update-baseline makes it") from None
+    except (OSError, BadBaseline) as exc:
+        raise click.UsageError(f"{path}: {why(exc)}") from None
+
+
+def write_baseline(path: str, data: bytes) -> None:
+    """Write a baseline: a new file beside the old one, which then takes its place."""
+    target = Path(os.path.realpath(path))
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+            Path(name).chmod(mode)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as exc:
+        raise click.UsageError(f"{path}: {why(exc)}") from None
+
+
+def _umask() -> int:
+    old = os.umask(0)
+    os.umask(old)
+    return old

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
-import shutil
-import sys
 import textwrap
-from itertools import groupby
 from pathlib import Path
 
 import click
 
+from callsheet.cli.output import Page, Part, harmless, visible, write
 from callsheet.lint import LintFinding, LintRule, Outcome, lint_paths
 from callsheet.lint.rules import names, select
+from callsheet.report.humanize import plural
 
 
 @click.command()
@@ -40,7 +38,7 @@ def command(
     findings are left, 2 if something can't be read or parsed.
     """
     if explain is not None:
-        _explain(_rules_named([explain]))
+        _explain(Page(), select(_known((explain,)), frozenset()))
         return 0
     if not paths:
         raise click.UsageError("name what to lint: callsheet lint PATH…")
@@ -51,16 +49,13 @@ def command(
     if form == "json":
         click.echo(json.dumps(_as_json(outcome, rules), indent=2, ensure_ascii=False))
     elif diff:
-        _show_diff(outcome)
+        _show_diff(Page(), outcome)
     else:
-        _show(outcome)
+        _show(Page(), outcome)
     for problem in outcome.problems:
         place = _place(problem.path, problem.line, problem.column)
-        click.echo(f"callsheet: {place}{_harmless(problem.message)}", err=True)
+        click.echo(f"callsheet: {place}{visible(problem.message)}", err=True)
     return outcome.exit_code
-
-
-# Rules
 
 
 def _known(given: tuple[str, ...]) -> frozenset[str]:
@@ -76,109 +71,79 @@ def _known(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(filter(None, words))
 
 
-def _rules_named(given: list[str]) -> tuple[LintRule, ...]:
-    return select(_known(tuple(given)), frozenset())
-
-
-def _explain(rules: tuple[LintRule, ...]) -> None:
+def _explain(page: Page, rules: tuple[LintRule, ...]) -> None:
     for number, rule in enumerate(rules):
         if number:
-            click.echo()
-        _say(click.style(rule.id, bold=True) + f": {rule.title}")
-        _say(f"\n{_wrap('Why: ' + rule.why)}\n\n{_wrap('Fix: ' + rule.fix)}")
-        _say(f"\nBad:\n\n{_indent(rule.bad)}\nGood:\n\n{_indent(rule.good)}")
+            page.blank()
+        page.line((rule.id, "bold"), (f": {rule.title}", ""))
+        for name, text in (("Why", rule.why), ("Fix", rule.fix)):
+            page.blank()
+            page.line((f"{name}: {text}", ""), hang=5)
+        for name, code in (("Bad", rule.bad), ("Good", rule.good)):
+            page.blank()
+            page.line((f"{name}:", ""))
+            page.blank()
+            page.verbatim(textwrap.indent(code.rstrip("\n"), "    "))
 
 
-# Text for people
-
-
-def _show(outcome: Outcome) -> None:
-    found = sorted(outcome.findings, key=lambda finding: finding.path)
+def _show(page: Page, outcome: Outcome) -> None:
     explained: set[str] = set()
-    for path, group in groupby(found, key=lambda finding: finding.path):
-        for finding in sorted(group, key=lambda finding: (finding.line, finding.column)):
-            _show_finding(path, finding, explained)
-        click.echo()
+    last = ""
+    for finding in sorted(outcome.findings, key=lambda one: (one.path, one.line, one.column)):
+        if last and finding.path != last:
+            page.blank()
+        last = finding.path
+        _show_finding(page, finding, explained)
+    if outcome.findings:
+        page.blank()
     for finding in outcome.fixed:
         place = _place(finding.path, finding.line, finding.column)
-        new = _harmless(finding.fix).removeprefix("write ")
-        _say(f"{place}{click.style('fixed', fg='green')} {finding.rule}: {new}")
+        new = visible(finding.fix).removeprefix("write ")
+        page.line((place, ""), ("fixed", "green"), (f" {finding.rule}: {new}", ""), hang=4)
     if outcome.fixed:
-        click.echo()
-    _say(_summary(outcome))
+        page.blank()
+    page.line(_summary(outcome))
 
 
-def _show_finding(path: str, finding: LintFinding, explained: set[str]) -> None:
-    """Show a finding; why its rule holds is said with the first one."""
-    place = click.style(_place(path, finding.line, finding.column), bold=True)
-    _say(f"{place}{click.style(finding.rule, fg='red')} {_harmless(finding.message)}")
+def _show_finding(page: Page, finding: LintFinding, explained: set[str]) -> None:
+    """Show a finding; why its rule holds is shown with the first one."""
+    page.line(
+        (_place(finding.path, finding.line, finding.column), "bold"),
+        (finding.rule, "red"),
+        (f" {visible(finding.message)}", ""),
+        hang=4,
+    )
     if finding.rule not in explained:
         explained.add(finding.rule)
-        _say(click.style(_wrap(f"why: {finding.why}", "    "), dim=True))
-    mark = click.style(" [--fix]", fg="cyan") if finding.fixable else ""
-    _say(_wrap(f"fix: {_harmless(finding.fix)}", "    ") + mark)
+        page.line((f"why: {finding.why}", "dim"), indent=4, hang=5)
+    mark = " [--fix]" if finding.fixable else ""
+    page.line((f"fix: {visible(finding.fix)}", ""), (mark, "cyan"), indent=4, hang=5)
 
 
-def _show_diff(outcome: Outcome) -> None:
-    for diff in outcome.diffs:
-        for raw in diff.removesuffix("\n").split("\n"):
-            line = _harmless(raw) if sys.stdout.isatty() else raw
-            colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
-            _say(click.style(line, fg=colour) if colour else line)
-    click.echo(_summary(outcome), err=True)
+def _show_diff(page: Page, outcome: Outcome) -> None:
+    for line in (line for diff in outcome.diffs for line in diff.removesuffix("\n").split("\n")):
+        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+        if page.width is None:
+            write(line)  # a patch, byte for byte
+        else:
+            page.line((harmless(line), style))
+    click.echo(_summary(outcome)[0], err=True)
 
 
-def _summary(outcome: Outcome) -> str:
-    found, files = len(outcome.findings), _count(outcome.files, "file")
-    done = f"{_count(len(outcome.fixed), 'finding')} mended, " if outcome.fixed else ""
+def _summary(outcome: Outcome) -> Part:
+    found, files = len(outcome.findings), plural(outcome.files, "file")
+    done = f"{plural(len(outcome.fixed), 'finding')} mended, " if outcome.fixed else ""
     if not found:
-        return click.style(f"{files}: {done}nothing {'left' if done else 'found'}.", fg="green")
-    where = _count(len({finding.path for finding in outcome.findings}), "file")
+        return f"{files}: {done}nothing {'left' if done else 'found'}.", "green"
+    where = plural(len({finding.path for finding in outcome.findings}), "file")
     mendable = sum(finding.fixable for finding in outcome.findings)
     hint = f"; --fix can mend {mendable} of them" if mendable else ""
     left = " left" if done else ""
-    return click.style(
-        f"{files}: {done}{_count(found, 'finding')}{left} in {where}{hint}.", fg="yellow"
-    )
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{files}: {done}{plural(found, 'finding')}{left} in {where}{hint}.", "yellow"
 
 
 def _place(path: str, line: int | None, column: int | None) -> str:
-    return f"{_harmless(path)}:{line}:{column}: " if line else ""
-
-
-def _harmless(text: str) -> str:
-    """Return text of somebody's code or file names so that a terminal shows it, and obeys nothing."""
-    return "".join(c if c.isprintable() or c == "\t" else ascii(c)[1:-1] for c in text)
-
-
-def _say(text: str) -> None:
-    """Print; colours only reach a terminal whose user wants them."""
-    click.echo(text, color=None if "NO_COLOR" not in os.environ else False)
-
-
-def _wrap(text: str, indent: str = "") -> str:
-    """Break a text where the terminal ends; into a pipe goes one line."""
-    if not sys.stdout.isatty():
-        return indent + text
-    width = max(40, min(100, shutil.get_terminal_size().columns))
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}     ",
-        break_long_words=False,
-    )
-
-
-def _indent(code: str) -> str:
-    return textwrap.indent(code, "    ")
-
-
-# JSON
+    return f"{visible(path)}:{line}:{column}: " if line else ""
 
 
 def _as_json(outcome: Outcome, rules: tuple[LintRule, ...]) -> dict[str, object]:

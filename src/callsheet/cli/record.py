@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from callsheet.tap.recording import Form, record
+
+if TYPE_CHECKING:
+    from callsheet.cli.start import StartedAgent
 
 
 @click.command(
@@ -28,7 +31,8 @@ from callsheet.tap.recording import Form, record
     help="wrapped: with the time and the direction of each message. raw: lines as they came.",
 )
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
-def command(output: str, form: str, agent: tuple[str, ...]) -> int:
+@click.pass_obj
+def command(started: StartedAgent | None, output: str, form: str, agent: tuple[str, ...]) -> int:
     """Run any ACP agent and record its traffic, passing every byte on untouched.
 
     Put it in front of the agent's command in an editor's settings:
@@ -41,4 +45,5 @@ def command(output: str, form: str, agent: tuple[str, ...]) -> int:
     """
     if output == "-":
         raise click.UsageError("stdout is the client's: name a file, such as -o traffic.jsonl")
-    return record(agent, output, cast("Form", form))
+    between = started.claim(agent) if started is not None else None
+    return record(agent, output, cast("Form", form), between=between)

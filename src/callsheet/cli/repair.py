@@ -11,24 +11,18 @@ from typing import BinaryIO
 
 import click
 
+from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.tap import refuse_same_file, repair_options, write_report
 from callsheet.runtime.spill_store import SpillStore, default_directory
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-
-from .redaction import use_rules_or_exit
-from .taps import apart, known, told
 
 
 @click.command("repair", context_settings={"max_content_width": 100})
 @click.argument("recording", metavar="RECORDING")
 @click.option("-o", "--output", metavar="OUT", help="Where to write to; else stdout.")
-@click.option("--report", metavar="FILE", help="Where to tell what was done. Else stderr.")
-@click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
-@click.option(
-    "--no-repair", is_flag=True, help="Leave the agent's reports as they are, but for secrets."
-)
-@click.option("--no-redact", is_flag=True, help="Show secrets in the clear.")
-@click.option("--no-bound", is_flag=True, help="Let messages be as long as they are.")
+@click.option("--report", metavar="FILE", help="Where to report what was done. Default: stderr.")
+@repair_options
 def command(
     recording: str,
     output: str | None,
@@ -47,10 +41,10 @@ def command(
         raise click.UsageError(
             "the report goes to stderr by itself: name a file, such as report.txt"
         )
-    apart(recording=recording, report=report)
-    apart(output=output, report=report)
+    refuse_same_file(recording=recording, report=report)
+    refuse_same_file(output=output, report=report)
     settings = TapSettings(
-        repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=known(locale)
+        repair=not no_repair, redact=not no_redact, bound=not no_bound, locale=locale
     )
     use_rules_or_exit()
     spill = SpillStore(default_directory(), by_content=True)
@@ -68,7 +62,7 @@ def command(
         hint = "; name one recording" if is_folder else ""
         _say(f"{exc.filename or recording}: {exc.strerror}{hint}")
         return 2
-    told(repairs.account, report, _say, by="repair")
+    write_report(repairs.account, report, _say, by="repair")
     return 0
 
 

@@ -1,21 +1,29 @@
-"""`callsheet replay`: a session told again."""
+"""`callsheet replay`: a session again, as the lines that a client is sent, or as cards."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+
 import click
 
-from .histories.options import history_option
+from callsheet.acp.peer import Peer
+from callsheet.cli.cards.board import Board, board_for
+from callsheet.cli.history.lookup import find_session, run
+from callsheet.cli.options import format_option, history_option, protocol_option
+from callsheet.history import Replay, Store, StoredCall, StoredMessage
+
+PAGE = 50
+"""Entries of a session that are read at once."""
+
+LONGEST_PAUSE = 3.0
 
 
 @click.command("replay", context_settings={"max_content_width": 100})
 @click.argument("session", metavar="SESSION")
-@click.option(
-    "--protocol",
-    type=click.Choice(["1", "2"]),
-    default="1",
-    show_default=True,
-    help="The version of ACP.",
-)
+@protocol_option("The version of ACP.")
 @click.option(
     "--terminals",
     type=click.Choice(["text", "meta"]),
@@ -23,14 +31,7 @@ from .histories.options import history_option
     show_default=True,
     help="How a client of version 1 is shown live output: as text, or by _meta.terminal_output.",
 )
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["acp", "pretty"]),
-    default="acp",
-    show_default=True,
-    help="acp: the session/update lines. pretty: for people.",
-)
+@format_option("acp pretty", "acp: the session/update lines. pretty: for people.", "acp")
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True),
@@ -41,11 +42,89 @@ from .histories.options import history_option
 def command(
     session: str, protocol: str, terminals: str, format_: str, speed: float | None, url: str | None
 ) -> int:
-    """Tell a session again: just the lines that a client is sent when it loads the session.
+    """Replay a session: just the lines that a client is sent when it loads the session.
 
     SESSION is its id, its beginning or its end, if no other has the same, or last;
     `callsheet history sessions` lists them.
     """
-    from .histories.telling import Telling, tell
 
-    return tell(Telling(url, session, int(protocol), terminals, format_ == "pretty", speed))
+    async def work(store: Store) -> int:
+        found = await find_session(store, session)
+        entries = _paced(_entries(store, found.session_id), speed)
+        if format_ == "pretty":
+            await _as_cards(entries, board_for(sys.stdout, found.cwd), found.session_id)
+        else:
+            peer = Peer(
+                version=2 if protocol == "2" else 1,
+                terminals="meta" if terminals == "meta" else "text",
+            )
+            await _as_lines(entries, Replay(found.session_id, peer), at_once=not speed)
+        return 0
+
+    return run(url, work)
+
+
+async def _entries(store: Store, session_id: str) -> AsyncIterator[StoredCall | StoredMessage]:
+    after = -1
+    while page := await store.timeline(session_id, after=after, limit=PAGE):
+        for entry in page:
+            yield entry
+        after = _position(page[-1])
+
+
+async def _paced(
+    entries: AsyncIterator[StoredCall | StoredMessage], speed: float | None
+) -> AsyncIterator[StoredCall | StoredMessage]:
+    """Return entries with pauses between them, as they were, but so many times as fast."""
+    before: float | None = None
+    async for entry in entries:
+        at = entry.head.at if isinstance(entry, StoredCall) else entry.at
+        if speed and before is not None:
+            await asyncio.sleep(min(LONGEST_PAUSE, max(0.0, at - before) / speed))
+        before = at
+        yield entry
+
+
+async def _as_lines(
+    entries: AsyncIterator[StoredCall | StoredMessage], replay: Replay, *, at_once: bool
+) -> None:
+    out = sys.stdout.buffer
+    async for entry in entries:
+        for line in replay.lines(entry):
+            out.write(line)
+        if not at_once:
+            out.flush()
+    out.flush()
+
+
+async def _as_cards(
+    entries: AsyncIterator[StoredCall | StoredMessage], board: Board, session_id: str
+) -> None:
+    replay = Replay(session_id, board.peer or Peer())
+    async for entry in entries:
+        if isinstance(entry, StoredCall):
+            board.send(deque(replay.lines(entry)))
+        else:
+            _show_message(board, entry)
+    board.close()
+
+
+def _show_message(board: Board, message: StoredMessage) -> None:
+    """Show a message: the user's with a sign before each line, thoughts and plans dimmed."""
+    if message.kind == "plan":
+        texts = [f"- {entry.get('content', '')}" for entry in message.blocks]
+    else:
+        texts = [_block(block) for block in message.blocks]
+    lines = "\n".join(texts).strip("\n").split("\n")
+    sign = "> " if message.kind == "user" else ""
+    style = {"user": "bold", "agent": ""}.get(message.kind, "dim italic")
+    board.say("\n".join(f"{sign}{line}" for line in lines), style)
+
+
+def _block(block: dict[str, object]) -> str:
+    text = block.get("text")
+    return text if isinstance(text, str) else f"({block.get('type', 'something')})"
+
+
+def _position(entry: StoredCall | StoredMessage) -> int:
+    return entry.head.position if isinstance(entry, StoredCall) else entry.position

@@ -1,13 +1,13 @@
-"""What files and the environment say. A flag beats the environment beats a file.
+"""Settings from files and the environment. A flag beats the environment beats a file.
 
-The user's own file is the one that `CALLSHEET_CONFIG` names, else `callsheet.toml` in the user's directory
-for settings. In it, the tables stand without `tool.callsheet` before them, or with it. What is wrong in it is
-an error.
+The user's own file is the one that `CALLSHEET_CONFIG` names, else `callsheet.toml` in the user's config
+directory. Its tables are written with or without `tool.callsheet` before their names. A mistake in it is an
+error.
 
 A project's file is the nearest `pyproject.toml` that has a `[tool.callsheet]`, up to the repository's root.
-It comes from whoever wrote the project: it can keep a history of its own, inside of the project, and has no
-say over the user's; it can add rules for secrets, and take none away. Nothing in it stops a command: what is
-wrong is said once, and left out.
+It comes from whoever wrote the project, so it is not trusted: it can have a history of its own, inside of the
+project, but can't redirect the user's; it can add rules for secrets, but remove none. Nothing in it stops a
+command: a mistake is warned of once, and ignored.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from callsheet.cli.amounts import AGES, SIZES, BadAmount, parse_age, parse_size
 from callsheet.report.errors import CallsheetError
-from callsheet.report.json import JsonObject, JsonValue, is_object
-
-from .amounts import AGES, SIZES, BadAmount, age_of, size_of
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
 if TYPE_CHECKING:
     from callsheet.history.rows import Retention
+    from callsheet.redaction.rules import Rule as SecretRule
+    from callsheet.redaction.rules import Settings as RedactionSettings
 
 VARIABLE = "CALLSHEET_CONFIG"
 URL_VARIABLE = "CALLSHEET_HISTORY"
@@ -69,55 +70,12 @@ class HistoryTable(msgspec.Struct):
 
 _KEYS = HistoryTable.__struct_fields__
 _TABLES = ("history", "redact")
-_LEAST = 1_000_000
+SMALLEST_HISTORY = 1_000_000
 """Bytes that a history must be allowed: an empty one takes a part of that."""
-_MOST = 1 << 20
+LARGEST_FILE = 1 << 20
 """Bytes of a settings file."""
-
-
-def history_settings(
-    flag: str | None = None,
-    *,
-    environ: Mapping[str, str] = os.environ,
-    cwd: str | os.PathLike[str] = ".",
-) -> tuple[str | None, Retention]:
-    """Return the URL of the history, None if none is to be kept, and how much of it is kept.
-
-    Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
-    """
-    from callsheet.history.url import chosen_url
-
-    own = own_settings(environ)
-    table = HistoryTable() if own is None else _history_table(own)
-    keep = _retention(table, own)  # also where it does not hold: a mistake in it is told
-    said = flag if flag is not None else environ.get(URL_VARIABLE) or None
-    if said is None and not environ.get(VARIABLE):
-        projects = _projects_history(cwd)
-        if projects is not None:
-            return projects
-    if said is None and own is not None and table.url is not None:
-        said = _beside(table.url, own.path)
-    return chosen_url(said, environ), keep
-
-
-def _projects_history(cwd: str | os.PathLike[str]) -> tuple[str | None, Retention] | None:
-    """Return the history that a project keeps inside of it, if it says so; its limits are for that alone."""
-    from callsheet.history.url import chosen_url
-
-    file = project_settings(cwd)
-    if file is None:
-        return None
-    try:
-        table = _history_table(file)
-        keep = _retention(table, file)
-        if table.url is None:
-            return None
-        url = _beside(table.url, file.path)
-        _hold_inside(url, file.path)
-        return chosen_url(url), keep
-    except (CallsheetError, OSError, ValueError, RuntimeError) as exc:
-        warn(str(exc) if str(file.path) in str(exc) else f"{file.path}: {exc}")
-        return None
+SHORTEST_LITERAL = 3
+"""Characters that a project's rule for secrets must begin with, so that it can't hide whatever it likes."""
 
 
 # Files
@@ -192,9 +150,9 @@ def _read(file: Path) -> bytes:
     with open(descriptor, "rb") as opened:  # noqa: PTH123
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise BadSettings(f"{file} can't be read: it is no regular file")
-        data = opened.read(_MOST + 1)
-    if len(data) > _MOST:
-        raise BadSettings(f"{file} can't be read: it is larger than {_MOST:,} bytes")
+        data = opened.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise BadSettings(f"{file} can't be read: it is larger than {LARGEST_FILE:,} bytes")
     return data
 
 
@@ -218,6 +176,60 @@ def _checked(file: SettingsFile) -> SettingsFile:
     return file
 
 
+def _near(word: str, known: tuple[str, ...]) -> str | None:
+    import difflib  # only for a mistake: an editor waits for our start
+
+    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
+
+
+# History
+
+
+def history_settings(
+    flag: str | None = None,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    cwd: str | os.PathLike[str] = ".",
+) -> tuple[str | None, Retention]:
+    """Return the URL of the history, None if none is to be kept, and how much of it is kept.
+
+    Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
+    """
+    from callsheet.history.url import chosen_url
+
+    own = own_settings(environ)
+    table = HistoryTable() if own is None else _history_table(own)
+    keep = _retention(table, own)  # also where it does not hold: a mistake in it is told
+    said = flag if flag is not None else environ.get(URL_VARIABLE) or None
+    if said is None and not environ.get(VARIABLE):
+        projects = _projects_history(cwd)
+        if projects is not None:
+            return projects
+    if said is None and own is not None and table.url is not None:
+        said = _beside(table.url, own.path)
+    return chosen_url(said, environ), keep
+
+
+def _projects_history(cwd: str | os.PathLike[str]) -> tuple[str | None, Retention] | None:
+    """Return the history that a project keeps inside of it, if it says so; its limits are for that alone."""
+    from callsheet.history.url import chosen_url
+
+    file = project_settings(cwd)
+    if file is None:
+        return None
+    try:
+        table = _history_table(file)
+        keep = _retention(table, file)
+        if table.url is None:
+            return None
+        url = _beside(table.url, file.path)
+        _hold_inside(url, file.path)
+        return chosen_url(url), keep
+    except (CallsheetError, OSError, ValueError, RuntimeError) as exc:
+        warn(str(exc) if str(file.path) in str(exc) else f"{file.path}: {exc}")
+        return None
+
+
 def _history_table(file: SettingsFile) -> HistoryTable:
     table, name = file.table("history"), f"{file.prefix}history"
     for key in table:
@@ -231,12 +243,6 @@ def _history_table(file: SettingsFile) -> HistoryTable:
     except msgspec.ValidationError as exc:
         said = str(exc).replace(" - at `$.", f" - [{name}] ").removesuffix("`")
         raise BadSettings(f"{file.path}: {said}") from None
-
-
-def _near(word: str, known: tuple[str, ...]) -> str | None:
-    import difflib  # only for a mistake: an editor waits for our start
-
-    return next(iter(difflib.get_close_matches(word, known, n=1)), None)
 
 
 def _beside(url: str, file: Path) -> str:
@@ -292,8 +298,8 @@ def _retention(table: HistoryTable, where: SettingsFile | None) -> Retention:
         return found
 
     def enough(text: str) -> int:
-        found = size_of(text)
-        if found < _LEAST:
+        found = parse_size(text)
+        if found < SMALLEST_HISTORY:
             raise BadAmount(
                 f"{text!r}: expected 1MB or more; an empty history takes a part of that"
             )
@@ -301,9 +307,101 @@ def _retention(table: HistoryTable, where: SettingsFile | None) -> Retention:
 
     count = "expected a number of calls"
     return Retention(
-        max_age=said("max_age", KEEP.max_age, age_of, AGES),
+        max_age=said("max_age", KEEP.max_age, parse_age, AGES),
         max_calls=said("max_calls", KEEP.max_calls, int, count),
         max_bytes=said("max_bytes", KEEP.max_bytes, enough, SIZES),
         session_max_calls=said("session_max_calls", KEEP.session_max_calls, int, count),
-        session_max_bytes=said("session_max_bytes", KEEP.session_max_bytes, size_of, SIZES),
+        session_max_bytes=said("session_max_bytes", KEEP.session_max_bytes, parse_size, SIZES),
     )
+
+
+# Rules for secrets
+
+
+def use_rules_or_exit(cwd: str | os.PathLike[str] = ".") -> None:
+    """Call `use_rules`; a mistake in the user's file is bad usage of the command."""
+    try:
+        use_rules(cwd)
+    except BadSettings as exc:
+        import click  # an editor waits for our start
+
+        raise click.UsageError(str(exc)) from None
+
+
+def use_rules(
+    cwd: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Let the user's rules and exceptions hold in this process, and the rules of the project.
+
+    Raises `BadSettings` for the user's file; what is wrong in the project's is warned of, and left out.
+    """
+    own, project = own_settings(environ), project_settings(cwd)
+    files = [file for file in (own, project) if file is not None and file.tables.get("redact")]
+    if not files and "callsheet.redaction.redact" not in sys.modules:
+        return  # nothing is set, and an editor waits for our start
+    from callsheet.redaction.redact import Redactor, Settings
+
+    settings = Settings()
+    if own in files and own is not None:
+        settings = _tried(own, own.table("redact"))
+    if project in files and project is not None:
+        added = tuple(_project_rules(project, settings))
+        settings = Settings((*settings.rules, *added), settings.allow, settings.off)
+    Redactor.settings = settings
+
+
+def _tried(file: SettingsFile, table: Mapping[str, Any]) -> RedactionSettings:
+    """Read settings, and try them: what can't be used is said now, and not when a secret comes by."""
+    from callsheet.redaction.redact import InvalidRule, Redactor, read_settings
+
+    try:
+        found = read_settings(table)
+        for rule in found.rules:
+            _try_rule(rule)
+        Redactor([], allow=found.allow)
+    except InvalidRule as exc:
+        raise BadSettings(f"{file.path}: [{file.prefix}redact] {exc}") from None
+    return found
+
+
+def _try_rule(rule: SecretRule) -> None:
+    from callsheet.redaction.redact import InvalidRule, Redactor
+
+    try:
+        Redactor([rule])
+    except InvalidRule:
+        raise InvalidRule(
+            f"rule {rule.id!r}: re2 can't take the pattern, which has something that only Python's re knows"
+        ) from None
+
+
+def _project_rules(file: SettingsFile, own: RedactionSettings) -> Iterator[SecretRule]:
+    """Return the rules that a project adds, one by one: a bad one does not take the others along."""
+    from callsheet.redaction.redact import default_rules
+
+    try:
+        table = file.table("redact")
+    except BadSettings as exc:
+        warn(str(exc))
+        return
+    where = f"{file.path}: [{file.prefix}redact]"
+    for name in table:
+        if name != "rules":
+            warn(f"{where} {name}: a project can add rules, and nothing else")
+    taken = {rule.id for rule in (*default_rules(), *own.rules)}
+    given = table.get("rules", [])
+    for entry in given if is_list(given) else [given]:
+        try:
+            (rule,) = _tried(file, {"rules": [entry]}).rules
+        except CallsheetError as exc:
+            warn(str(exc))
+            continue
+        if rule.id in taken:
+            warn(f"{where} rule {rule.id!r}: there is one already, which a project can't replace")
+        elif not rule.literals or min(map(len, rule.literals)) < SHORTEST_LITERAL:
+            warn(
+                f"{where} rule {rule.id!r}: a project's rule needs literals of {SHORTEST_LITERAL} characters"
+            )
+        else:
+            taken.add(rule.id)
+            yield rule

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import click
 
-from .histories.options import history_option
+from callsheet.cli.amounts import ago, local_time
+from callsheet.cli.cards.content import TerminalOf, blocks_of
+from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.history.formats import whole_object
+from callsheet.cli.history.lookup import find_call, run
+from callsheet.cli.options import format_option, history_option
+from callsheet.cli.output import console_for, home, is_terminal, path_text, visible, write
+from callsheet.history import Query, Store, StoredCall, StoredSession
+from callsheet.history.call_records import spills_of
+from callsheet.report.humanize import bytes_text, duration_text
+from callsheet.report.json import JsonValue, is_list, is_object
+from callsheet.report.report import ToolCallReport
+
+Fact = tuple[str, str]
+"""What it is, and its text, which may have several lines."""
 
 
 @click.command("show", context_settings={"max_content_width": 100})
 @click.argument("call", metavar="ID")
 @click.option("--session", metavar="S", help="Its session, where calls of several have this id.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["pretty", "json"]),
-    default="pretty",
-    show_default=True,
-    help="pretty: for people. json: ACP's tool_call, and its terminals.",
+@format_option(
+    "pretty json", "pretty: for people. json: ACP's tool_call, and its terminals.", "pretty"
 )
 @click.option("--full", is_flag=True, help="On a terminal, leave nothing out of a long output.")
 @history_option
@@ -25,6 +41,164 @@ def command(call: str, session: str | None, format_: str, full: bool, url: str |
 
     ID is a call's id, its beginning or its end, if no other call has the same, or last.
     """
-    from .histories.one import show_call
-
     return show_call(url, call, session, as_json=format_ == "json", full=full)
+
+
+def show_call(url: str | None, text: str, session: str | None, *, as_json: bool, full: bool) -> int:
+    """Show the call that is meant, and return the exit code."""
+
+    async def work(store: Store) -> int:
+        call = await find_call(store, text, session)
+        its_session = await store.session(call.head.session_id)
+        if as_json:
+            indent = 2 if sys.stdout.isatty() else None
+            made = whole_object(call, its_session)
+            write(json.dumps(made, ensure_ascii=False, indent=indent))
+            return 0
+        parent = await _parent(store, call)
+        facts = list(facts_about(call, its_session, parent, time.time()))
+        if is_terminal():
+            _on_terminal(call, its_session, facts, full=full)
+        else:
+            _plainly(call, its_session, facts)
+        return 0
+
+    return run(url, work)
+
+
+async def _parent(store: Store, call: StoredCall) -> str | None:
+    """Return the call that this one is a part of, in words."""
+    key = call.record.report.notes.get("parentId")
+    if not isinstance(key, str):
+        return None
+    found = await store.heads(Query(session_id=call.head.session_id, call_id=key, limit=1))
+    return f"{key}  {found[0].title}" if found else key
+
+
+# What is known
+
+
+def facts_about(
+    call: StoredCall, session: StoredSession | None, parent: str | None, now: float
+) -> Iterator[Fact]:
+    """Yield what is known of a call beside its card."""
+    head, report = call.head, call.record.report
+    notes, cwd = report.notes, session.cwd if session is not None else ""
+    yield "id", head.call_id
+    title = f"  {session.title}" if session is not None and session.title else ""
+    yield "session", head.session_id + title
+    if cwd:
+        yield "directory", cwd
+    yield "tool", f"{head.name or '(without a name)'}, {head.kind}"
+    yield "status", f"{head.status}, {head.reason}" if head.reason else head.status
+    yield "when", f"{local_time(head.at)}, {ago(head.at, now)}"
+    if head.duration_ms is not None:
+        yield "took", duration_text(head.duration_ms)
+    if used := _used(notes.get("usage")):
+        yield "used", used
+    yield from _relations(report, parent)
+    places = [path_text(p.path, cwd) + (f":{p.line}" if p.line else "") for p in report.locations]
+    if places:
+        yield "places", "\n".join(places)
+    if is_list(repaired := notes.get("repaired")) and repaired:
+        yield "repaired", ", ".join(map(str, repaired))
+    if redactions := notes.get("redactions"):
+        yield "redactions", f"{redactions}"
+    yield from _cuts(report)
+    if is_object(custom := notes.get("custom")) and custom:
+        yield "notes", _json(custom)
+    if report.raw_input is not None:
+        yield "input", _json(report.raw_input)
+    if report.raw_output is not None:
+        yield "output", _json(report.raw_output)
+
+
+def _relations(report: ToolCallReport, parent: str | None) -> Iterator[Fact]:
+    notes = report.notes
+    for name, key in (("alias", "alias"), ("batch", "batchId")):
+        if isinstance(value := notes.get(key), str):
+            yield name, value
+    if parent is not None:
+        yield "part of", parent
+    if is_list(others := notes.get("dependsOn")) and others:
+        yield "after", "\n".join(map(str, others))
+
+
+def _used(usage: JsonValue) -> str:
+    if not is_object(usage):
+        return ""
+    cpu, memory = usage.get("cpuMs"), usage.get("maxRssKb")
+    parts = [f"{duration_text(cpu)} of cpu"] if isinstance(cpu, (int, float)) else []
+    parts += [f"{bytes_text(memory * 1024)} of memory"] if isinstance(memory, (int, float)) else []
+    return ", ".join(parts)
+
+
+def _cuts(report: ToolCallReport) -> Iterator[Fact]:
+    """Yield where the whole is of what was cut, and whether it is still there."""
+    for path in dict.fromkeys(spills_of(report)):
+        try:
+            there = bytes_text(Path(path).stat().st_size)
+        except OSError:
+            there = "is not there any more"
+        yield "whole in", f"{path}, {there}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2)
+
+
+# Showing
+
+
+def _terminals(call: StoredCall) -> TerminalOf:
+    return {one.terminal_id: one.state() for one in call.record.terminals}.get
+
+
+def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact]) -> None:
+    report, cwd = call.record.report, session.cwd if session is not None else ""
+    write(visible(report.title or report.name or report.tool_call_id))
+    for block in blocks_of(report, _terminals(call), cwd):
+        for line in block.lines():
+            write(f"{line.lead}{line.text}".rstrip())
+    write(" · ".join(fact.text for fact in footer_of(report, cwd)))
+    write("")
+    for name, text in facts:
+        lines = [visible(line) for line in text.split("\n")]
+        write(f"{name}: {lines[0]}")
+        for line in lines[1:]:
+            write(f"  {line}")
+
+
+def _on_terminal(
+    call: StoredCall, session: StoredSession | None, facts: list[Fact], *, full: bool
+) -> None:
+    from rich.text import Text
+
+    from callsheet.cli.cards.card import MOST_ROWS, CardSetting, ended_card
+    from callsheet.cli.cards.style import glyphs_for
+    from callsheet.cli.cards.terminal import has_links
+
+    console = console_for()
+    glyphs, cwd = glyphs_for(console.encoding), session.cwd if session is not None else ""
+    setting = CardSetting(console.width, glyphs, cwd, home(), has_links(console))
+    most = sys.maxsize if full else MOST_ROWS
+    rows = [*ended_card(call.record.report, _terminals(call), setting, most), Text()]
+    wide = max(len(name) for name, _ in facts) + 2
+    for name, text in facts:
+        lines = [row for line in text.split("\n") for row in _rows(line, console.width - 2 - wide)]
+        if len(lines) > most:
+            left = f"{glyphs.more} {len(lines) - most:,} lines left out; --full shows all"
+            lines = [*lines[:most], left]
+        for index, line in enumerate(lines):
+            lead = "" if index else name
+            rows.append(Text.assemble("  ", (lead.ljust(wide), "dim"), line))
+    console.print(Text("\n").join(rows), soft_wrap=True)
+
+
+def _rows(line: str, width: int) -> list[str]:
+    """Return a line in rows; what is indented stays so."""
+    from callsheet.cli.cards.card import wrap_text
+
+    text = visible(line)
+    indent = min(len(text) - len(text.lstrip()), width // 2)
+    return [" " * indent + row for row in wrap_text(text.lstrip(), max(8, width - indent))]

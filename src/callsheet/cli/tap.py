@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import reduce
+from typing import Any, TypeVar
+
 import click
 
+from callsheet.cli.options import locale_option, record_history_option
+from callsheet.cli.settings import use_rules_or_exit
+from callsheet.cli.start import StartedAgent, history_factory
 from callsheet.tap.context import TapSettings
 from callsheet.tap.live import say, tap
+from callsheet.tap.stats import Account, table
 
-from .keeping import keeping
-from .redaction import use_rules_or_exit
-from .taps import apart, known, told
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+def repair_options(command: _C) -> _C:
+    """Add the options that say what is changed, which `repair` has as well."""
+    options = (
+        locale_option,
+        click.option(
+            "--no-repair",
+            is_flag=True,
+            help="Leave the agent's reports as they are, but for secrets.",
+        ),
+        click.option("--no-redact", is_flag=True, help="Show secrets in the clear."),
+        click.option("--no-bound", is_flag=True, help="Let messages be as long as they are."),
+    )
+    return reduce(lambda made, option: option(made), reversed(options), command)
 
 
 def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: str | None) -> None:
@@ -24,18 +48,14 @@ def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: 
 
 
 @click.command("tap", context_settings={"max_content_width": 100, "allow_interspersed_args": False})
-@click.option(
-    "--history",
-    metavar="URL",
-    help="Where calls are kept: sqlite:///PATH, postgresql://…, or off. Else CALLSHEET_HISTORY says it.",
-)
+@record_history_option
 @click.option(
     "--record",
     metavar="FILE",
     help="Record what the editor sees, without secrets. In a directory, each run gets a file.",
 )
 @click.option(
-    "--report", metavar="FILE", help="Where to tell at the end what was done. Else stderr."
+    "--report", metavar="FILE", help="Where to report at the end what was done. Default: stderr."
 )
 @click.option(
     "--protocol-to",
@@ -43,14 +63,11 @@ def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: 
     expose_value=False,
     callback=_refuse_protocol_to,
 )
-@click.option("--locale", metavar="xx", help="The language of titles, such as de or pt_BR.")
-@click.option(
-    "--no-repair", is_flag=True, help="Leave the agent's reports as they are, but for secrets."
-)
-@click.option("--no-redact", is_flag=True, help="Show secrets in the clear.")
-@click.option("--no-bound", is_flag=True, help="Let messages be as long as they are.")
+@repair_options
 @click.argument("agent", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
+@click.pass_obj
 def command(
+    started: StartedAgent | None,
     history: str | None,
     record: str | None,
     report: str | None,
@@ -73,19 +90,54 @@ def command(
 
     if record == "-" or report == "-":
         raise click.UsageError("stdout is the client's: name a file, such as traffic.jsonl")
-    apart(recording=record, report=report)
+    refuse_same_file(recording=record, report=report)
     settings = TapSettings(
         repair=not no_repair,
         redact=not no_redact,
         bound=not no_bound,
-        locale=known(locale),
+        locale=locale,
     )
     use_rules_or_exit()
     try:
-        kept = keeping(history)
+        factory = history_factory(history)
     except BadStart as exc:
         raise click.UsageError(str(exc)) from None
-    code, account = tap(agent, settings, history=kept, record=record)
+    between = started.claim(agent) if started is not None else None
+    code, account = tap(agent, settings, history=factory, record=record, between=between)
     if account is not None:
-        told(account, report, say)
+        write_report(account, report, say)
     return code
+
+
+def refuse_same_file(**paths: str | None) -> None:
+    """Refuse to write two things to one file, or over what is read. Keys name them in the message."""
+    seen: dict[str, str] = {}
+    for name, path in paths.items():
+        if path is None or path == "-":
+            continue
+        place = os.path.realpath(path)
+        if place in seen and not (os.path.exists(place) and not os.path.isfile(place)):  # noqa: PTH110, PTH113
+            raise click.UsageError(
+                f"{path} would be both {seen[place]} and {name}: name another file"
+            )
+        seen[place] = f"the {name}"
+
+
+def write_report(
+    account: Account, path: str | None, say: Callable[[str], None], *, by: str = "tap"
+) -> None:
+    """Write what was done to stderr, or to a file. `by` is the command that did it."""
+    text = table(account, by)
+    if path is None and not text and by == "repair":
+        say("no calls")
+    if path is None:
+        if text:
+            with suppress(OSError, ValueError):
+                sys.stderr.write(text)
+                sys.stderr.flush()
+        return
+    try:
+        with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to import
+            file.write(text or f"callsheet {by}: no calls\n")
+    except OSError as exc:
+        say(f"{os.fspath(path)}: {exc.strerror}; the report is not written")

@@ -3,56 +3,238 @@
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import sys
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
-from .calls.telling import one_tool, table, to_dict
-from .calls.toolbox import own_tools, registry_of, tool_named
+from callsheet.cli.call import own_tools, registry_of, tool_named
+from callsheet.cli.options import format_option, tools_option
+from callsheet.cli.output import Page
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
+from callsheet.tools.arguments import expected
+from callsheet.tools.tool import Tool
+
+_SAMPLES: dict[str, JsonValue] = {
+    "path": "README.md",
+    "pattern": "TODO",
+    "command": "ls -l",
+    "url": "https://example.com",
+    "content": "Hello",
+    "old_text": "before",
+    "new_text": "after",
+    "source": "old.txt",
+    "destination": "new.txt",
+    "thought": "First the tests",
+}
+"""What an example passes for an argument of this name; for others, what its type allows."""
+
+_BY_TYPE: dict[str, JsonValue] = {
+    "integer": 1,
+    "number": 0.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
+_TYPES = {"string": "text", "array": "list"}
+_FEW = 4
+"""Choices of an argument that are all named in the list."""
 
 
 @click.command(context_settings={"max_content_width": 100})
 @click.argument("name", metavar="[TOOL]", required=False)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="text: for people. json: with the whole input schemas.",
-)
-@click.option("--tools", "file", metavar="FILE.py", help="A Python file with tools of your own.")
-def command(name: str | None, format_: str, file: str | None) -> int:
+@format_option("text json", "text: for people. json: with the whole input schemas.", "text")
+@tools_option
+def command(name: str | None, format_: str, tools_file: str | None) -> int:
     """List the tools: what they do and what they take.
 
     With a TOOL, show all that is known of that one.
     """
-    registry = registry_of(own_tools(file))
+    registry = registry_of(own_tools(tools_file))
     found = list(registry) if name is None else [tool_named(name, registry)]
     if format_ == "json":
         data = [to_dict(tool) for tool in found]
         indent = 2 if sys.stdout.isatty() else None
         answer = data if name is None else data[0]
         click.echo(json.dumps(answer, ensure_ascii=False, indent=indent))
-        return 0
-    lines = table(found, _width()) if name is None else one_tool(found[0], _width(), file)
-    for line in lines:
-        click.echo(line if _has_colours() else click.unstyle(line))
+    elif name is None:
+        show_list(Page(), found)
+    else:
+        show_tool(Page(), found[0], tools_file)
     return 0
 
 
-def _width() -> int:
-    """Return the width to write in: a terminal's, else a comfortable one."""
-    if not sys.stdout.isatty():
-        return 100
-    try:
-        columns = os.get_terminal_size(sys.stdout.fileno()).columns
-    except OSError:
-        return 80
-    return max(30, min(columns, 110))
+def to_dict(tool: Tool) -> JsonObject:
+    """Return a tool for machines."""
+    return {
+        "name": tool.name,
+        "kind": str(tool.kind or "other"),
+        "description": tool.description,
+        "read_only": tool.read_only,
+        "permission": permission_of(tool),
+        "input_schema": tool.schema,
+    }
 
 
-def _has_colours() -> bool:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") in (None, "", "dumb")
-    return sys.stdout.isatty() and not plain
+def permission_of(tool: Tool) -> str:
+    """Return whether an agent's user is asked before a tool runs: `ask`, `never`, or it `depends`."""
+    if callable(tool.permission):
+        return "depends"
+    return "ask" if tool.needs_permission({}) else "never"
+
+
+# As text
+
+
+def show_list(page: Page, tools: Sequence[Tool]) -> None:
+    """Write each tool in a few lines: its name, kind and description, and what it takes."""
+    names = max((len(tool.name) for tool in tools), default=0) + 2
+    kinds = max((len(str(tool.kind or "other")) for tool in tools), default=0) + 2
+    for tool in tools:
+        mark, colour = ("reads ", "green") if tool.read_only else ("writes", "yellow")
+        page.line(
+            (tool.name.ljust(names), "bold"),
+            (str(tool.kind or "other").ljust(kinds), "cyan"),
+            (mark, colour),
+            (f"  {tool.description.strip().split(chr(10))[0]}", ""),
+            hang=names + kinds + len(mark) + 2,
+        )
+        arguments = (
+            f"{one.name}{'' if one.required else '?'}: {one.type}" for one in arguments_of(tool)
+        )
+        page.line((", ".join(arguments) or "no arguments", "dim"), indent=2)
+    page.blank()
+    page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
+
+
+def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
+    """Write all that is known of a tool."""
+    facts = [str(tool.kind or "other"), "only reads" if tool.read_only else "writes"]
+    facts.append(f"permission: {permission_of(tool)}")
+    if tool.timeout is not None:
+        facts.append(f"timeout: {tool.timeout:g} s")
+    page.line((tool.name, "bold"))
+    page.line((" · ".join(facts), "dim"))
+    for paragraph in tool.description.strip().split("\n\n"):
+        page.blank()
+        lines = paragraph.split("\n")
+        # What is set in lines of its own, such as a list, stays so; other text is wrapped anew.
+        is_list_ = any(line[:1] in (" ", "-", "*", "\t") for line in lines)
+        for line in lines if is_list_ else [" ".join(lines)]:
+            page.line((line, ""))
+    arguments = arguments_of(tool)
+    if arguments:
+        page.blank()
+        page.line(("Arguments", "bold"))
+    for one in arguments:
+        need = f"default {one.default}" if one.default else "required" if one.required else ""
+        page.line(
+            (one.name, "cyan"),
+            (f"  {', '.join(filter(None, (one.wanted, need)))}", "dim"),
+            indent=2,
+        )
+        if one.description:
+            page.line((one.description, ""), indent=6)
+    page.blank()
+    page.line(("Example", "bold"))
+    page.verbatim(f"  {example(tool, file)}")
+
+
+def example(tool: Tool, file: str | None = None) -> str:
+    """Return a command line that calls a tool with what it needs."""
+    words = ["callsheet", "call", tool.name]
+    for argument in arguments_of(tool):
+        if argument.required:
+            sample = _sample(argument.name, argument.schema, tool.schema)
+            text = sample if isinstance(sample, str) else json.dumps(sample, ensure_ascii=False)
+            words.append(f"{argument.name}={shlex.quote(text)}")
+    return " ".join(words + (["--tools", shlex.quote(file)] if file else []))
+
+
+# Arguments
+
+
+class Argument(NamedTuple):
+    """One argument of a tool, in words."""
+
+    name: str
+    type: str
+    wanted: str
+    required: bool
+    default: str
+    description: str
+    schema: JsonValue
+
+
+def arguments_of(tool: Tool) -> list[Argument]:
+    """Return what a tool takes."""
+    properties, required = tool.schema.get("properties"), tool.schema.get("required")
+    found: list[Argument] = []
+    for name, given in (properties if is_object(properties) else {}).items():
+        schema = given if is_object(given) else {}
+        default = schema.get("default")
+        found.append(
+            Argument(
+                name,
+                type_of(plain := _without_null(_resolved(schema, tool.schema))),
+                expected(plain),
+                is_list(required) and name in required,
+                "" if default is None else json.dumps(default, ensure_ascii=False),
+                " ".join(str(schema.get("description", "")).split()),
+                given,
+            )
+        )
+    return found
+
+
+def type_of(schema: JsonObject) -> str:
+    """Return in a word what a schema allows."""
+    if is_list(some := schema.get("enum")):
+        return "|".join(map(str, some)) if len(some) <= _FEW else "one of several"
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if is_list(options):
+        return "|".join(dict.fromkeys(type_of(one) for one in options if is_object(one)))
+    kinds = schema.get("type", "any")
+    return "|".join(_TYPES.get(str(kind), str(kind)) for kind in _as_list(kinds))
+
+
+def _sample(name: str, given: JsonValue, root: JsonObject) -> JsonValue:
+    schema = _resolved(given, root) if is_object(given) else {}
+    for key in ("examples", "enum"):
+        if is_list(some := schema.get(key)) and some:
+            return some[0]
+    if "const" in schema:
+        return schema["const"]
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if is_list(options) and options:
+        return _sample(name, options[0], root)
+    kind = next(iter(_as_list(schema.get("type"))), None)
+    return _BY_TYPE[kind] if kind in _BY_TYPE else _SAMPLES.get(name, "…")
+
+
+def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
+    reference, known = schema.get("$ref"), root.get("$defs")
+    if isinstance(reference, str) and is_object(known):
+        found = known.get(reference.removeprefix("#/$defs/"))
+        return found if is_object(found) else {}
+    return schema
+
+
+def _without_null(schema: JsonObject) -> JsonObject:
+    """Return a schema without null, which only says that the argument may be left out."""
+    options = schema.get("anyOf")
+    if is_list(options):
+        others = [one for one in options if not (is_object(one) and one.get("type") == "null")]
+        if len(others) == 1 and is_object(others[0]):
+            return {**schema, **others[0], "anyOf": None}
+    kinds = schema.get("type")
+    if is_list(kinds) and "null" in kinds and len(kinds) > 1:
+        return {**schema, "type": [kind for kind in kinds if kind != "null"]}
+    return schema
+
+
+def _as_list(value: JsonValue) -> list[JsonValue]:
+    return list(value) if is_list(value) else [value]

@@ -8,14 +8,13 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callsheet.cli import quick
 from tests.support import ROOT, schemas
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
@@ -317,7 +316,7 @@ def test_titles_and_help_are_in_the_language_that_is_asked_for(tmp_path: Path) -
 BAD: list[tuple[list[str], str]] = [
     (["--protocol", "3"], "'3' is not one of '1', '2'"),
     (["--permission", "maybe"], "'maybe' is not one of 'ask', 'allow', 'deny'"),
-    (["--locale", "xx"], "--locale: 'xx': expected one of en, de"),
+    (["--locale", "xx"], "'xx': expected one of en, de"),
     (["--tools", "none.py"], "--tools: none.py: there is no such file"),
     (["--tools", "empty.py"], "--tools: empty.py has no tools"),
     (["--tools", "twice.py"], "--tools: there are two tools named 'a'"),
@@ -360,7 +359,6 @@ def test_what_is_wrong_with_the_options_is_said_before_anything_starts(
     result = CliRunner().invoke(app, ["agent", *options])
     assert result.exit_code == 2
     assert said in result.output
-    assert quick.agent(["agent", *options]) is None
 
 
 def test_a_mistake_ends_the_process_with_2_and_leaves_stdout_alone(tmp_path: Path) -> None:
@@ -433,7 +431,7 @@ def imported_until_initialized(*options: str) -> set[str]:
 
 
 def test_initialize_is_answered_before_anything_heavy_is_imported() -> None:
-    names = imported_until_initialized("--permission", "allow")
+    names = imported_until_initialized()
     heavy = {"click", "rich", "jsonschema_rs", "httpx", "mcp", "re2", "zstandard", "urllib.request"}
     own = {
         "callsheet.describe",
@@ -442,33 +440,3 @@ def test_initialize_is_answered_before_anything_heavy_is_imported() -> None:
         "callsheet.runtime.session",
     }
     assert not names & (heavy | own)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options"),
-    [
-        (["agent"], {}),
-        (["agent", "--protocol", "2"], {"protocol": 2}),
-        (["agent", "--protocol=1", "--permission", "deny"], {"protocol": 1, "permission": "deny"}),
-        (["agent", "--protocol"], None),
-        (["agent", "--protocol", "3"], None),
-        (["agent", "protocol", "2"], None),
-        (["agent", "--help"], None),
-        (["agent", "--locale", "de"], None),
-        (["call", "read"], None),
-        ([], None),
-    ],
-)
-def test_plain_options_need_no_click(
-    monkeypatch: pytest.MonkeyPatch, arguments: list[str], options: dict[str, Any] | None
-) -> None:
-    started: list[Any] = []
-    start: Callable[[Any], int] = lambda given: started.append(given) or 7  # noqa: E731
-    monkeypatch.setattr("callsheet.agent.startup.start", start)
-    code = quick.agent(arguments)
-    if options is None:
-        assert (code, started) == (None, [])
-        return
-    from callsheet.agent.startup import Options
-
-    assert (code, started) == (7, [Options(**options)])

@@ -90,10 +90,10 @@ def test_ctrl_c_ends_it_quietly_whenever_it_comes() -> None:
 
 
 def test_ctrl_c_while_a_class_is_made_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted() -> None:
+    def interrupted(_: list[str]) -> None:
         raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
 
-    monkeypatch.setattr(callsheet.cli, "_quick", interrupted)
+    monkeypatch.setattr(callsheet.cli, "_run", interrupted)
     with pytest.raises(SystemExit) as ended:
         callsheet.cli.main()
     assert ended.value.code == 130

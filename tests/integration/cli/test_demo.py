@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import fcntl
 import io
 import json
@@ -18,14 +17,15 @@ import termios
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from rich.cells import cell_len
 
-from callsheet.cli.demo import checks, editors, stage
-from callsheet.cli.demo.checks import Evidence, verdicts
+from callsheet.cli.demo import stage
 from callsheet.cli.demo.scenes import Scene
+from callsheet.cli.demo.summary import StoredCalls, agent_command, check_traffic
 from callsheet.testing import AgentClient, Frame
 from tests.support.processes import linux, new_token, wait_until_gone, with_token
 
@@ -87,7 +87,7 @@ def test_all_checks_pass_and_no_secret_is_shown(name: str, runs: dict[str, Futur
     done = runs[name].result()
     assert (done.code, done.errors) == (0, "")
     text = ESCAPE.sub("", done.shown)
-    assert f"Checks: {len(checks.CHECKS)} of {len(checks.CHECKS)} passed" in text
+    assert "Checks: 4 of 4 passed" in text
     assert not SECRET.search(text)
     assert "[redacted:github-token]" in text
     assert "7 completed, 1 failed, 1 denied, 1 cancelled" in text
@@ -214,7 +214,7 @@ def test_a_check_that_fails_is_told_and_exits_with_1(monkeypatch: pytest.MonkeyP
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     assert stage.run(1, None, stream) == 1
     shown = stream.buffer.getvalue().decode()  # type: ignore[attr-defined]
-    assert "✗ every call ended as it should\n  completed; expected denied\n" in shown
+    assert "✗ every call ended as it should  completed; expected denied\n" in shown
 
 
 def test_an_agent_that_does_not_start_is_told_in_one_line(tmp_path: Path) -> None:
@@ -242,13 +242,13 @@ def test_the_installed_command_is_given_whole(
     program.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["callsheet", "demo"])
-    assert editors.agent_command() == [str(program), "agent"]
+    assert agent_command() == [str(program), "agent"]
     program.unlink()
-    assert editors.agent_command() == [*CALLSHEET, "agent"]
+    assert agent_command() == [*CALLSHEET, "agent"]
 
 
 async def test_the_command_for_editors_starts_the_agent(tmp_path: Path) -> None:
-    async with AgentClient(editors.agent_command()) as client:
+    async with AgentClient(agent_command()) as client:
         assert await client.new_session(str(tmp_path))
     assert client.exit_code == 0
 
@@ -256,155 +256,87 @@ async def test_the_command_for_editors_starts_the_agent(tmp_path: Path) -> None:
 # The checks, over traffic that was recorded and then spoilt
 
 
-ENDS = ("completed", "completed", "denied")
+SECRET_SHOWN = "ghp_" + "aB3" * 12
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def evidence(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> AgentClient:
+    """A client that has played a short session."""
     cwd = tmp_path_factory.mktemp("project")
-    secret = "ghp_" + "aB3" * 12
-    (cwd / "a.txt").write_text("one\n")
-    (cwd / ".env").write_text(f"TOKEN={secret}\n")
+    (cwd / ".env").write_text(f"TOKEN={SECRET_SHOWN}\n")
 
     async def record() -> AgentClient:
-        answers = iter(("allow_once", "reject_once"))
         async with AgentClient(
-            [*CALLSHEET, "agent", "--protocol", str(request.param)],
-            protocol=request.param,
+            [*CALLSHEET, "agent"],
             capabilities={"_meta": {"terminal_output": True}},
-            on_permission=lambda _: next(answers),
+            on_permission=lambda _: "allow_once",
         ) as client:
             session = await client.new_session(str(cwd))
-            await client.prompt(session, "/read a.txt\n!cat .env; sleep 0.2; cat a.txt")
-            await client.prompt(session, "/delete a.txt")
+            await client.prompt(session, "!cat .env; sleep 0.2; cat .env")
         return client
 
-    client = asyncio.run(record())
-    return Evidence(client.traffic, client.version, [secret], ENDS, client.exit_code or 0)
+    return asyncio.run(record())
 
 
-def failed(evidence: Evidence) -> set[str]:
-    functions = dict(checks.CHECKS)
-    return {functions[name].__name__ for name, verdict in verdicts(evidence) if not verdict.ok}
+def failed(client: AgentClient, ends: tuple[str, ...] = ("completed",), **more: Any) -> list[str]:
+    return [
+        verdict.name.split()[1]
+        for verdict in check_traffic(client, [SECRET_SHOWN], ends, more.get("stored"))
+        if not verdict.passed
+    ]
 
 
-def spoilt(
-    evidence: Evidence, spoil: Callable[[dict[str, Any]], object], once: bool = True
-) -> Evidence:
-    """Change the first message that `spoil` says something about: what it gives is put in its place."""
-    frames: list[Frame] = []
-    done = False
-    for frame in evidence.traffic:
-        made = spoil(json.loads(frame.line)) if not (done and once) else None
-        done = done or made is not None
-        lines = (
-            [json.dumps(one).encode() + b"\n" for one in made] if made is not None else [frame.line]
-        )  # type: ignore[attr-defined]
-        frames += [Frame(frame.way, line, frame.at) for line in lines]
-    assert done
-    return evidence._replace(traffic=frames)
+def spoilt(client: AgentClient, spoil: Callable[[dict[str, Any]], None]) -> Any:
+    """Return what stands for a client whose agent has sent something else."""
+    traffic: list[Frame] = []
+    for frame in client.traffic:
+        message = json.loads(frame.line)
+        spoil(message)
+        traffic.append(Frame(frame.way, json.dumps(message).encode() + b"\n", frame.at))
+    return SimpleNamespace(traffic=traffic, version=client.version, exit_code=client.exit_code)
 
 
 def update_of(message: dict[str, Any]) -> dict[str, Any]:
     return (message.get("params") or {}).get("update") or {}
 
 
-def test_good_traffic_passes(evidence: Evidence) -> None:
-    assert failed(evidence) == set()
+def test_good_traffic_passes(client: AgentClient) -> None:
+    assert failed(client) == []
+    assert failed(client, ("denied",)) == ["call"]
 
 
-def test_a_call_that_never_ends_is_found(evidence: Evidence) -> None:
-    def drop_end(message: dict[str, Any]) -> object:
-        return [] if update_of(message).get("status") == "completed" else None
+def test_what_callsheet_check_finds_is_a_failure(client: AgentClient) -> None:
+    def drop_status(message: dict[str, Any]) -> None:
+        update_of(message).pop("status", None)
 
-    found = failed(spoilt(evidence, drop_end))
-    assert {"every_call_ended", "turns_are_whole", "ended_rightly"} <= found
-
-
-def test_a_call_that_ends_twice_is_found(evidence: Evidence) -> None:
-    def repeat(message: dict[str, Any]) -> object:
-        return [message] * 2 if update_of(message).get("status") == "completed" else None
-
-    assert "every_call_ended" in failed(spoilt(evidence, repeat))
+    assert failed(spoilt(client, drop_status)) == ["check", "call"]
 
 
-def test_a_line_that_is_no_message_is_found(evidence: Evidence) -> None:
-    found = evidence.traffic[:-1]
-    bad = evidence._replace(
-        traffic=[*found, Frame("in", b"Traceback\n", 0.0), evidence.traffic[-1]]
-    )
-    assert "all_is_readable" in failed(bad)
+def test_a_secret_in_any_field_is_found(client: AgentClient) -> None:
+    def leak(message: dict[str, Any]) -> None:
+        if update_of(message).get("status") == "completed":
+            update_of(message)["_meta"]["note"] = SECRET_SHOWN
+
+    assert "secret" in failed(spoilt(client, leak))
 
 
-def test_an_update_before_its_session_is_found(evidence: Evidence) -> None:
-    early = next(f for f in evidence.traffic if b"available_commands_update" in f.line)
-    assert failed(evidence._replace(traffic=[early, *evidence.traffic])) == {"nothing_came_early"}
+def test_a_secret_in_two_pieces_of_output_is_found(client: AgentClient) -> None:
+    halves = iter((SECRET_SHOWN[:9], SECRET_SHOWN[9:]))
 
-
-def test_a_turn_that_is_answered_too_early_is_found(evidence: Evidence) -> None:
-    frames = list(evidence.traffic)
-    at = next(
-        n
-        for n, frame in enumerate(frames)
-        if b'"stopReason"' in frame.line and b'"end_turn"' in frame.line
-    )
-    end = max(
-        n
-        for n, frame in enumerate(frames[:at])
-        if b'"status":"completed"' in frame.line and b"toolCallId" in frame.line
-    )
-    frames.insert(end, frames.pop(at))
-    assert failed(evidence._replace(traffic=frames)) == {"turns_are_whole"}
-
-
-def test_a_request_that_shows_another_input_is_found(evidence: Evidence) -> None:
-    def change(message: dict[str, Any]) -> object:
-        if message.get("method") != "session/request_permission":
-            return None
-        params = message["params"]
-        params.get("subject", params)["toolCall"]["rawInput"] = {"command": "true"}
-        return [message]
-
-    assert failed(spoilt(evidence, change)) == {"nobody_approved_blind"}
-
-
-def test_a_secret_in_any_field_is_found(evidence: Evidence) -> None:
-    def leak(message: dict[str, Any]) -> object:
-        if update_of(message).get("status") != "completed":
-            return None
-        update_of(message)["_meta"]["note"] = f"token: {evidence.secrets[0]}"
-        return [message]
-
-    assert failed(spoilt(evidence, leak)) == {"no_secret_came"}
-
-
-def test_a_secret_in_two_pieces_of_output_is_found(evidence: Evidence) -> None:
-    halves = iter((evidence.secrets[0][:9], evidence.secrets[0][9:]))
-
-    def leak(message: dict[str, Any]) -> object:
-        update = update_of(message)
-        output = (update.get("_meta") or {}).get("terminal_output")
-        if output is None and update.get("sessionUpdate") != "terminal_output_chunk":
-            return None
+    def leak(message: dict[str, Any]) -> None:
+        output = (update_of(message).get("_meta") or {}).get("terminal_output")
         if output is not None:
             output["data"] = next(halves, "")
-        else:
-            update["data"] = base64.b64encode(next(halves, "").encode()).decode()
-        return [message]
 
-    assert "no_secret_came" in failed(spoilt(evidence, leak, once=False))
+    assert "secret" in failed(spoilt(client, leak))
 
 
-def test_output_that_is_sent_twice_is_found(evidence: Evidence) -> None:
-    def repeat(message: dict[str, Any]) -> object:
-        is_output = b"terminal_output" in json.dumps(message).encode()
-        return [message] * 20 if is_output and "status" not in update_of(message) else None
-
-    assert failed(spoilt(evidence, repeat, once=False)) == {"bytes_are_linear"}
-
-
-def test_an_agent_that_had_to_be_killed_is_found(evidence: Evidence) -> None:
-    assert failed(evidence._replace(exit_code=-9)) == {"agent_ended"}
+def test_an_agent_that_had_to_be_killed_and_a_history_with_less_are_found(
+    client: AgentClient,
+) -> None:
+    other = spoilt(client, lambda _: None)
+    other.exit_code = -9
+    assert failed(other, stored=StoredCalls("h", "s", [])) == ["agent", "history"]
 
 
 def test_a_run_stays_well_under_fifteen_seconds(runs: dict[str, Future[Done]]) -> None:

@@ -21,48 +21,22 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from callsheet import Session, ToolCallReport
-from callsheet.cli.cards.looks import PLAIN, PRETTY
-from callsheet.cli.histories import pages
-from callsheet.cli.histories.table import Table, shorts
-from callsheet.cli.histories.words import ago, took_text
+from callsheet.cli.amounts import ago
+from callsheet.cli.cards.style import PLAIN, PRETTY, Glyphs
+from callsheet.cli.history import lookup
+from callsheet.cli.history.table import CallTable, short_ids
 from callsheet.history import Head, History, Query
 from callsheet.history.sqlite_connection import VERSION
 from callsheet.history.sqlite_store import SqliteStore
+from callsheet.report.humanize import short_duration
 from callsheet.report.terminal import CallRecord
-from tests.support.histories import ONE, TWO, Cli, cli_in_process, fill
+from tests.support.histories import ONE, TWO, Cli
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
 
 FIELDS = {"id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes"}
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A history that nobody changes."""
-    directory = tmp_path_factory.mktemp("kept")
-    url = f"sqlite:///{directory}/h.sqlite"
-    asyncio.run(fill(url, directory))
-    return url
-
-
-@pytest.fixture
-def copy(kept: str, tmp_path: Path) -> str:
-    """A history of this test's own, with the same calls."""
-    file = tmp_path / "h.sqlite"
-    shutil.copy(kept.removeprefix("sqlite:///"), file)
-    return f"sqlite:///{file}"
-
-
-@pytest.fixture
-def cli(kept: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    return cli_in_process(capsys, monkeypatch, kept)
-
-
-@pytest.fixture
-def own(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """The command line with a history that is this test's own, in `h.sqlite`."""
-    return cli_in_process(capsys, monkeypatch, f"sqlite:///{tmp_path}/h.sqlite")
 
 
 def listed(cli: Cli, *args: str) -> list[dict[str, object]]:
@@ -209,7 +183,7 @@ def test_ctrl_c_ends_a_long_list(own: Cli, tmp_path: Path, monkeypatch: pytest.M
         return await heads(store, query)
 
     monkeypatch.setattr(SqliteStore, "heads", interrupted)
-    monkeypatch.setattr(pages, "PAGE", 10)
+    monkeypatch.setattr(lookup, "PAGE", 10)
     done = own("history")
     assert (done.code, len(done.out.splitlines())) == (130, 10)
 
@@ -340,34 +314,39 @@ def test_on_a_terminal_every_call_is_one_row_of_its_width(
         assert heading.index("TOOK") - heading.index("CALL") < 70
 
 
+def rendered(table: CallTable, calls: list[Head], width: int, now: float = 2000.0) -> list[str]:
+    """Return the rows of a table, its heading first."""
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(table.table(calls, width, now, {}, header=True))
+    return [row.rstrip() for row in captured.get().splitlines()]
+
+
 @pytest.mark.parametrize("columns", [24, 30, 40, 50])
 def test_on_a_narrow_terminal_every_call_has_its_title_and_its_id(columns: int) -> None:
     calls = [head(index, title="Reading some/long/path.py", name="search") for index in range(3)]
-    table = Table(PRETTY, calls)
-    rows = [row.plain for row in table.rows(calls, columns, 2000.0, {})]
+    names, *rows = rendered(CallTable(calls, PRETTY), calls, columns)
     assert [row.endswith(f"T4{index:06}") for index, row in enumerate(rows)] == [True] * 3
     assert all("Reading" in row for row in rows)
     assert all(len(row) <= columns for row in rows)
-    names = table.heading(columns).plain.split()
-    assert {"CALL", "ID"} <= set(names) <= {"WHEN", "TOOL", "CALL", "TOOK", "ID"}
+    assert {"CALL", "ID"} <= set(names.split()) <= {"WHEN", "TOOL", "CALL", "TOOK", "ID"}
     assert "TOOK" not in names
 
 
 def test_a_long_title_has_the_room_that_there_is_but_no_more_than_reads_well() -> None:
     calls = [head(0, title="x" * 300), head(1)]
-    table = Table(PRETTY, calls)
-    for width, shown in ((80, 40), (110, 70), (180, 79), (300, 79)):
-        first = next(iter(table.rows(calls, width, 2000.0, {}))).plain
-        assert first.count("x") == shown
+    table = CallTable(calls, PRETTY)
+    for width, shown in ((80, 39), (110, 69), (180, 79), (300, 79)):
+        assert rendered(table, calls, width)[1].count("x") == shown
 
 
 def test_a_table_that_stays_has_times_that_stay_true() -> None:
     now = datetime(2026, 11, 16, 12, 0, 0).timestamp()
     today, before = head(1, at=now - 90), head(2, at=now - 86400)
-    table = Table(PRETTY, [today, before], live=True)
-    rows = [row.plain for row in table.rows([today, before], 80, now, {})]
-    assert rows[0].startswith("✓ 11:58:30    read")
-    assert rows[1].startswith("✓ 2026-11-15  read")
+    table = CallTable([today, before], PRETTY, live=True)
+    rows = rendered(table, [today, before], 80, now)
+    assert rows[1].startswith("✓  11:58:30    read")
+    assert rows[2].startswith("✓  2026-11-15  read")
 
 
 def test_no_color_takes_the_colours_away(kept: str, tmp_path: Path) -> None:
@@ -396,7 +375,7 @@ def head(index: int, session: str = ONE, title: str = "Reading a.py", **other: o
 
 
 @pytest.mark.parametrize("looks", [PRETTY, PLAIN])
-def test_no_row_is_wider_than_the_terminal_whatever_a_title_is(looks: object) -> None:
+def test_no_row_is_wider_than_the_terminal_whatever_a_title_is(looks: Glyphs) -> None:
     titles = ["", "x" * 300, "日本語" * 60, "a\nb\tc\x1b[31m", "e\u0301" * 80]
     calls = [
         head(index, f"s{index % 2}", title, name=name, status=status, reason=reason)
@@ -407,18 +386,18 @@ def test_no_row_is_wider_than_the_terminal_whatever_a_title_is(looks: object) ->
             ("cancelled", "cancelled"), ("pending", None), ("paused", None),
         )
     ]  # fmt: skip
-    table = Table(looks, calls, {})  # type: ignore[arg-type]
-    for width in range(40, 200, 7):
-        for row in [table.heading(width), *table.rows(calls, width, 2000.0, {})]:
-            assert row.cell_len <= width, row.plain
-            assert "\n" not in row.plain
-            assert "\x1b" not in row.plain
+    table = CallTable(calls, looks)
+    for width in range(40, 200, 21):
+        rows = rendered(table, calls, width)
+        assert len(rows) == 1 + len(calls)
+        assert max(map(cell_len, rows)) <= width
+        assert not any("\x1b" in row for row in rows)
 
 
 def test_ids_are_shortened_only_as_far_as_they_differ() -> None:
     same = "0" * 12
     keys = [f"call_A{same}", f"call_B{same}", "toolu_1"]
-    short = shorts(keys)
+    short = short_ids(keys)
     assert short["toolu_1"] == "toolu_1"
     assert len(set(short.values())) == 3
     assert all(key.endswith(end) for key, end in short.items())
@@ -430,7 +409,7 @@ def test_times_are_told_as_people_tell_them() -> None:
     told = ["just now", "12 s ago", "2 min ago", "3 h ago", "5 d ago", "29 d ago"]
     assert [ago(1e9 - age, 1e9) for age in ages] == told
     assert ago(1e9 - 90 * day, 1e9).startswith("2001-06")
-    assert [took_text(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
+    assert [short_duration(ms) for ms in (0, 999.6, 59_940, 185_000, 9e6)] == [
         "0 ms", "1.0 s", "59.9 s", "3.1 min", "2.5 h",
     ]  # fmt: skip
 
@@ -499,8 +478,7 @@ def test_following_on_a_terminal_draws_what_runs(copy: str, tmp_path: Path) -> N
     with call(copy, tmp_path, "bash", f"command=until [ -e {stop} ]; do sleep 0.05; done"):
         terminal.until("Running `until")
         stop.touch()
-        ended = re.compile(r"\x1b\[1;32m✓\x1b\[0m \x1b\[2m\d\d:\d\d:\d\d  \x1b\[0m  \x1b\[36mbash")
-        terminal.until(ended)
+        terminal.until(re.compile(r"✓\S+  \S+\d\d:\d\d:\d\d .*bash"))
     terminal.process.send_signal(signal.SIGINT)
     assert terminal.end() == 130
     assert "\x1b[?25h" in terminal.text

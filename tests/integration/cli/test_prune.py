@@ -14,11 +14,9 @@ import pytest
 from callsheet import Session
 from callsheet.history import History, Pruned, Retention
 from callsheet.history.sqlite_store import SqliteStore
-from tests.integration.cli.test_history import cli, copy, kept, listed, own
+from tests.integration.cli.test_history import listed
 from tests.support.histories import ONE, TWO, Cli, fill, fill_with_spill
 from tests.support.shells import Terminal
-
-__all__ = ["cli", "copy", "kept", "own"]  # fixtures
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from callsheet.cli.redaction import use_rules
-from callsheet.cli.settings import BadSettings
+from callsheet.cli.settings import BadSettings, use_rules
 from callsheet.redaction.redact import Redactor, Settings
 from callsheet.testing import AgentClient
 from tests.support.shells import CALLSHEET

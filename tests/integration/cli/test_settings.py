@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from callsheet.cli.amounts import BadAmount, age_of, moment_of, size_of
+from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
 from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import KEEP, BadUrl
 from callsheet.history.url import file_of
@@ -125,8 +125,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     [("45s", 45), ("30min", 1800), ("2 hours", 7200), ("1.5h", 5400), ("3d", 259200), ("1week", 604800)],
 )  # fmt: skip
 def test_ages_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    assert age_of(text) == seconds
-    assert moment_of(text, 1e9) == 1e9 - seconds
+    assert parse_age(text) == seconds
+    assert parse_moment(text, 1e9) == 1e9 - seconds
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_ages_are_read_as_people_write_them(text: str, seconds: float) -> None:
     [("12", 12), ("500MB", 500_000_000), ("1 GiB", 1 << 30), ("1.5k", 1500), ("0b", 0)],
 )
 def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
-    assert size_of(text) == size
+    assert parse_size(text) == size
 
 
 def test_moments_have_a_zone_or_are_meant_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert moment_of("2001-09-09T01:46:40Z", 0) == 1e9
-    assert moment_of("2001-09-09T03:46:40+02:00", 0) == 1e9
-    day = moment_of("2001-09-09", 0)
-    assert moment_of("today", day + 3600) == day
-    assert day - 26 * 3600 < moment_of("yesterday", day + 3600) < day - 22 * 3600
+    assert parse_moment("2001-09-09T01:46:40Z", 0) == 1e9
+    assert parse_moment("2001-09-09T03:46:40+02:00", 0) == 1e9
+    day = parse_moment("2001-09-09", 0)
+    assert parse_moment("today", day + 3600) == day
+    assert day - 26 * 3600 < parse_moment("yesterday", day + 3600) < day - 22 * 3600
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_moments_have_a_zone_or_are_meant_here(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(BadAmount):
-        moment_of(text, 1e9)
+        parse_moment(text, 1e9)
 
 
 # `callsheet call` keeps what it does

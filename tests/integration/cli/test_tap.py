@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from callsheet.cli import quick
+from callsheet.cli import main
+from callsheet.cli.start import early
 from callsheet.tap.context import TapSettings
 from tests.support.processes import linux, new_token, wait_until_gone
 
@@ -18,19 +19,43 @@ CALLSHEET = [sys.executable, "-m", "callsheet"]
 
 
 class Started:
-    """Stands for an agent that was started."""
+    """Stands for an agent that was started, and for what serves it."""
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {}
+        self.child = self
+        self.ended = 0
 
     def start(self, command: list[str]) -> Started:
         self.told["command"] = command
         return self
 
-    def tap(self, command: list[str], settings: TapSettings, **more: Any) -> tuple[int, None]:
+    def tap(self, command: tuple[str], settings: TapSettings, **more: Any) -> tuple[int, None]:
         assert more.pop("between") is self
-        self.told |= {"settings": settings, "again": command, **more}
+        self.told |= {"settings": settings, "again": list(command), **more}
         return 7, None
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def wait(self) -> None: ...
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    made = Started()
+    monkeypatch.setattr("callsheet.tap.live.start", made.start)
+    monkeypatch.setattr("callsheet.cli.tap.tap", made.tap)
+    monkeypatch.setenv("CALLSHEET_HISTORY", "off")
+    return made
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["callsheet", "tap", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
 
 
 @pytest.mark.parametrize(
@@ -40,20 +65,18 @@ class Started:
         (["--no-repair", "--no-bound"], {"repair": False, "bound": False}, None),
         (["--no-redact", "--record", "a.jsonl"], {"redact": False}, "a.jsonl"),
         (["--record=a b.jsonl", "--report", "told.txt", "--history", "off"], {}, "a b.jsonl"),
+        (["--locale", "de"], {"locale": "de"}, None),
     ],
-    ids=["nothing", "flags", "a flag and a file", "values"],
+    ids=["nothing", "flags", "a flag and a file", "values", "locale"],
 )
-def test_plain_options_are_read_without_click(
+def test_the_agent_is_started_first_and_then_served(
     options: list[str],
     settings: dict[str, Any],
     record: str | None,
+    started: Started,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    started = Started()
-    monkeypatch.setattr("callsheet.tap.live.start", started.start)
-    monkeypatch.setattr("callsheet.tap.live.tap", started.tap)
-    monkeypatch.setenv("CALLSHEET_HISTORY", "off")
-    assert quick.tap(["tap", *options, "--", "agent", "--acp"]) == 7
+    assert run(monkeypatch, *options, "--", "agent", "--acp") == 7
     assert started.told == {
         "command": ["agent", "--acp"],
         "again": ["agent", "--acp"],
@@ -61,6 +84,25 @@ def test_plain_options_are_read_without_click(
         "history": None,
         "record": record,
     }
+    assert started.ended == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--unknown"],
+        ["--no-repair=1"],
+        ["--record", "-"],
+        ["--locale", "xx"],
+        ["--history", "x://y"],
+    ],
+    ids=" ".join,
+)
+def test_an_agent_that_was_started_is_ended_if_an_option_is_wrong(
+    options: list[str], started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(monkeypatch, *options, "--", "agent") == 2
+    assert (started.told, started.ended) == ({"command": ["agent"]}, 1)
 
 
 @pytest.mark.parametrize(
@@ -68,28 +110,27 @@ def test_plain_options_are_read_without_click(
     [
         [],
         ["--help"],
+        ["--help", "--", "agent"],
         ["--"],
         ["agent"],
         ["--no-repair"],
-        ["--no-repair=1", "--", "agent"],
-        ["--locale", "de", "--", "agent"],
-        ["--record", "-", "--", "agent"],
-        ["--record", "--", "agent"],
-        ["--report=", "--", "agent"],
-        ["--unknown", "--", "agent"],
+        ["npx", "--", "agent"],
+        ["--no-repair", "npx", "--", "agent"],
+        ["--record=a", "npx", "--", "agent"],
+        ["--record", "a", "npx", "--", "agent"],
     ],
     ids=" ".join,
 )
-def test_everything_else_is_left_to_click(
+def test_nothing_is_started_that_may_not_be_the_agent(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("callsheet.tap.live.start", pytest.fail)
-    assert quick.tap(["tap", *arguments]) is None
+    assert early(["tap", *arguments]) == (None, None)
 
 
-def test_little_is_read_before_the_agent_is_started() -> None:
+def test_little_is_imported_before_the_agent_is_started() -> None:
     heavy = ["asyncio", "callsheet.tap.pipeline", "click", "msgspec", "rich"]
-    read = "import sys; from callsheet.cli import quick; import callsheet.tap.live"
+    read = "import sys; from callsheet.cli import start; import callsheet.tap.live"
     code = f"{read}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ from click.testing import CliRunner, Result
 
 from callsheet import tool
 from callsheet.cli.app import app
-from callsheet.cli.calls.telling import example, one_tool, permission_of, table, to_dict
+from callsheet.cli.output import Page
+from callsheet.cli.tools import example, permission_of, show_list, show_tool, to_dict
 from callsheet.tools.builtin import BUILTIN
 
 CONTRACT = {
@@ -148,13 +150,14 @@ def nothing() -> str:
     return ""
 
 
-def test_types_defaults_and_needs_are_told() -> None:
-    rows = list(table([odd, nothing], 100))
-    text = "\n".join(rows)
+def test_types_defaults_and_needs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    show_list(Page(), [odd, nothing])
+    text = capsys.readouterr().out
     assert "level: 1|2, names: list, any_?: any, count?: integer, both?: integer|text" in text
     assert "many?: one of several" in text
     assert "no arguments" in text
-    full = "\n".join(one_tool(odd, 60))
+    show_tool(Page(), odd)
+    full = capsys.readouterr().out
     assert "timeout: 5 s" in full
     assert "- first\n- second" in full
     assert "It has a second paragraph that is broken by hand." in full
@@ -174,10 +177,15 @@ def test_permission_is_told_in_a_word() -> None:
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 100])
-def test_no_row_is_wider_than_it_may_be(width: int) -> None:
-    rows = [
-        click.unstyle(row) for row in [*table([odd, nothing], width), *one_tool(nothing, width)]
-    ]
+def test_no_row_is_wider_than_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    show_list(Page(), [odd, nothing])
+    show_tool(Page(), nothing)
+    rows = click.unstyle(capsys.readouterr().out).splitlines()
     assert max(map(len, rows)) <= max(width, 33)  # an example is never broken
 
 
@@ -202,7 +210,8 @@ def test_on_a_terminal_there_are_colours_unless_they_are_unwanted() -> None:
             pass
         os.close(controller)
         assert child.wait(timeout=20) == 0
-        assert (b"\x1b[" in shown) is coloured
+        assert (b"\x1b[36m" in shown) is coloured
+        assert bool(re.search(rb"\x1b\[[0-9;]*3[0-7]", shown)) is coloured
         assert b"bash" in shown
 
 

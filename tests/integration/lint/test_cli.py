@@ -230,7 +230,7 @@ def test_findings_are_coloured_on_a_terminal_only(bad: Path) -> None:
     for variables, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         shown = on_a_terminal("lint", str(bad), **variables)
         assert ("\x1b[31mresult/by-hand" in shown) is is_coloured
-        assert "7:16: " in shown
+        assert "7:16:" in shown
 
 
 def test_a_terminal_obeys_nothing_that_stands_in_the_code(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_terminal_obeys_nothing_that_stands_in_the_code(tmp_path: Path) -> Non
         shown = on_a_terminal("lint", option, str(path))
         assert "\x1b[2J" not in shown
         assert "\x9b" not in shown
-        assert "\\x1b[2J" in shown
+        assert "�[2J" in shown
 
 
 def on_a_terminal(*args: str, **variables: str) -> str:

@@ -1,13 +1,12 @@
-"""A board: the calls of a session as their client sees them, kept up to date and shown.
+"""A board shows the calls of a session as their client sees them.
 
-What is sent to it is folded by a ledger, as any client would. How it is shown is for the two kinds
-of boards to say. A board has no clock and no thread: whoever owns it calls `tick` now and then,
-which is when spinners turn.
+It folds the `session/update` lines that it is sent into a ledger, as any client would. There are two kinds:
+`TerminalBoard` (in `terminal`) draws cards, `PlainBoard` writes plain lines into a pipe. A board has neither
+a clock nor a thread: its owner calls `tick` now and then, which is when spinners turn.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,14 +17,24 @@ from typing import Any, TextIO
 from callsheet.acp import v1, v2
 from callsheet.acp.jsonrpc import LineReader, Notification
 from callsheet.acp.peer import Peer
+from callsheet.acp.terminal_text import to_plain
+from callsheet.cli.cards.content import blocks_of
+from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.output import is_terminal, visible
+from callsheet.report.content import TerminalContent
 from callsheet.report.errors import CallsheetError
+from callsheet.report.humanize import bytes_text
 from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
+from callsheet.report.terminal import TerminalState
 from callsheet.runtime.timing import new_call_id
 
 TICK = 0.1
 """Seconds after which `tick` is to be called again."""
+
+LONGEST_WAIT = 64 * 1024
+"""Bytes of an unfinished line that a pipe waits for."""
 
 
 class Board(ABC):
@@ -70,7 +79,7 @@ class Board(ABC):
                     if isinstance(changed, ToolCallReport):
                         self._changed(changed)
             except (CallsheetError, KeyError, TypeError):
-                continue  # another agent's mistake; what it said before stands
+                continue  # another agent's mistake; what it sent before stands
 
     def _changed(self, report: ToolCallReport) -> None:
         key = report.tool_call_id
@@ -117,12 +126,109 @@ class Board(ABC):
         yield
 
 
+class PlainBoard(Board):
+    """Writes calls as plain lines into a pipe, in order, as they come.
+
+    The output of one call is never mixed with another's. The call that was announced first is written
+    live; the others wait for their turn, and are written whole if they have ended by then.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        cwd: str,
+        *,
+        version: int = 2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(version=version, clock=clock)
+        self._stream: TextIO = stream
+        self._cwd: str = cwd
+        self._queue: dict[str, ToolCallReport | None] = {}
+        self._titled: bool = False
+        self._in_line: bool = False
+        self._marks: dict[str, tuple[int, int]] = {}
+
+    def ended(self, report: ToolCallReport) -> None:
+        """Write the call's end, when its turn comes."""
+        self._line_up()
+        self._queue[report.tool_call_id] = report
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Write what is new of the first call, and of those after it that have ended."""
+        self._line_up()
+        while self._queue:
+            key = next(iter(self._queue))
+            ended = self._queue[key]
+            report = ended or self.report(key)
+            if report is not None:
+                self._write_head(report)
+                self._write_output(report)
+            if ended is None and report is not None:
+                break
+            if ended is not None:
+                self._write_end(ended)
+            del self._queue[key]
+            self._titled = False
+        self._stream.flush()
+
+    def _line_up(self) -> None:
+        for key in self.open:
+            self._queue.setdefault(key, None)
+
+    def tick(self) -> None:
+        """Nothing here moves."""
+
+    def say(self, text: str, style: str = "") -> None:
+        """Write it beside the calls."""
+        del style
+        self._put(text)
+
+    def give_up(self) -> None:
+        """Nothing here is out of order."""
+
+    def _write_head(self, report: ToolCallReport) -> None:
+        if not self._titled:
+            self._titled = True
+            self._put(visible(report.title or report.name or report.tool_call_id))
+
+    def _write_output(self, report: ToolCallReport) -> None:
+        """Write what the call's terminals have put out since: whole lines, unless it has ended."""
+        for item in report.content:
+            if isinstance(item, TerminalContent):
+                state = self.ledger.terminal(item.terminal_id)
+                if state is not None:
+                    self._write_news(state, final=report.status.is_final)
+
+    def _write_news(self, state: TerminalState, *, final: bool) -> None:
+        mark = self._marks.get(state.terminal_id, (state.epoch, 0))
+        data, missed = state.since(mark), state.missed(mark)
+        whole = data.rfind(b"\n") + 1
+        if not final and (whole or len(data) < LONGEST_WAIT):
+            data = data[:whole]
+        if missed:
+            self._put(f"… {bytes_text(missed)} left out …")
+        self._stream.write(text := to_plain(data, final=final))
+        self._in_line = not text.endswith("\n") if text else self._in_line
+        position = mark[1] if mark[0] == state.epoch else 0
+        self._marks[state.terminal_id] = (state.epoch, position + missed + len(data))
+
+    def _write_end(self, report: ToolCallReport) -> None:
+        for block in blocks_of(report, lambda _: None, self._cwd):
+            for line in block.lines():
+                self._put(f"{line.lead}{line.text}".rstrip())
+        self._put(" · ".join(fact.text for fact in footer_of(report, self._cwd)))
+
+    def _put(self, text: str) -> None:
+        self._stream.write(f"\n{text}\n" if self._in_line else f"{text}\n")
+        self._in_line = False
+
+
 def board_for(stream: TextIO, cwd: str, *, version: int = 2) -> Board:
     """Return the board for a stream: cards on a terminal, else plain lines."""
-    if stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown"):
-        from .terminal import TerminalBoard
+    if is_terminal(stream):
+        from callsheet.cli.cards.terminal import TerminalBoard
 
         return TerminalBoard(stream, cwd, version=version)
-    from .plain import PlainBoard
-
     return PlainBoard(stream, cwd, version=version)

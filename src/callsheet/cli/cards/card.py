@@ -1,6 +1,6 @@
-"""One call as rows of coloured text: a card that goes on, and one that has ended.
+"""One call as rows of styled text: a live card while it runs, and the one that stays when it has ended.
 
-No row is wider than it is told, so that whoever draws them can count on it.
+No row is wider than the setting says, so that whoever draws them can count on it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from rich.style import Style
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
+from callsheet.cli.cards.content import BodyLine, TerminalOf, blocks_of, last_lines, share_rows
+from callsheet.cli.cards.footer import footer_of
+from callsheet.cli.cards.style import COLOURS, STYLES, Glyphs, icon, mark
+from callsheet.cli.output import visible
 from callsheet.report.content import TerminalContent
+from callsheet.report.humanize import duration_text, plural
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
-
-from .content import TerminalOf, blocks_of
-from .facts import facts_of
-from .lines import Line, shared
-from .looks import COLOURS, STYLES, Looks, icon, mark
-from .output import last_lines
-from .words import duration_text, lines_text, visible
 
 MOST_ROWS = 40
 """Rows of what a call shows, when it has ended. The rest is counted."""
@@ -33,11 +31,11 @@ LONGEST_LINE = 2000
 BAR = 20
 
 
-class Setting(NamedTuple):
+class CardSetting(NamedTuple):
     """Where cards are shown."""
 
     width: int
-    looks: Looks
+    glyphs: Glyphs
     cwd: str
     home: str
     links: bool
@@ -46,12 +44,12 @@ class Setting(NamedTuple):
 def live_card(
     report: ToolCallReport,
     terminal_of: TerminalOf,
-    setting: Setting,
+    setting: CardSetting,
     *,
     rows: int,
     frame: int,
     elapsed: float,
-    preview: Sequence[Line] = (),
+    preview: Sequence[BodyLine] = (),
 ) -> list[Text]:
     """Return a card of a call that goes on, in `rows` rows at most: the end of its output under its title.
 
@@ -59,7 +57,7 @@ def live_card(
     """
     time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
     room = setting.width - 4 - (len(time) + 2 if time else 0)
-    title = _cut(visible(report.title or report.name), room, setting.looks)
+    title = cut_text(visible(report.title or report.name), room, setting.glyphs)
     head = _head(report, title, setting, frame)
     if time:
         head.append(f"  {time}", "dim")
@@ -70,25 +68,30 @@ def live_card(
         state = terminal_of(item.terminal_id) if isinstance(item, TerminalContent) else None
         if state is not None:
             tail = last_lines(state, max(0, rows - 1 - len(body)))
-            body += [Text(_cut(line, setting.width - 2, setting.looks), "dim") for line in tail]
+            body += [
+                Text(cut_text(line, setting.width - 2, setting.glyphs), "dim") for line in tail
+            ]
     body += _previewed(preview, rows - 1 - len(body), setting)
     return [head, *[_beside(row, report, setting) for row in body[: rows - 1]]]
 
 
-def _previewed(preview: Sequence[Line], most: int, setting: Setting) -> list[Text]:
+def _previewed(preview: Sequence[BodyLine], most: int, setting: CardSetting) -> list[Text]:
     if len(preview) > most > 0:
-        left = f"{setting.looks.more} and {lines_text(len(preview) - most + 1)} more"
-        preview = [*preview[: most - 1], Line(left, "note")]
+        left = f"{setting.glyphs.more} and {plural(len(preview) - most + 1, 'line')} more"
+        preview = [*preview[: most - 1], BodyLine(left, "note")]
     rows: list[Text] = []
     for line in preview[: max(0, most)]:
         room = setting.width - 2 - len(line.lead)
-        text = _cut(_shortened(line.text), room, setting.looks)
+        text = cut_text(_shortened(line.text), room, setting.glyphs)
         rows.append(Text.assemble((line.lead, "dim"), (text, STYLES[line.tone])))
     return rows
 
 
 def ended_card(
-    report: ToolCallReport, terminal_of: TerminalOf, setting: Setting, most_rows: int = MOST_ROWS
+    report: ToolCallReport,
+    terminal_of: TerminalOf,
+    setting: CardSetting,
+    most_rows: int = MOST_ROWS,
 ) -> list[Text]:
     """Return the card of a call that has ended: all that it shows, cut in the middle if it is much."""
     rows = _title_rows(report, setting)
@@ -96,27 +99,27 @@ def ended_card(
     width = setting.width - 2
     lines = [block.lines() for block in blocks]
     heights = [sum(_height(line, width) for line in some[:most_rows]) for some in lines]
-    for block, most in zip(blocks, shared(most_rows, heights), strict=True):
+    for block, most in zip(blocks, share_rows(most_rows, heights), strict=True):
         for line in block.fitted(most, lambda line: _height(line, width)):
             rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
     return [*rows, *_foot(report, setting)]
 
 
-def _head(report: ToolCallReport, title: str, setting: Setting, frame: int = 0) -> Text:
+def _head(report: ToolCallReport, title: str, setting: CardSetting, frame: int = 0) -> Text:
     colour = COLOURS[report.status]
     return Text.assemble(
-        (mark(report, setting.looks, frame), f"bold {colour}"),
+        (mark(report, setting.glyphs, frame), f"bold {colour}"),
         " ",
-        (icon(report.kind, setting.looks), colour),
+        (icon(report.kind, setting.glyphs), colour),
         " ",
         (title, "bold"),
     )
 
 
-def _title_rows(report: ToolCallReport, setting: Setting) -> list[Text]:
+def _title_rows(report: ToolCallReport, setting: CardSetting) -> list[Text]:
     title = visible(report.title or report.name or report.tool_call_id)
-    first, *others = chopped(title, max(1, setting.width - 4))
-    side = setting.looks.side
+    first, *others = wrap_text(title, max(1, setting.width - 4))
+    side = setting.glyphs.side
     colour = COLOURS[report.status]
     return [
         _head(report, first, setting),
@@ -124,16 +127,16 @@ def _title_rows(report: ToolCallReport, setting: Setting) -> list[Text]:
     ]
 
 
-def _foot(report: ToolCallReport, setting: Setting) -> list[Text]:
+def _foot(report: ToolCallReport, setting: CardSetting) -> list[Text]:
     """Return the last rows: what is said under a call, broken between its facts."""
     colour = COLOURS[report.status]
-    rows = [Text.assemble((setting.looks.foot, colour), " ")]
-    for index, fact in enumerate(facts_of(report, setting.cwd, setting.home)):
-        text = _cut(fact.text, setting.width - 2, setting.looks)
+    rows = [Text.assemble((setting.glyphs.foot, colour), " ")]
+    for index, fact in enumerate(footer_of(report, setting.cwd, setting.home)):
+        text = cut_text(fact.text, setting.width - 2, setting.glyphs)
         style = Style.parse(colour if index == 0 else "dim")
         if fact.link and setting.links:
             style += Style(link=fact.link)
-        dot = setting.looks.dot if index else ""
+        dot = setting.glyphs.dot if index else ""
         if rows[-1].cell_len + len(dot) + cell_len(text) > setting.width:
             rows.append(Text("  "))
             dot = ""
@@ -141,36 +144,36 @@ def _foot(report: ToolCallReport, setting: Setting) -> list[Text]:
     return rows
 
 
-def _progress(progress: JsonValue, setting: Setting) -> Text | None:
+def _progress(progress: JsonValue, setting: CardSetting) -> Text | None:
     if not is_object(progress):
         return None
-    done, total, looks = progress.get("done"), progress.get("total"), setting.looks
+    done, total, glyphs = progress.get("done"), progress.get("total"), setting.glyphs
     said = visible(progress_text(progress))
     if not (isinstance(done, (int, float)) and isinstance(total, (int, float)) and total > 0):
-        return Text(_cut(said, setting.width - 2, looks)) if said else None
+        return Text(cut_text(said, setting.width - 2, glyphs)) if said else None
     bar = min(BAR, setting.width // 3)
     full = round(bar * max(0.0, min(1.0, done / total)))
-    rest = _cut(said, setting.width - bar - 3, looks)
+    rest = cut_text(said, setting.width - bar - 3, glyphs)
     return Text.assemble(
-        (looks.full * full, "cyan"), (looks.empty * (bar - full), "dim"), " ", rest
+        (glyphs.full * full, "cyan"), (glyphs.empty * (bar - full), "dim"), " ", rest
     )
 
 
-def _beside(row: Text, report: ToolCallReport, setting: Setting) -> Text:
-    return Text.assemble((setting.looks.side, COLOURS[report.status]), " ", row)
+def _beside(row: Text, report: ToolCallReport, setting: CardSetting) -> Text:
+    return Text.assemble((setting.glyphs.side, COLOURS[report.status]), " ", row)
 
 
-def _wrapped(line: Line, width: int) -> list[Text]:
+def _wrapped(line: BodyLine, width: int) -> list[Text]:
     """Return a line in rows of the width; under what stands before it, the further ones are indented."""
     lead = line.lead if len(line.lead) < width // 2 else ""
     rows: list[Text] = []
-    for index, part in enumerate(chopped(_shortened(line.text), max(1, width - len(lead)))):
+    for index, part in enumerate(wrap_text(_shortened(line.text), max(1, width - len(lead)))):
         before = " " * len(lead) if index else lead
         rows.append(Text.assemble((before, "dim"), (part, STYLES[line.tone])))
     return rows
 
 
-def _height(line: Line, width: int) -> int:
+def _height(line: BodyLine, width: int) -> int:
     return 1 if len(line.text) * 2 + len(line.lead) <= width else len(_wrapped(line, width))
 
 
@@ -180,7 +183,7 @@ def _shortened(text: str) -> str:
     return f"{text[:LONGEST_LINE]}… {len(text) - LONGEST_LINE:,} characters left out …"
 
 
-def chopped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return text in rows of so many cells at most, broken between words where these are not too long."""
     rows: list[str] = []
     width = max(2, width)
@@ -194,8 +197,8 @@ def chopped(text: str, width: int) -> list[str]:
     return [*rows, text]
 
 
-def _cut(text: str, width: int, looks: Looks) -> str:
+def cut_text(text: str, width: int, glyphs: Glyphs) -> str:
     """Return text in so many cells at most."""
     if cell_len(text) <= width:
         return text
-    return set_cell_size(text, max(0, width - 1)).rstrip() + looks.more if width > 0 else ""
+    return set_cell_size(text, max(0, width - 1)).rstrip() + glyphs.more if width > 0 else ""

@@ -1,30 +1,29 @@
-"""The board of a terminal: calls that go on are drawn at the bottom, ended ones are printed above."""
+"""The board of a terminal: running calls are drawn at the bottom, ended ones are printed above them."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
+from rich.live import Live
 from rich.text import Text
 
+from callsheet.cli.cards.board import TICK, Board
+from callsheet.cli.cards.card import CardSetting, ended_card, live_card, wrap_text
+from callsheet.cli.cards.content import BodyLine, blocks_of
+from callsheet.cli.cards.style import glyphs_for
+from callsheet.cli.output import console_for, fit, harmless, home, live_region
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 
-from .board import TICK, Board
-from .card import Setting, chopped, ended_card, live_card
-from .content import blocks_of
-from .lines import Line
-from .looks import looks_for
-from .region import SHOW_CURSOR, Region
-from .words import harmless
-
 LIVE_ROWS = 10
-"""Rows that one call takes at most while it goes on."""
+"""Rows that one call takes at most while it runs."""
+
+SHOW_CURSOR = "\x1b[?25h"
 
 
 class TerminalBoard(Board):
@@ -41,33 +40,30 @@ class TerminalBoard(Board):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(version=version, clock=clock)
-        # Not rich's guess: it is a terminal, whatever the environment says of colours.
-        console = Console(file=stream, force_terminal=True, highlight=False, legacy_windows=False)
-        self._stream: TextIO = stream
-        self._region: Region = Region(console, stream)
-        self._setting: Setting = Setting(
+        self._console: Console = console_for(stream)
+        self._live: Live | None = None
+        self._setting: CardSetting = CardSetting(
             width=0,
-            looks=looks_for(console.encoding),
+            glyphs=glyphs_for(self._console.encoding),
             cwd=cwd,
-            home=str(Path.home()) if os.environ.get("HOME") else "",
-            links=console.color_system is not None and os.environ.get("TERM") != "linux",
+            home=home(),
+            links=has_links(self._console),
         )
         self._frame: int = 0
         self._drawn: float = 0.0
         self._hidden: bool = False
-        self._previewed: tuple[ToolCallReport | None, list[Line]] = (None, [])
+        self._previewed: tuple[ToolCallReport | None, list[BodyLine]] = (None, [])
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
-        self._region.print(ended_card(report, self.ledger.terminal, self._sized()))
-        self._drawn = 0.0
+        self._print(ended_card(report, self.ledger.terminal, self._sized()))
 
     def refresh(self) -> None:
-        """Draw the calls that go on, if it is time."""
+        """Draw the running calls, if it is time."""
         if self._hidden:
             return
         if not self.open:
-            self._region.clear()
+            self._clear()
         elif self.clock() - self._drawn >= TICK:
             self._draw()
 
@@ -79,8 +75,8 @@ class TerminalBoard(Board):
 
     @contextmanager
     def hidden(self) -> Generator[None]:
-        """Take away what is drawn, and draw nothing meanwhile."""
-        self._region.clear()
+        """Remove what is drawn, and draw nothing meanwhile."""
+        self._clear()
         self._hidden = True
         try:
             yield
@@ -88,21 +84,32 @@ class TerminalBoard(Board):
             self._hidden = False
 
     def say(self, text: str, style: str = "") -> None:
-        """Print what somebody else has to say, above what is drawn."""
-        width = self._region.size[0]
+        """Print text above what is drawn."""
+        width = self._sized().width
         lines = [harmless(line) for line in text.split("\n")]
-        self._region.print([Text(row, style) for line in lines for row in chopped(line, width)])
-        self._drawn = 0.0
+        self._print([Text(row, style) for line in lines for row in wrap_text(line, width)])
         self.refresh()
 
     def give_up(self) -> None:
         """Show the cursor again, past whatever waits in the stream's buffer."""
         with suppress(OSError, ValueError):
-            os.write(self._stream.fileno(), f"{SHOW_CURSOR}\n".encode())
+            os.write(self._console.file.fileno(), f"{SHOW_CURSOR}\n".encode())
+
+    def _print(self, rows: Sequence[Text]) -> None:
+        """Print rows that stay. What was drawn is removed first: it may show a call that has ended."""
+        with self._console:  # one write for both, so that nothing flickers
+            self._clear()
+            self._console.print(Text("\n").join(rows), soft_wrap=True)
+        self._drawn = 0.0
+
+    def _clear(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def _draw(self) -> None:
         self._drawn = self.clock()
-        setting, height = self._sized(), self._region.size[1]
+        setting, height = self._sized(), max(1, self._console.height - 1)
         calls = [found for key in self.open if (found := self.report(key))]
         most = max(1, min(LIVE_ROWS, height // max(1, len(calls))))
         rows: list[Text] = []
@@ -119,10 +126,13 @@ class TerminalBoard(Board):
                 elapsed=self._drawn - self.open[report.tool_call_id],
                 preview=self._preview(report),
             )
-        self._region.draw(rows[:height])
+        if self._live is None:
+            self._live = live_region(self._console)
+            self._live.start()
+        self._live.update(Text("\n").join(rows[:height]), refresh=True)
 
-    def _preview(self, report: ToolCallReport) -> list[Line]:
-        """Return what a call that waits would do. A large diff is not made anew each time."""
+    def _preview(self, report: ToolCallReport) -> list[BodyLine]:
+        """Return what a pending call would do. A large diff is not computed anew each time."""
         if report.status is not ToolCallStatus.PENDING or not report.content:
             return []
         if self._previewed[0] is not report:
@@ -130,5 +140,12 @@ class TerminalBoard(Board):
             self._previewed = report, [line for block in blocks for line in block.lines()]
         return self._previewed[1]
 
-    def _sized(self) -> Setting:
-        return self._setting._replace(width=self._region.size[0])
+    def _sized(self) -> CardSetting:
+        """Return the setting for the size that the terminal has now."""
+        fit(self._console)
+        return self._setting._replace(width=self._console.width)
+
+
+def has_links(console: Console) -> bool:
+    """Whether a terminal shows hyperlinks; those that do not ignore them, but for the Linux console."""
+    return console.color_system is not None and os.environ.get("TERM") != "linux"

@@ -1,8 +1,7 @@
 """`callsheet demo`: a real agent and a real client over stdio, shown as cards.
 
-`project` makes what they work on, `scenes` says what is done, `stage` does it and shows it. Then
-`checks` looks at the traffic that was recorded, `tally` counts it, `summary` shows both, and
-`editors` says how to go on.
+`scenes` has the project they work on and what is done, `stage` plays and shows it, `summary` checks the
+traffic with `callsheet.check`, and shows the calls, the checks, and how to go on.
 """
 
 from __future__ import annotations
@@ -11,18 +10,12 @@ import sys
 
 import click
 
-from callsheet.describe.locales import LOCALES
+from callsheet.cli.options import locale_option, protocol_option
 
 
 @click.command()
-@click.option(
-    "--protocol",
-    type=click.Choice(["1", "2"]),
-    default="1",
-    show_default=True,
-    help="The version of ACP to speak.",
-)
-@click.option("--locale", help=f"The language of titles: {', '.join(LOCALES)}.")
+@protocol_option("The version of ACP to speak.")
+@locale_option
 def command(protocol: str, locale: str | None) -> int:
     """Watch a real agent at work: a client and an agent over stdio, as cards.
 
@@ -32,11 +25,6 @@ def command(protocol: str, locale: str | None) -> int:
     \b
     Exit codes: 0 ok, 1 a check over the traffic failed, 2 bad usage, 130 interrupted.
     """
-    known = {name.partition("_")[0] for name in LOCALES}
-    if locale is not None and locale.replace("-", "_").partition("_")[0].lower() not in known:
-        raise click.BadParameter(
-            f"{locale!r}: expected one of {', '.join(LOCALES)}", param_hint="'--locale'"
-        )
-    from .stage import run
+    from callsheet.cli.demo.stage import run
 
     return run(2 if protocol == "2" else 1, locale, sys.stdout)

@@ -1,11 +1,9 @@
-"""Plays the scenes with a real agent, shows them, and says at the end whether all was right."""
+"""Plays the scenes with a real agent, shows them, and checks the traffic at the end."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shlex
-import shutil
 import sys
 import time
 from contextlib import suppress
@@ -13,25 +11,22 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 import click
-from rich.console import Console
-from rich.text import Text
 
 from callsheet import __version__
-from callsheet.cli.calls.stops import Stops
 from callsheet.cli.cards.board import TICK, Board, board_for
-from callsheet.cli.cards.card import chopped
-from callsheet.cli.cards.looks import Looks, looks_for
-from callsheet.cli.cards.words import visible
+from callsheet.cli.cards.style import Glyphs, glyphs_for
+from callsheet.cli.demo.scenes import Project, Scene, scenes
+from callsheet.cli.demo.summary import (
+    StoredCalls,
+    show_calls,
+    show_checks,
+    show_next_steps,
+    stored_calls,
+)
+from callsheet.cli.output import Page, visible
+from callsheet.cli.signals import StopSignals
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.testing import AgentClient, AgentError, AgentGone
-
-from . import summary
-from .checks import Evidence, verdicts
-from .editors import agent_command, settings
-from .kept import Kept, kept
-from .project import Project
-from .scenes import Scene, scenes
-from .tally import tally
 
 PAUSE = 0.25
 """Seconds between two scenes, on a terminal: as long as it takes to see that one has ended."""
@@ -39,25 +34,25 @@ PAUSE = 0.25
 THOUGHT = 0.6
 """Seconds after which the user answers, on a terminal."""
 
-PLAIN_WIDTH = 100
-
 
 def run(protocol: Literal[1, 2], locale: str | None, stream: TextIO) -> int:
-    """Play the demo, and give the exit code."""
-    with Stops() as stops:
+    """Play the demo, and return the exit code."""
+    with StopSignals() as signals:
         try:
-            return asyncio.run(_run(protocol, locale, stream, stops))
+            return asyncio.run(_run(protocol, locale, stream, signals))
         except (AgentGone, AgentError, TimeoutError) as exc:
             click.echo(f"callsheet: {exc}", err=True)
             return 1
 
 
-async def _run(protocol: Literal[1, 2], locale: str | None, stream: TextIO, stops: Stops) -> int:
+async def _run(
+    protocol: Literal[1, 2], locale: str | None, stream: TextIO, signals: StopSignals
+) -> int:
     task = asyncio.current_task()
     assert task is not None
-    stops.calls(lambda: _stop(task))  # from here on a signal interrupts nothing but a wait
+    signals.on_first(lambda: _stop(task))  # from here on a signal interrupts nothing but a wait
     with Project() as project:
-        return await Stage(project, protocol, locale, stream, stops).run(task)
+        return await Stage(project, protocol, locale, stream, signals).run(task)
 
 
 def _stop(task: asyncio.Task[int]) -> None:
@@ -73,25 +68,25 @@ class Stage:
         protocol: Literal[1, 2],
         locale: str | None,
         stream: TextIO,
-        stops: Stops,
+        signals: StopSignals,
     ) -> None:
         self._project: Project = project
         self._protocol: Literal[1, 2] = protocol
         self._locale: str | None = locale
         self._stream: TextIO = stream
-        self._stops: Stops = stops
+        self._signals: StopSignals = signals
         self._cwd: str = str(project.path)
         self._board: Board = board_for(stream, self._cwd, version=protocol)
-        self._calm: bool = self._board.draws
-        self._looks: Looks = looks_for(stream.encoding)
+        self._is_watched: bool = self._board.draws
+        self._glyphs: Glyphs = glyphs_for(stream.encoding)
         self._scene: Scene | None = None
         self._session: str = ""
         self._started: asyncio.Event = asyncio.Event()
         self._lost: OSError | None = None
 
     async def run(self, task: asyncio.Task[int]) -> int:
-        """Play, show, check. Gives the exit code. `task` is the one that this runs in."""
-        self._stops.at_once = self._leave
+        """Play, show and check, and return the exit code. `task` is the one that this runs in."""
+        self._signals.before_exit = self._leave
         began = time.monotonic()
         turning = asyncio.ensure_future(self._turn(task))
         try:
@@ -100,22 +95,20 @@ class Stage:
             self._board.give_up()
             if self._lost is not None:
                 raise self._lost from None
-            if self._stops.number is None:
+            if self._signals.number is None:
                 raise
-            return self._stops.exit_code
+            return self._signals.exit_code
         finally:
             turning.cancel()
         seconds = time.monotonic() - began
-        return self._sum_up(client, seconds, await kept(self._session))
-
-    # Playing
+        return self._sum_up(client, seconds, await stored_calls(self._session))
 
     async def _play(self) -> AgentClient:
         client = self._client()
         self._board.say(f"Callsheet {__version__}", "bold")
         async with client:
-            told = f"An agent and its client, over stdio, in ACP v{client.version}."
-            self._board.say(told, "dim")
+            text = f"An agent and its client, over stdio, in ACP v{client.version}."
+            self._board.say(text, "dim")
             session = self._session = await client.new_session(self._cwd)
             try:
                 for scene in self._scenes():
@@ -171,7 +164,7 @@ class Stage:
         self._board.say(f"May it? {_name(params.get('options'), 'kind', answer)}", "yellow")
         return answer
 
-    def _hear(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         self._board.take(line)
         self._board.refresh()
         if any(self._runs(key) for key in self._board.open):
@@ -192,12 +185,12 @@ class Stage:
             env=_environment(),
             capabilities={"_meta": {"terminal_output": True}},
             on_permission=self._answer,
-            on_line=self._hear,
+            on_line=self._receive,
             timeout=30,
         )
 
     async def _pause(self, seconds: float) -> None:
-        if self._calm:
+        if self._is_watched:
             await asyncio.sleep(seconds)
 
     async def _turn(self, task: asyncio.Task[int]) -> None:
@@ -215,60 +208,18 @@ class Stage:
         self._board.give_up()
         self._project.remove()
 
-    # Summing up
-
-    def _sum_up(self, client: AgentClient, seconds: float, kept: Kept | None) -> int:
+    def _sum_up(self, client: AgentClient, seconds: float, stored: StoredCalls | None) -> int:
         ends = [end for scene in self._scenes() for end in scene.ends]
-        evidence = Evidence(
-            client.traffic, client.version, self._project.secrets, ends, client.exit_code or 0, kept
-        )
-        found = verdicts(evidence)
-        calls = tally(client.traffic, client.version)
-        width = self._width()
-        passed = sum(verdict.ok for _, verdict in found)
-        self._title("Calls")
-        self._print(summary.table(calls, self._looks, width))
-        told = (summary.ends_text(calls), summary.traffic_text(client.traffic, seconds))
-        self._print([Text(f"  {row}", "dim") for line in told for row in chopped(line, width - 2)])
-        self._title(f"Checks: {passed} of {len(found)} passed")
-        self._print(summary.checks(found, self._looks, width))
-        self._title("History")
-        program = shlex.join(agent_command()[:-1])
-        self._print(summary.history(kept, program))
-        self._title("Use it in your editor")
-        self._print(summary.how_to_go_on(settings(agent_command())))
-        return 0 if passed == len(found) else 1
-
-    def _title(self, text: str) -> None:
-        self._print([Text(), Text(text, "bold"), Text()])
-
-    def _print(self, rows: list[Text]) -> None:
-        console = Console(
-            file=self._stream,
-            force_terminal=self._calm,
-            no_color=None if self._calm else True,
-            highlight=False,
-            legacy_windows=False,
-        )
-        for row in rows:
-            if self._calm:
-                console.print(row, soft_wrap=True)
-            else:
-                self._stream.write(f"{row.plain}\n")
+        page = Page(self._stream)
+        show_calls(page, client, seconds, self._glyphs)
+        passed = show_checks(page, client, self._project.secrets, ends, stored, self._glyphs)
+        show_next_steps(page, stored)
         self._stream.flush()
-
-    def _width(self) -> int:
-        if not self._calm:
-            return PLAIN_WIDTH
-        with suppress(OSError, ValueError):
-            columns = os.get_terminal_size(self._stream.fileno()).columns
-            if columns:
-                return max(10, columns - 1)
-        return shutil.get_terminal_size().columns - 1
+        return 0 if passed else 1
 
 
 def _name(options: JsonValue, key: str, value: str) -> str:
-    """Return what an option is called: what the user sees, in their language."""
+    """Return the name of an option as the user sees it, in their language."""
     for option in options if is_list(options) else []:
         if is_object(option) and option.get(key) == value:
             return visible(str(option.get("name")))

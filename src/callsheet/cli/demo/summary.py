@@ -1,145 +1,282 @@
-"""The end of the demo: every call in a row of a table, the checks, and how to go on."""
+"""The end of the demo: its calls in a table, checks over the traffic, and how to go on."""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
+import shutil
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.table import Table
 from rich.text import Text
 
-from callsheet.cli.cards.card import chopped
-from callsheet.cli.cards.facts import end_text
-from callsheet.cli.cards.looks import COLOURS, Looks, mark
-from callsheet.cli.cards.words import bytes_text, duration_text, visible
-from callsheet.testing import Frame
+from callsheet.check.rules import RULES
+from callsheet.cli.cards.footer import end_text
+from callsheet.cli.cards.style import COLOURS, Glyphs, mark
+from callsheet.cli.output import Page, visible
+from callsheet.report.content import TerminalContent
+from callsheet.report.errors import CallsheetError
+from callsheet.report.humanize import bytes_text, duration_text
+from callsheet.report.report import ToolCallReport
+from callsheet.testing import AgentClient, Recording, fold
 
-from .checks import Verdict
-from .editors import Setting
-from .kept import Kept
-from .tally import Tally
-
-HEADS = ("call", "ended", "took", "bytes", "redacted")
-NARROWEST_TITLE = 18
-WIDEST_TITLE = 44
-GAP = 2
+MOST_CALLS = 100
 
 
-def table(calls: Sequence[Tally], looks: Looks, width: int) -> list[Text]:
-    """Return the calls, a row each; in a narrow terminal, two."""
-    rows = [_cells(one) for one in calls]
-    rows.append(_totals(calls))
-    widths = [max(cell_len(row[n]) for row in (HEADS, *rows)) for n in range(len(HEADS))]
-    room = width - 2 - sum(widths[1:]) - GAP * (len(HEADS) - 1)
-    styles = [COLOURS[one.report.status] for one in calls]
-    marks = [mark(one.report, looks) for one in calls]
-    if room < NARROWEST_TITLE:
-        return _stacked(rows, marks, styles, width)
-    widths[0] = min(widths[0], room, WIDEST_TITLE)
-    out = [Text("  ").append_text(_row(HEADS, widths, looks, "dim", "dim"))]
-    for row, sign, style in zip(rows, [*marks, " "], [*styles, ""], strict=True):
-        out.append(Text.assemble((sign, style), " ", _row(row, widths, looks, style, "dim")))
-    out.insert(-1, Text("  " + looks.empty * (sum(widths) + GAP * (len(HEADS) - 1)), "dim"))
-    return out
+# Calls
 
 
-def _cells(one: Tally) -> tuple[str, ...]:
-    took = one.report.notes.get("durationMs")
+def show_calls(page: Page, client: AgentClient, seconds: float, glyphs: Glyphs) -> None:
+    """Show the calls as the client knows them, and the bytes that were spent on each."""
+    lines = _lines_of_agent(client)
+    reports = list(fold(lines, version=client.version))
+    sizes = [_bytes_about(report, lines) for report in reports]
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("", width=1, no_wrap=True)
+    table.add_column("call", no_wrap=True, overflow="ellipsis", max_width=44)
+    table.add_column("ended", no_wrap=True, overflow="ellipsis")
+    for name in ("took", "bytes", "redacted"):
+        table.add_column(name, justify="right", style="dim", no_wrap=True)
+    for report, size in zip(reports, sizes, strict=True):
+        style, took = COLOURS[report.status], report.notes.get("durationMs")
+        table.add_row(
+            Text(mark(report, glyphs), style),
+            Text(visible(report.title)),
+            Text(end_text(report), style),
+            duration_text(took) if isinstance(took, (int, float)) else "",
+            bytes_text(size),
+            str(_redactions(report) or ""),
+        )
+    hidden = sum(map(_redactions, reports))
+    table.add_section()
+    table.add_row("", f"{len(reports)} calls", "", "", bytes_text(sum(sizes)), str(hidden))
+    _title(page, "Calls")
+    page.print(table)
+    ends = Counter(end_text(report).partition(":")[0] for report in reports)
+    page.line((", ".join(f"{count} {end}" for end, count in ends.items()), "dim"), indent=2)
+    counts, sent = Counter[str](), Counter[str]()
+    for frame in client.traffic:
+        counts[frame.way] += 1
+        sent[frame.way] += len(frame.line)
+    text = (
+        f"{counts['in']} messages from the agent ({bytes_text(sent['in'])}), "
+        f"{counts['out']} to it ({bytes_text(sent['out'])}), in {duration_text(seconds * 1000)}"
+    )
+    page.line((text, "dim"), indent=2)
+
+
+def _lines_of_agent(client: AgentClient) -> list[bytes]:
+    return [frame.line for frame in client.traffic if frame.way == "in"]
+
+
+def _bytes_about(report: ToolCallReport, lines: Sequence[bytes]) -> int:
+    """Return the size of the lines about a call, and about the terminals that it shows."""
+    shown = [item.terminal_id for item in report.content if isinstance(item, TerminalContent)]
+    keys = [key.encode() for key in (report.tool_call_id, *shown)]
+    return sum(len(line) for line in lines if any(key in line for key in keys))
+
+
+def _redactions(report: ToolCallReport) -> int:
+    count = report.notes.get("redactions")
+    return count if isinstance(count, int) else 0
+
+
+# Checks
+
+
+class Verdict(NamedTuple):
+    """Whether a check passed. `detail` is a figure if it did, else why it did not."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def show_checks(
+    page: Page,
+    client: AgentClient,
+    secrets: Sequence[str],
+    ends: Sequence[str],
+    stored: StoredCalls | None,
+    glyphs: Glyphs,
+) -> bool:
+    """Check the traffic, show each check, and return whether all have passed.
+
+    Args:
+        page: Where to write.
+        client: The client, with its traffic and the exit code of its agent.
+        secrets: What must not have reached the client.
+        ends: The statuses or reasons that the calls should have ended with.
+        stored: What the history has of the session, if one is written.
+        glyphs: The marks of what passed and failed.
+    """
+    verdicts = list(check_traffic(client, secrets, ends, stored))
+    passed = sum(verdict.passed for verdict in verdicts)
+    _title(page, f"Checks: {passed} of {len(verdicts)} passed")
+    for verdict in verdicts:
+        status, style = ("completed", "green") if verdict.passed else ("failed", "red")
+        page.line(
+            (glyphs.marks[status], f"bold {style}"),
+            (f" {verdict.name}", ""),
+            (f"  {verdict.detail}" if verdict.detail else "", "dim" if verdict.passed else style),
+            hang=2,
+        )
+    return passed == len(verdicts)
+
+
+def check_traffic(
+    client: AgentClient,
+    secrets: Sequence[str],
+    ends: Sequence[str],
+    stored: StoredCalls | None,
+) -> Iterator[Verdict]:
+    """Yield what `callsheet check` finds, and what only the demo can know."""
+    found = Recording.of(client).check()
+    first = f"{found[0].rule}: {found[0].message}" if found else ""
+    rules = sum(not rule.clients for rule in RULES)
+    figure = f"{len(client.traffic)} messages, {rules} rules"
+    yield Verdict("callsheet check finds nothing wrong", not found, first or figure)
+
+    lines = _lines_of_agent(client)
+    ledger = fold(lines, version=client.version)
+    reports = list(ledger)
+    ended = [(report.reason or report.status).value for report in reports]
+    is_right = ended == list(ends)
+    expected = "" if is_right else f"; expected {', '.join(ends)}"
+    shown = ", ".join(dict.fromkeys(ended) if is_right else ended)
+    yield Verdict("every call ended as it should", is_right, shown + expected)
+
+    # A secret may come in pieces of live output, so the output as a whole is searched as well.
+    states = [
+        ledger.terminal(getattr(item, "terminal_id", "")) for r in reports for item in r.content
+    ]
+    seen = b"".join([*lines, *(state.output for state in states if state is not None)])
+    leaked = sum(secret.encode() in seen for secret in secrets)
+    hidden = sum(map(_redactions, reports))
+    text = f"{len(secrets)} secrets, {hidden} redactions"
+    text = f"the client saw {leaked} of {len(secrets)} secrets" if leaked else text
+    is_safe = not leaked and hidden >= len(secrets)
+    yield Verdict("no secret reached the client", is_safe, text)
+
+    code = client.exit_code or 0
+    yield Verdict("the agent ended when its client left", code == 0, f"exit code {code}")
+    if stored is not None:
+        yield _check_history(stored, reports)
+
+
+def _check_history(stored: StoredCalls, reports: Sequence[ToolCallReport]) -> Verdict:
+    def facts(some: Sequence[ToolCallReport]) -> list[object]:
+        return [(one.tool_call_id, one.title, one.status, one.notes) for one in some]
+
+    count, problem = len(stored.reports), stored.problem
+    if not problem and facts(stored.reports) != facts(reports):
+        problem = f"{count} of {len(reports)} calls are there, or not as they were"
+    return Verdict("the history has what was seen", not problem, problem or f"{count} calls")
+
+
+class StoredCalls(NamedTuple):
+    """Where the history is, and the calls of the demo's session in it, in order. `problem`: why not."""
+
+    where: str
+    session: str
+    reports: list[ToolCallReport]
+    problem: str = ""
+
+
+async def stored_calls(session: str) -> StoredCalls | None:
+    """Look up the session that was played, as anybody could; None if no history is written."""
+    from callsheet.history import Query, chosen_url, store_at
+
+    url = chosen_url()
+    if url is None:
+        return None
+    store = store_at(url)
+    where = store.url.removeprefix("sqlite:///")
+    try:
+        await store.open(write=False)
+        try:
+            found = await store.calls(Query(session_id=session, limit=MOST_CALLS))
+        finally:
+            await store.close()
+    except CallsheetError as exc:
+        return StoredCalls(where, session, [], str(exc))
+    found.sort(key=lambda call: call.position)
+    return StoredCalls(where, session, [call.record.report for call in found])
+
+
+# How to go on
+
+
+def show_next_steps(page: Page, stored: StoredCalls | None) -> None:
+    """Show where the calls are stored, and the settings that make editors start this agent."""
+    command = agent_command()
+    _title(page, "History")
+    if stored is None:
+        page.line(("None is kept: CALLSHEET_HISTORY is off.", "dim"))
+    else:
+        page.verbatim(stored.where)
+        if stored.reports:
+            program = shlex.join(command[:-1])
+            page.verbatim(f"{program} history --session {stored.session}")
+            page.verbatim(f"{program} show {stored.reports[-1].tool_call_id}")
+    _title(page, "Use it in your editor")
+    for number, (editor, file, text) in enumerate(editor_settings(command)):
+        if number:
+            page.blank()
+        page.line((editor, "bold"), (f"  {file}", "dim"))
+        page.verbatim(text)
+
+
+def _title(page: Page, text: str) -> None:
+    page.blank()
+    page.line((text, "bold"))
+    page.blank()
+
+
+def agent_command() -> list[str]:
+    """Return the command that starts the agent of this installation, wherever an editor starts it."""
+    program = Path(sys.argv[0])
+    if program.stem == "callsheet":
+        found = shutil.which(os.fspath(program.absolute()))
+        if found is not None:
+            return [found, "agent"]
+    return [sys.executable, "-m", "callsheet", "agent"]
+
+
+def editor_settings(command: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
+    """Return for each known editor its name, the file of its settings, and what to paste there."""
+    program, args = command[0], list(command[1:])
+    started: dict[str, object] = {"command": program, "args": args}
+    lua = ", ".join(map(_json, args))
     return (
-        visible(one.report.title),
-        end_text(one.report),
-        duration_text(took) if isinstance(took, (int, float)) else "",
-        bytes_text(one.bytes),
-        str(one.redactions or ""),
+        ("Zed", "settings.json", _servers({"type": "custom", **started})),
+        ("JetBrains", "~/.jetbrains/acp.json", _servers(started)),
+        (
+            "Neovim",
+            "avante.nvim",
+            'require("avante").setup({\n'
+            '  provider = "callsheet",\n'
+            "  acp_providers = {\n"
+            "    callsheet = {\n"
+            f"      command = {_json(program)},\n"
+            f"      args = {{ {lua} }},\n"
+            "    },\n"
+            "  },\n"
+            "})",
+        ),
     )
 
 
-def _totals(calls: Sequence[Tally]) -> tuple[str, ...]:
-    spent, hidden = sum(one.bytes for one in calls), sum(one.redactions for one in calls)
-    return (f"{len(calls)} calls", "", "", bytes_text(spent), str(hidden))
+def _servers(server: dict[str, object]) -> str:
+    """Return the settings that both editors read, a line for each key."""
+    keys = ",\n".join(f"      {_json(key)}: {_json(value)}" for key, value in server.items())
+    return f'{{\n  "agent_servers": {{\n    "Callsheet": {{\n{keys}\n    }}\n  }}\n}}'
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], looks: Looks, style: str, other: str) -> Text:
-    title = cells[0]
-    if cell_len(title) > widths[0]:
-        title = set_cell_size(title, widths[0] - 1).rstrip() + looks.more
-    row = Text(set_cell_size(title, widths[0]) + " " * GAP)
-    row.append(set_cell_size(cells[1], widths[1]), style)
-    for cell, size in zip(cells[2:], widths[2:], strict=True):
-        row.append(" " * (GAP + size - cell_len(cell)) + cell, other)
-    row.rstrip()
-    return row
-
-
-def _stacked(
-    rows: Sequence[Sequence[str]], marks: Sequence[str], styles: Sequence[str], width: int
-) -> list[Text]:
-    out: list[Text] = []
-    for row, sign, style in zip(rows, [*marks, " "], [*styles, ""], strict=True):
-        first, *others = chopped(row[0], max(2, width - 2))
-        out.append(Text.assemble((sign, style), " ", first))
-        out += [Text(f"  {other}") for other in others]
-        hidden = [f"{row[4]} redacted"] if row[4] else []
-        facts = " · ".join([*filter(None, row[1:4]), *hidden])
-        out += [Text(f"  {part}", "dim") for part in chopped(facts, max(2, width - 2))]
-    return out
-
-
-def ends_text(calls: Sequence[Tally]) -> str:
-    """Give in a line how the calls ended."""
-    ends = Counter(end_text(one.report).partition(":")[0] for one in calls)
-    return ", ".join(f"{count} {end}" for end, count in ends.items())
-
-
-def traffic_text(traffic: Sequence[Frame], seconds: float) -> str:
-    """Give in a line what went over the pipe."""
-    counts: Counter[str] = Counter()
-    sizes: Counter[str] = Counter()
-    for frame in traffic:
-        counts[frame.way] += 1
-        sizes[frame.way] += len(frame.line)
-    told = [
-        f"{counts['in']} messages from the agent ({bytes_text(sizes['in'])})",
-        f"{counts['out']} to it ({bytes_text(sizes['out'])})",
-        f"in {duration_text(seconds * 1000)}",
-    ]
-    return ", ".join(told)
-
-
-def checks(found: Sequence[tuple[str, Verdict]], looks: Looks, width: int) -> list[Text]:
-    """Return the checks, a row each."""
-    out: list[Text] = []
-    widest = max(cell_len(name) for name, _ in found)
-    for name, verdict in found:
-        sign, style = ("completed", "green") if verdict.ok else ("failed", "red")
-        beside = widest + 4 + cell_len(verdict.said) <= width and verdict.ok
-        first, *others = [name.ljust(widest)] if beside else chopped(name, width - 2)
-        out.append(Text.assemble((looks.marks[sign], f"bold {style}"), " ", first))
-        out += [Text(f"  {other}") for other in others]
-        if beside:
-            out[-1].append(f"  {verdict.said}", "dim").rstrip()
-        elif not verdict.ok:
-            out += [Text(f"  {part}", style) for part in chopped(verdict.said, width - 2)]
-    return out
-
-
-def history(kept: Kept | None, program: str) -> list[Text]:
-    """Return where the calls are kept, and how to look at them. These lines are for copying, too."""
-    if kept is None:
-        return [Text("None is kept: CALLSHEET_HISTORY is off.", "dim")]
-    out = [Text(kept.where)]
-    if kept.reports:
-        out += [Text(f"{program} history --session {kept.session}", "dim")]
-        out += [Text(f"{program} show {kept.reports[-1].tool_call_id}", "dim")]
-    return out
-
-
-def how_to_go_on(settings: Sequence[Setting]) -> list[Text]:
-    """Return what is to be pasted into editors. These lines are never broken: they are for copying."""
-    out: list[Text] = []
-    for setting in settings:
-        if out:
-            out.append(Text())
-        out.append(Text.assemble((setting.editor, "bold"), (f"  {setting.file}", "dim")))
-        out += [Text(line) for line in setting.text.split("\n")]
-    return out
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

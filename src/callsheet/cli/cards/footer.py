@@ -1,20 +1,20 @@
-"""What is said under a call that has ended: how it ended, how long it took, where it worked."""
+"""The footer of a call that has ended: how it ended, how long it took, where it worked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from callsheet.cli.output import path_text, visible
 from callsheet.limits.truncation import file_uri
 from callsheet.report.fields import ToolCallLocation
+from callsheet.report.humanize import bytes_text, duration_text, plural
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 
-from .words import bytes_text, duration_text, path_text, visible
-
 MOST_PLACES = 3
-"""Places that are named; of the others, only the number is said."""
+"""Locations that are named; the others are only counted."""
 
 _ENDS = {
     Reason.DENIED: "denied",
@@ -24,31 +24,31 @@ _ENDS = {
 
 
 class Fact(NamedTuple):
-    """A few words. `link` is the address that they stand for."""
+    """A short text, and the address that it links to, if any."""
 
     text: str
     link: str | None = None
 
 
-def facts_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
-    """Return what is said under a call."""
+def footer_of(report: ToolCallReport, cwd: str, home: str = "") -> list[Fact]:
+    """Return the facts that stand under a call."""
     notes = report.notes
-    said = [Fact(end_text(report))]
+    facts = [Fact(end_text(report))]
     if (took := _number(notes.get("durationMs"))) is not None:
-        said.append(Fact(duration_text(took)))
+        facts.append(Fact(duration_text(took)))
     elif report.reason is Reason.DENIED:
-        said.append(Fact("not run"))
+        facts.append(Fact("not run"))
     if is_object(report.raw_output) and "exit_code" in report.raw_output:
         # Of a tool inside a process, what is measured is the process.
-        said.extend(map(Fact, _used(notes.get("usage"))))
-    said.extend(_places(report.locations, cwd, home))
+        facts.extend(map(Fact, _used(notes.get("usage"))))
+    facts.extend(_places(report.locations, cwd, home))
     if redactions := _number(notes.get("redactions")):
-        said.append(Fact(f"{redactions:.0f} redaction{'' if redactions == 1 else 's'}"))
-    return said
+        facts.append(Fact(plural(int(redactions), "redaction")))
+    return facts
 
 
 def end_text(report: ToolCallReport) -> str:
-    """Give in a word or two how a call ended."""
+    """Return in a word or two how a call ended."""
     if report.status is not ToolCallStatus.FAILED:
         return report.status.value.replace("_", " ")
     if report.reason is Reason.EXIT_CODE and is_object(report.raw_output):
@@ -62,8 +62,8 @@ def end_text(report: ToolCallReport) -> str:
     return _ENDS.get(report.reason, "failed") if report.reason else "failed"
 
 
-def says_the_end(text: str, report: ToolCallReport) -> bool:
-    """Whether a text says just what is said of the end anyway: `Cancelled`, `Exit code 3`."""
+def repeats_the_end(text: str, report: ToolCallReport) -> bool:
+    """Whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
     return report.status.is_final and text.strip().lower() in end_text(report).split(": ")
 
 

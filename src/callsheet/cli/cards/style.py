@@ -1,18 +1,17 @@
-"""How cards look: marks, icons, colours. A terminal that can't show these is given plainer ones."""
+"""How cards look: marks, icons and colours, and plainer ones for terminals without Unicode."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from callsheet.cli.cards.content import Tone
 from callsheet.report.fields import Kind
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 
-from .lines import Tone
 
-
-class Looks(NamedTuple):
-    """The characters that cards are drawn with. Each takes one cell."""
+class Glyphs(NamedTuple):
+    """The characters that cards are drawn with. Each takes one cell of the terminal."""
 
     spinner: str
     marks: dict[str, str]
@@ -25,7 +24,7 @@ class Looks(NamedTuple):
     more: str
 
 
-PRETTY = Looks(
+PRETTY = Glyphs(
     spinner="⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏",
     marks={"pending": "○", "paused": "‖", "completed": "✓", "failed": "✗", "cancelled": "⊘"},
     icons={
@@ -47,7 +46,7 @@ PRETTY = Looks(
     more="…",
 )
 
-PLAIN = Looks(
+PLAIN = Glyphs(
     spinner="|/-\\",
     marks={"pending": "o", "paused": "=", "completed": "*", "failed": "x", "cancelled": "x"},
     icons={
@@ -68,7 +67,7 @@ PLAIN = Looks(
     empty=".",
     more="~",
 )
-"""For terminals that know no Unicode."""
+"""For terminals without Unicode."""
 
 OTHER_ICON = "*"
 
@@ -91,8 +90,8 @@ STYLES: dict[Tone, str] = {
 }
 
 
-def looks_for(encoding: str) -> Looks:
-    """Return the characters that an encoding has."""
+def glyphs_for(encoding: str) -> Glyphs:
+    """Return the characters that an encoding can express."""
     try:
         "⠋✓◫│╰━".encode(encoding)
     except (UnicodeEncodeError, LookupError):
@@ -100,11 +99,11 @@ def looks_for(encoding: str) -> Looks:
     return PRETTY
 
 
-def icon(kind: Kind, looks: Looks) -> str:
+def icon(kind: Kind, glyphs: Glyphs) -> str:
     """Return the icon of a kind."""
-    return looks.icons.get(str(kind), OTHER_ICON)
+    return glyphs.icons.get(str(kind), OTHER_ICON)
 
 
-def mark(report: ToolCallReport, looks: Looks, frame: int = 0) -> str:
-    """Return the mark of a status; while a call runs, the spinner's."""
-    return looks.marks.get(report.status.value) or looks.spinner[frame % len(looks.spinner)]
+def mark(report: ToolCallReport, glyphs: Glyphs, frame: int = 0) -> str:
+    """Return the mark of a status; of a call that runs, a frame of the spinner."""
+    return glyphs.marks.get(report.status.value) or glyphs.spinner[frame % len(glyphs.spinner)]

@@ -1,6 +1,6 @@
-"""Ctrl-C, and being told to end: the first time the call is cancelled, the second time all is over.
+"""Ctrl-C and requests to terminate: the first one cancels the call, the second one ends the process.
 
-The handlers are plain ones, not the event loop's: they work while a tool keeps the loop from turning.
+The handlers are plain ones, not the event loop's: they work while a tool blocks the loop.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Self
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class Stops:
-    """Listens to signals while a call runs. `number` is the one that came."""
+class StopSignals:
+    """Handles signals while a call runs. `number` is the one that came, if any."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.at_once: Callable[[], None] | None = None
-        """What must be done before the process ends without further ado."""
+        self.before_exit: Callable[[], None] | None = None
+        """What must be done before the process ends without unwinding."""
         self._cancel: Callable[[], None] | None = None
-        self._before: dict[int, Any] = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Listen. Signals that were ignored stay ignored."""
+        """Install the handlers. Signals that were ignored stay ignored."""
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._stop)
+                self._previous[number] = signal.signal(number, self._stop)
         return self
 
     def __exit__(
@@ -39,25 +39,25 @@ class Stops:
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Listen no more."""
-        for number, handler in self._before.items():
+        """Restore the handlers that were there before."""
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def calls(self, cancel: Callable[[], None]) -> None:
-        """Let the first signal call something, on the loop that runs now."""
+    def on_first(self, cancel: Callable[[], None]) -> None:
+        """Let the first signal call `cancel`, on the event loop that runs now."""
         loop = asyncio.get_running_loop()
         self._cancel = lambda: loop.call_soon_threadsafe(cancel) and None
 
     @property
     def exit_code(self) -> int:
-        """The exit code that says which signal it was."""
+        """The exit code that names the signal, as shells do it."""
         return 128 + (self.number or signal.SIGINT)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        again, self.number = self.number is not None, number
-        if again:
-            if self.at_once is not None:
-                self.at_once()
+        is_second, self.number = self.number is not None, number
+        if is_second:
+            if self.before_exit is not None:
+                self.before_exit()
             os._exit(self.exit_code)
         if self._cancel is None:
             raise KeyboardInterrupt

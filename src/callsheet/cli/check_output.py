@@ -1,19 +1,31 @@
-"""Findings as text for people: by recording and call, with what is told again and again folded."""
+"""What `callsheet check` writes for people: findings, the score card, rules, and a progress bar.
+
+Findings are grouped by recording and call. What repeats is folded: of each rule, the findings of a few calls
+are written out, and the others are counted. The formats for machines are in `callsheet.check`.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct, field
 
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
 from callsheet.check.output import CheckedRecording, CheckOutcome, count, totals
-from callsheet.cli.cards.words import visible
+from callsheet.check.runner import RecordingSource
+from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
+from callsheet.cli.output import Page, visible
 from callsheet.observe.model import ObservedCall, text
 
-from .card import show_card
-from .page import STYLES, Page
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+STYLES = {"error": "bold red", "warning": "yellow", "advice": "cyan"}
 
 SHOWN = 3
-"""Calls of a recording for which one rule's findings are written out."""
+"""Calls of a recording for which one rule's findings are written out; more are only counted."""
 
 MOST_COUNTED = 100_000
 """Calls that are counted one by one. Memory must not grow with the recording."""
@@ -21,11 +33,14 @@ MOST_COUNTED = 100_000
 TOOLS = 8
 LONGEST_TITLE = 70
 
+LARGE = 20_000_000
+"""Bytes of a recording from which reading it takes long enough for a progress bar."""
+
 Key = tuple[str | None, str | None]
 """A call: its session and its id."""
 
 
-class _Kept(Struct):
+class _Shown(Struct):
     """A finding that is written out, and how many more of its rule there are in the same call."""
 
     finding: Finding
@@ -37,7 +52,7 @@ class _Group(Struct):
     """What is written out of one call."""
 
     title: str = ""
-    kept: dict[str, list[_Kept]] = field(default_factory=dict[str, list[_Kept]])
+    shown: dict[str, list[_Shown]] = field(default_factory=dict[str, list[_Shown]])
 
 
 class _Folded(Struct):
@@ -72,7 +87,7 @@ class TextTeller:
         group = self._groups.get(key)
         if group is not None and title:
             group.title = title
-        kept = group.kept.get(rule) if group is not None else None
+        kept = group.shown.get(rule) if group is not None else None
         if kept and not self._all:
             kept[-1].more += 1
             kept[-1].last = finding.line
@@ -86,7 +101,7 @@ class TextTeller:
             return
         self._shown[rule] = number + 1
         group = self._groups.setdefault(key, _Group(title))
-        group.kept.setdefault(rule, []).append(_Kept(finding))
+        group.shown.setdefault(rule, []).append(_Shown(finding))
 
     def over(self, call: ObservedCall) -> None:
         """Take the last title of a call: it says most."""
@@ -107,12 +122,10 @@ class TextTeller:
 
     def close(self, outcome: CheckOutcome) -> None:
         """Write the score card, and the line at the end."""
-        if outcome.calls:
-            show_card(self._page, outcome.summary, TOOLS)
-            self._page.blank()
         if self._has_folded:
             self._page.line(("--all writes out what is folded.", "dim"))
-        self._page.line((totals(outcome), "yellow" if outcome.findings else "green"))
+            self._page.blank()
+        show_totals(self._page, outcome, TOOLS)
 
     def _head(self, recording: CheckedRecording) -> None:
         facts = [visible(shown(recording.agent))] if recording.agent else []
@@ -133,11 +146,11 @@ class TextTeller:
         else:
             name = f"session {visible(session)}" if session else "the recording"
             self._page.line((name, "bold"), indent=2)
-        found = [kept for of_rule in group.kept.values() for kept in of_rule]
+        found = [kept for of_rule in group.shown.values() for kept in of_rule]
         for kept in sorted(found, key=lambda kept: kept.finding.line):
             self._finding(kept)
 
-    def _finding(self, kept: _Kept) -> None:
+    def _finding(self, kept: _Shown) -> None:
         finding = kept.finding
         style = STYLES[finding.severity]
         place = f"{visible(finding.field)}: " if finding.field else ""
@@ -170,7 +183,64 @@ class TextTeller:
 
 
 def _first(group: _Group) -> int:
-    return min(kept.finding.line for found in group.kept.values() for kept in found)
+    return min(kept.finding.line for found in group.shown.values() for kept in found)
+
+
+# The score card
+
+
+class CardTeller:
+    """Shows the score card at the end, and nothing before."""
+
+    def __init__(self, page: Page, form: str) -> None:
+        self._page: Page = page
+        self._form: str = form
+
+    def begin(self, path: str) -> None:
+        """Show nothing."""
+
+    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
+        """Show nothing."""
+
+    def over(self, call: ObservedCall) -> None:
+        """Show nothing."""
+
+    def end(self, recording: CheckedRecording) -> None:
+        """Show nothing."""
+
+    def close(self, outcome: CheckOutcome) -> None:
+        """Show the card."""
+        if self._form == "markdown":
+            sys.stdout.write(markdown(outcome.summary, totals(outcome)))
+            return
+        show_totals(self._page, outcome)
+
+
+def show_totals(page: Page, outcome: CheckOutcome, most_tools: int | None = None) -> None:
+    """Show the score card, and the line at the end."""
+    if outcome.calls:
+        show_card(page, outcome.summary, most_tools)
+        page.blank()
+    page.line((totals(outcome), "yellow" if outcome.findings else "green"))
+
+
+def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
+    """Show the score card; of each agent, only the tools that were called most."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=10)
+    for head in HEADS:
+        table.add_column(head.upper(), justify="right", no_wrap=True)
+    for row in rows(summary, most_tools):
+        name = f"  {visible(row.name)}" if row.is_tool else visible(row.name)
+        style = "" if row.is_tool else "bold"
+        table.add_row(Text(name, "cyan" if row.is_tool else style), *row.cells, style=style)
+    page.print(table)
+
+
+# Rules
 
 
 def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
@@ -184,3 +254,74 @@ def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
                 (rule.title, "dim"),
                 hang=wide + 10,
             )
+
+
+def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
+    """Show what the protocol says of each rule, the harm of breaking it, how to fix it, and an example."""
+    for number, rule in enumerate(rules):
+        if number:
+            page.blank()
+        client = f", with --client {' or '.join(rule.clients)}" if rule.clients else ""
+        page.line(
+            (rule.id, "bold"),
+            (f"  {rule.severity}", STYLES[rule.severity]),
+            (client, "dim"),
+        )
+        page.line((f"{rule.title}.", ""))
+        page.blank()
+        facts = (("Protocol", rule.protocol), ("Why", rule.harm), ("Fix", rule.fix))
+        for name, text_ in facts:
+            page.line((f"{name + ':':10}", "bold"), (text_, ""), hang=10)
+        if rule.example:
+            page.blank()
+            page.line(("Example:", "bold"))
+            for line in rule.example.splitlines():
+                page.line((line, "dim"), indent=2, hang=2)
+
+
+# Progress
+
+
+class ProgressBar:
+    """Shows on stderr how far a large recording is read, and leaves nothing behind."""
+
+    def __init__(self) -> None:
+        is_dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+        self._is_seen: bool = sys.stderr.isatty() and not is_dumb
+        self._progress: Progress | None = None
+
+    def opened(self, source: RecordingSource, stream: BinaryIO) -> BinaryIO:
+        """Begin a bar, if there is much to read, and return a stream that advances it."""
+        self.clear()
+        if not self._is_seen or (source.size < LARGE and source.path != "-"):
+            return stream
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        name = visible(source.path)
+        short = name if len(name) <= 30 else f"…{name[-29:]}"
+        self._progress.start()
+        task = self._progress.add_task(short, total=source.size or None)
+        return self._progress.wrap_file(stream, task_id=task)
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

@@ -1,1 +1,0 @@
-"""What `callsheet call` and `callsheet tools` are made of, beside the cards."""

@@ -1,1 +1,0 @@
-"""What `callsheet history`, `show` and `replay` are made of, beside the cards."""

@@ -1,0 +1,101 @@
+"""Figures of the stored calls: how many, how long they took, how much room they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from callsheet.cli.amounts import local_time, utc_time
+from callsheet.cli.history.formats import json_text
+from callsheet.cli.history.lookup import run, with_session
+from callsheet.cli.history.table import report_nothing
+from callsheet.cli.output import Page, visible, write
+from callsheet.history import Query, Stats, Store, ToolStats
+from callsheet.report.humanize import bytes_text, plural, short_duration
+from callsheet.report.json import JsonObject
+
+
+def show_stats(url: str | None, query: Query, session: str | None, *, as_json: bool) -> int:
+    """Show the figures, and return the exit code."""
+
+    async def work(store: Store) -> int:
+        wanted = await with_session(store, query, session)
+        found = await store.stats(wanted)
+        if as_json:
+            write(json_text(stats_object(found, store.url)))
+        elif not found.calls:
+            await report_nothing(store, wanted)
+        else:
+            page = Page()
+            for name, text in _overview(found, store.url):
+                page.line((name.ljust(12), "dim"), (text, ""), hang=12)
+            page.blank()
+            _show_tools(page, found.tools)
+        return 0
+
+    return run(url, work, empty=None if as_json else "")
+
+
+def stats_object(stats: Stats, url: str) -> JsonObject:
+    """Return what `--format json` has."""
+    return {
+        "url": url,
+        "calls": stats.calls,
+        "failed": stats.failed,
+        "open": stats.open,
+        "sessions": stats.sessions,
+        "messages": stats.messages,
+        "indexed": stats.indexed,
+        "bytes": stats.size,
+        "storedBytes": stats.stored,
+        "savedBytes": max(0, stats.size - stats.stored),
+        "fileBytes": stats.file_bytes,
+        "oldest": None if stats.oldest is None else utc_time(stats.oldest),
+        "newest": None if stats.newest is None else utc_time(stats.newest),
+        "tools": [
+            {
+                "tool": tool.name,
+                "calls": tool.calls,
+                "failed": tool.failed,
+                "cancelled": tool.cancelled,
+                "open": tool.open,
+                "p50Ms": tool.p50,
+                "p95Ms": tool.p95,
+                "bytes": tool.size,
+            }
+            for tool in stats.tools
+        ],
+    }
+
+
+def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:
+    ends = [f"{stats.failed:,} ({stats.failed / stats.calls:.0%}) failed"] if stats.failed else []
+    ends += [f"{stats.open:,} open"] if stats.open else []
+    yield "store", f"{visible(url)}, {bytes_text(stats.file_bytes)}"
+    yield "calls", ", ".join([f"{stats.calls:,}", *ends])
+    yield "sessions", f"{stats.sessions:,}, with {plural(stats.messages, 'message')}"
+    if stats.oldest is not None and stats.newest is not None:
+        yield "made", f"{local_time(stats.oldest)} to {local_time(stats.newest)}"
+    saved = stats.size - stats.stored
+    text = f"{bytes_text(stats.size)} of JSON"
+    if saved > 0:
+        text += (
+            f" into {bytes_text(stats.stored)}: {bytes_text(saved)} saved, {saved / stats.size:.0%}"
+        )
+    yield "compressed", text
+    yield "indexed", f"{plural(stats.indexed, 'call')} for the search"
+
+
+def _show_tools(page: Page, tools: Sequence[ToolStats]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", max_width=32)
+    for name, style in (("CALLS", ""), ("FAILED", "red"), ("P50", ""), ("P95", ""), ("JSON", "")):
+        table.add_column(name, style=style, justify="right", min_width=7, no_wrap=True)
+    for tool in tools:
+        took = ["" if ms is None else short_duration(ms) for ms in (tool.p50, tool.p95)]
+        name = Text(visible(tool.name) or "(none)")
+        failed = f"{tool.failed:,}" if tool.failed else ""
+        table.add_row(name, f"{tool.calls:,}", failed, *took, bytes_text(tool.size))
+    page.print(table)

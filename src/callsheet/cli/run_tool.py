@@ -1,0 +1,412 @@
+"""Runs one tool for `callsheet call`: shows it, asks for permission, stores it, and finds the exit code.
+
+stdout belongs to the answer alone: a card, ACP's lines, or the result as JSON. Whatever a tool or its
+children write there goes to stderr instead; while a card is drawn on a terminal, it is printed above the
+card. A reader who goes away cancels the call; a history that can't be written never does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+
+import click
+
+from callsheet.acp.peer import Peer
+from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.output import visible
+from callsheet.cli.signals import StopSignals
+from callsheet.limits.limits import ROOMY, SAFE
+from callsheet.report.json import JsonObject
+from callsheet.runtime.permission import Question
+from callsheet.runtime.sanitizer import GuardSettings
+from callsheet.runtime.sinks import PipeSink, Sink
+from callsheet.runtime.timing import new_call_id
+from callsheet.tools.errors import NotPermitted, ToolError
+from callsheet.tools.result import ToolResult
+from callsheet.tools.session import Session
+from callsheet.tools.stdio_guard import OwnStdio, own_stdio
+from callsheet.tools.tool import Tool
+from callsheet.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from callsheet.history import History
+
+Format = Literal["pretty", "acp", "result"]
+
+HISTORY_PATIENCE = 2.0
+"""Seconds that the history gets at most when the call is over."""
+
+_ALIAS = "call"
+
+
+class Plan(NamedTuple):
+    """What `callsheet call` was asked to do."""
+
+    tool: Tool
+    arguments: JsonObject
+    tools: list[Tool]
+    format: Format
+    protocol: int
+    locale: str | None
+    cwd: str
+    timeout: float | None
+    history: str | None = None
+
+
+def run(plan: Plan) -> int:
+    """Run a tool, and return the exit code."""
+    logging.getLogger("callsheet").addHandler(logging.NullHandler())
+    _open_closed_streams()
+    with StopSignals() as signals, own_stdio() as stdio, _text_stdout(stdio) as stream:
+        return asyncio.run(Runner(plan, stdio, stream, signals).run())
+
+
+class Runner:
+    """Runs one plan."""
+
+    def __init__(self, plan: Plan, stdio: OwnStdio, stream: TextIO, signals: StopSignals) -> None:
+        self._plan: Plan = plan
+        self._stdin: int = stdio.stdin.fileno()
+        self._stream: TextIO = stream
+        self._signals: StopSignals = signals
+        self._task: asyncio.Task[int] | None = None
+        self._lost: str | None = None
+        """Why stdout can't be written any more; empty if its reader simply left."""
+        self._cards: CardSink | None = None
+        self._sinks: list[Sink] = []
+        if plan.format == "pretty":
+            self._cards = CardSink(board_for(stream, plan.cwd), self._give_up)
+            self._sinks = [self._cards]
+            signals.before_exit = self._cards.board.give_up
+        elif plan.format == "acp":
+            peer = Peer(version=2 if plan.protocol == 2 else 1)
+            self._sinks = [PipeSink(stdio.stdout.fileno(), peer)]
+
+    async def run(self) -> int:
+        """Run the tool, show it, and return the exit code."""
+        self._task = asyncio.current_task()
+        session_id = "sess_" + new_call_id().removeprefix("call_")
+        history = open_history(self._plan)
+        stored = [] if history is None else [self._stored(history, session_id)]
+        session = self._session(session_id, stored)
+        self._signals.on_first(lambda: self._cancel(session))
+        result: ToolResult | None = None
+        alone = nullcontext() if self._cards is None else self._cards.alone()
+        with suppress(asyncio.CancelledError), alone:
+            async with session:
+                ticking = asyncio.ensure_future(self._tick())
+                try:
+                    result = await session.run(
+                        self._plan.tool.name,
+                        self._plan.arguments,
+                        timeout=self._plan.timeout,
+                        alias=_ALIAS,
+                    )
+                finally:
+                    ticking.cancel()
+        self._task = None  # there is nothing left to stop
+        if result is not None and self._lost is None and self._plan.format == "result":
+            indent = 2 if self._stream.isatty() else None
+            text = json.dumps(result.to_dict(), ensure_ascii=False, indent=indent)
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+        if history is not None:
+            await history.flush(HISTORY_PATIENCE / 2)
+            await history.close(HISTORY_PATIENCE / 4)
+        return self._exit_code(result, session.workspace)
+
+    def _exit_code(self, result: ToolResult | None, workspace: Workspace) -> int:
+        if self._signals.number is not None:
+            return self._signals.exit_code
+        if result is None or self._lost is not None:
+            if self._lost:
+                click.echo(f"callsheet: {self._lost}", err=True)
+            return 1
+        denied = result.metadata.get("error_code") == NotPermitted.code
+        if denied and not can_ask(self._stdin) and self._goes_outside(workspace):
+            click.echo(
+                "callsheet: nobody can be asked here: run it on a terminal, "
+                "or let --cwd name a directory that holds the path",
+                err=True,
+            )
+        return 0 if result.success else 1
+
+    def _cancel(self, session: Session) -> None:
+        """Cancel the call, whose result then says so; before there is one, the whole run."""
+        if not session.cancel(_ALIAS) and self._task is not None:
+            self._task.cancel()
+
+    async def _tick(self) -> None:
+        while self._cards is not None:
+            await asyncio.sleep(TICK)
+            self._cards.tick()
+
+    def _session(self, session_id: str, stored: list[Sink]) -> Session:
+        def on_lost(sink: Sink, why: str) -> None:
+            if sink in stored:
+                return  # the history has reported it itself
+            is_gone = "BrokenPipe" in why or "Connection" in why
+            self._give_up(BrokenPipeError() if is_gone else OSError(0, why))
+
+        hidden = nullcontext if self._cards is None else self._cards.board.hidden
+        asks = can_ask(self._stdin)
+        return Session(
+            session_id,
+            cwd=self._plan.cwd,
+            tools=self._plan.tools,
+            permission="allow",
+            on_permission=Prompt(self._stdin, self._plan.cwd, hidden) if asks else None,
+            sinks=[*self._sinks, *stored],
+            on_lost=on_lost,
+            locale=self._plan.locale,
+            # A card is for a person; lines are for clients, some of which take no long ones.
+            guard=GuardSettings(limits=ROOMY if self._cards is not None else SAFE),
+        )
+
+    def _stored(self, history: History, session_id: str) -> Sink:
+        plan = self._plan
+        info = {"source": "call", **({"locale": plan.locale} if plan.locale else {})}
+        title = f"callsheet call {plan.tool.name}"
+        return history.session(session_id, cwd=plan.cwd, title=title, info=info)
+
+    def _give_up(self, exc: OSError) -> None:
+        """Stop: nobody sees any more what is done. A reader who has read enough is no failure."""
+        is_gone = isinstance(exc, (BrokenPipeError, ConnectionError))
+        self._lost = "" if is_gone else exc.strerror or str(exc)
+        if self._task is not None:
+            self._task.cancel()
+
+    def _goes_outside(self, workspace: Workspace) -> bool:
+        for path in self._plan.tool.paths:
+            given = self._plan.arguments.get(path.name)
+            with suppress(ToolError):
+                if isinstance(given, str) and not workspace.holds(
+                    workspace.find(given, entry=path.entry)
+                ):
+                    return True
+        return False
+
+
+# Showing
+
+
+class CardSink:
+    """Shows the session's lines on a board. The first write that fails ends it, and calls `lost`."""
+
+    def __init__(self, board: Board, lost: Callable[[OSError], None]) -> None:
+        self.board: Board = board
+        self.peer: Peer | None = board.peer
+        self._lost: Callable[[OSError], None] = lost
+        self._is_lost: bool = False
+        self._others: CapturedOutput | None = None
+
+    def send(self, items: deque[Any]) -> None:
+        """Show lines, below what others wrote before."""
+        self._show_others()
+        self._try(lambda: self.board.send(items))
+        items.clear()
+
+    def close(self) -> None:
+        """Show the last of it."""
+        self._try(self.board.close)
+
+    def tick(self) -> None:
+        """Turn the spinner."""
+        self._show_others()
+        self._try(self.board.tick)
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Print what others write to the same terminal above the cards, meanwhile."""
+        if not self.board.draws or not os.isatty(2):
+            yield
+            return
+        with CapturedOutput() as self._others:
+            yield
+        self._show_others()
+
+    def _show_others(self) -> None:
+        if self._others is not None and (text := self._others.read()):
+            self._try(lambda: self.board.say(text))
+
+    def _try(self, show: Callable[[], object]) -> None:
+        if self._is_lost:
+            return
+        try:
+            show()
+        except OSError as exc:
+            self._is_lost = True
+            self._lost(exc)
+
+
+class CapturedOutput:
+    """Captures what is written to descriptors 1 and 2, which the tool's children share.
+
+    It goes into a temporary file, not a pipe: so nobody who writes waits for us, even if the tool blocks
+    the event loop that would have to read the pipe.
+    """
+
+    def __enter__(self) -> CapturedOutput:
+        """Replace the descriptors."""
+        self._file: IO[bytes] = tempfile.TemporaryFile()
+        self._position: int = 0
+        self._is_over: bool = False
+        self._saved: list[int] = [os.dup(1), os.dup(2)]
+        for fd in (1, 2):
+            os.dup2(self._file.fileno(), fd)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Restore the descriptors."""
+        self._is_over = True
+        for fd, saved in zip((1, 2), self._saved, strict=True):
+            os.dup2(saved, fd)
+            os.close(saved)
+
+    def read(self) -> str:
+        """Return the lines that were written since; at the end, also one that is not complete."""
+        size = os.fstat(self._file.fileno()).st_size - self._position
+        data = os.pread(self._file.fileno(), size, self._position)
+        if not self._is_over:
+            data = data[: data.rfind(b"\n") + 1]
+        self._position += len(data)
+        return data.removesuffix(b"\n").decode(errors="replace")
+
+
+@contextmanager
+def _text_stdout(stdio: OwnStdio) -> Generator[TextIO]:
+    """Return stdout as text, in the encoding that Python has chosen for it."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    stream = open(  # noqa: SIM115 - it is closed below, and what can't be written is dropped
+        stdio.stdout.fileno(), "w", encoding=encoding, errors="replace", newline="\n", closefd=False
+    )
+    try:
+        yield stream
+    finally:
+        with suppress(OSError):
+            stream.close()
+
+
+def _open_closed_streams() -> None:
+    """Open stdin and stderr on /dev/null if they are closed, so that no other file takes their place."""
+    for fd in (0, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            if nothing != fd:
+                os.dup2(nothing, fd)
+                os.close(nothing)
+
+
+# Permission
+
+
+def can_ask(stdin: int) -> bool:
+    """Whether there is somebody at the terminal to ask."""
+    return os.isatty(stdin) and os.isatty(2)
+
+
+class Prompt:
+    """Asks on stderr whether a call may leave its directory. Only a clear yes is a yes."""
+
+    def __init__(
+        self, stdin: int, cwd: str, hidden: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """`hidden` makes room on the terminal while the question is there."""
+        self._stdin: int = stdin
+        self._stderr: int = os.dup(2)  # the terminal itself, whoever takes stderr later
+        self._cwd: str = cwd
+        self._hidden: Callable[[], AbstractContextManager[None]] = hidden
+
+    async def __call__(self, question: Question) -> str | bool:
+        """Return the id of the option that was chosen, or False."""
+        with self._hidden():
+            _discard_typed(self._stdin)
+            text = question_text(question, self._cwd)
+            os.write(self._stderr, text.encode(sys.stderr.encoding, errors="replace"))
+            answer = await self._line()
+        if answer.strip().lower() not in ("y", "yes"):
+            return False
+        return next(o.option_id for o in question.options if o.kind == "allow_once")
+
+    async def _line(self) -> str:
+        loop = asyncio.get_running_loop()
+        ready = loop.create_future()
+        loop.add_reader(self._stdin, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+            return os.read(self._stdin, 4096).decode(errors="replace")
+        except OSError:  # the terminal is gone
+            return ""
+        finally:
+            loop.remove_reader(self._stdin)
+
+
+def question_text(question: Question, cwd: str) -> str:
+    """Return the question, with the whole input: nobody approves blind."""
+    report = question.report
+    given = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
+    return "\n".join(
+        [
+            visible(report.title or report.name),
+            *(f"  {visible(line)}" for line in given.split("\n")),
+            f"This goes outside of {visible(cwd)}.",
+            "Allow it once? [y/N] ",
+        ]
+    )
+
+
+def _discard_typed(stdin: int) -> None:
+    """Discard what was typed before the question could be read: it is no answer."""
+    with suppress(ImportError, OSError):
+        import termios
+
+        with suppress(termios.error):
+            termios.tcflush(stdin, termios.TCIFLUSH)
+
+
+# History
+
+
+def open_history(plan: Plan) -> History | None:
+    """Return the history that stores the call, if any. A mistake is reported, and does not stop the call."""
+    if is_off(plan.history):
+        return None
+    # Imported here: these take a while, and a call that is not stored does not need them.
+    from callsheet.cli.settings import history_settings
+    from callsheet.history import History
+    from callsheet.history.errors import sentence
+    from callsheet.report.errors import CallsheetError
+    from callsheet.runtime.spill_store import SpillStore, default_directory
+
+    try:
+        url, keep = history_settings(plan.history, cwd=plan.cwd)
+        if url is None:
+            return None
+        spills = SpillStore(default_directory())
+        return History(url, keep=keep, tell=_warn, forget_spills=spills.forget)
+    except CallsheetError as exc:
+        _warn(f"{sentence(exc)} Nothing is kept.")
+    except ImportError as exc:
+        _warn(f"it needs {exc.name or exc}, which is not installed. Nothing is kept.")
+    return None
+
+
+def is_off(flag: str | None) -> bool:
+    """Whether the flag or the environment says that no history is written."""
+    said = flag if flag is not None else os.environ.get("CALLSHEET_HISTORY")
+    return said is not None and said.strip().lower() == "off"
+
+
+def _warn(text: str) -> None:
+    click.echo(f"callsheet: history: {' '.join(text.split())}", err=True)

@@ -1,0 +1,118 @@
+"""A fast start for what an editor waits for: `agent`, and the agents behind `tap` and `record`.
+
+Importing click takes longer than everything else that `tap` does before it is ready. So the arguments are
+split at `--`, the agent that follows it is started, and click reads our own options while the agent starts
+up. If click then refuses an option, the agent is ended before anything was passed to it. `callsheet agent`
+without options needs no click at all. Nothing here may import click, or anything else that is slow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+    from callsheet.tap.stdio import Between
+
+
+class StartedAgent:
+    """An agent that was started before its options were read."""
+
+    def __init__(self, command: list[str], between: Between) -> None:
+        self._command: list[str] = command
+        self._between: Between | None = between
+
+    def claim(self, command: Sequence[str]) -> Between | None:
+        """Hand the agent over to whoever serves it; None if another command was meant after all."""
+        if list(command) != self._command:
+            self.discard()
+        between, self._between = self._between, None
+        return between
+
+    def discard(self) -> None:
+        """End an agent that nobody has claimed."""
+        between, self._between = self._between, None
+        if between is not None:
+            between.child.end()
+            between.child.wait()
+
+
+def early(arguments: Sequence[str]) -> tuple[int | None, StartedAgent | None]:
+    """Start what can be started before click is imported.
+
+    Returns:
+        An exit code if the command is over, and the agent that was started for it, if one was.
+    """
+    if arguments[0] == "agent":
+        return (serve() if len(arguments) == 1 else None), None
+    command = _agent_command(arguments[1:])
+    if not command:
+        return None, None
+    from callsheet.tap.live import CannotStart, start
+
+    try:
+        return None, StartedAgent(command, start(command))
+    except CannotStart as exc:
+        os.write(2, f"callsheet {arguments[0]}: {exc}\n".encode(errors="replace"))
+        return exc.exit_code, None
+
+
+def _agent_command(arguments: Sequence[str]) -> list[str]:
+    """Return what follows `--`; nothing if it may not be our own `--`, or if only help is wanted.
+
+    In `tap npx -- agent`, the `--` belongs to npx. Before our own, a word without dashes can only be
+    the value of an option; flags, which take none, all begin with `--no-`.
+    """
+    options = list(arguments[: arguments.index("--")]) if "--" in arguments else [""]
+    for before, word in pairwise(["", *options]):
+        takes_value = (
+            before.startswith("-") and "=" not in before and not before.startswith("--no-")
+        )
+        if word in ("-h", "--help") or not (word.startswith("-") or takes_value):
+            return []
+    return list(arguments[len(options) + 1 :])
+
+
+def serve() -> int | None:
+    """Run `callsheet agent` as it is without options; None if the settings are wrong, which click reports."""
+    from callsheet.agent.startup import BadStart, Options, start
+    from callsheet.cli.settings import BadSettings, use_rules
+
+    try:
+        use_rules()
+        options = Options(history=history_factory())
+    except (BadStart, BadSettings):
+        return None
+    return start(options)
+
+
+def history_factory(flag: str | None = None) -> Callable[[], History] | None:
+    """Return what makes the history, or None if none is to be written. It is made when first needed.
+
+    Args:
+        flag: The value of `--history`; else the environment and the settings files decide.
+
+    Raises:
+        BadStart: The URL or a settings file is wrong.
+    """
+    from callsheet.agent.startup import BadStart
+    from callsheet.cli.settings import history_settings
+    from callsheet.report.errors import CallsheetError
+
+    try:
+        url, keep = history_settings(flag)
+    except CallsheetError as exc:
+        raise BadStart("--history", str(exc)) from None
+    if url is None:
+        return None
+
+    def make() -> History:
+        from callsheet.history.history import History
+        from callsheet.runtime.spill_store import SpillStore, default_directory
+
+        return History(url, keep=keep, forget_spills=SpillStore(default_directory()).forget)
+
+    return make
