@@ -16,6 +16,7 @@ import pytest
 from callsheet.testing import assert_every_call_ended
 from tests.support.processes import linux, new_token, with_token
 from tests.support.raw_agent import RawAgent, raw_agent
+from tests.support.sizes import FULL
 
 pytestmark = linux
 
@@ -42,7 +43,7 @@ def test_the_end_of_stdin_in_a_command_ends_it_its_call_and_its_turn(tmp_path: P
         assert not agent.stderr
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"] if FULL else ["SIGTERM", "SIGINT"])
 def test_a_signal_in_a_command_ends_everything_and_is_the_exit_code(tmp_path: Path, name: str):
     with raw_agent(tmp_path, "--permission", "allow") as agent:
         _, key = running(agent)

@@ -12,7 +12,7 @@ import pytest
 from callsheet.testing import assert_every_call_ended
 from tests.support import schemas
 from tests.support.processes import linux
-from tests.support.raw_agent import RawAgent, line_of, raw_agent
+from tests.support.raw_agent import RawAgent, line_of, local_agent, raw_agent
 
 pytestmark = linux
 
@@ -142,7 +142,7 @@ def test_an_unknown_notification_is_left_alone(shared: RawAgent):
 
 
 def test_nothing_goes_before_initialize(tmp_path: Path):
-    with raw_agent(tmp_path) as agent:
+    with local_agent(tmp_path) as agent:
         for method in ("session/new", "session/list", "session/prompt", "authenticate"):
             error = agent.ask(method, {"cwd": str(tmp_path), "mcpServers": []})["error"]
             assert (error["code"], "initialize first" in error["message"]) == (INVALID, True)
@@ -156,7 +156,7 @@ def test_initialize_is_said_once(shared: RawAgent):
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 65535, -1, 10**30])
 def test_any_version_is_answered_with_one_that_is_spoken(tmp_path: Path, version: int):
-    with raw_agent(tmp_path) as agent:
+    with local_agent(tmp_path) as agent:
         assert agent.initialize(version)["result"]["protocolVersion"] == 1
 
 
@@ -204,7 +204,7 @@ def test_a_required_field_that_is_missing_or_of_another_type_is_named(
     good = valid(method, shared.new_session(), shared.cwd)
     bad = [{key: value for key, value in good.items() if key != field}]
     bad += [{**good, field: odd} for odd in ODD]
-    with raw_agent(tmp_path) as fresh:
+    with local_agent(tmp_path) as fresh:
         agent = fresh if method == "initialize" else shared
         asked = 0
         for params in bad:

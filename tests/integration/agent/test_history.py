@@ -40,8 +40,13 @@ def place(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def agent(url: str, version: int = 1, **more: Any) -> AsyncGenerator[Client]:
-    arguments = ("--history", url, "--permission", "allow")
-    async with play_process(*arguments, version=version, **more) as (client, _):
+    async with play(
+        handler=palette,
+        permission="allow",
+        history=lambda: History(url),
+        version=version,
+        **more,
+    ) as client:
         yield client
 
 
@@ -220,7 +225,8 @@ async def test_a_deleted_session_leaves_no_spill_file(
     url: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    async with agent(url) as client:
+    # A process: the directory of spill files is read from the environment once.
+    async with play_process("--history", url, "--permission", "allow") as (client, _):
         session = await client.new_session(place)
         (place / "large.txt").write_text("".join(f"line {n}\n" for n in range(30_000)))
         await client.prompt(session, "/read large.txt")
