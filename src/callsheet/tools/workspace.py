@@ -58,6 +58,10 @@ class Workspace:
         """Return whether a path, links followed, is inside."""
         return any(path == root or root in path.parents for root in self.roots)
 
+    def encloses(self, path: Path) -> bool:
+        """Return whether a path is one of the directories, or above one: nothing that tools may take away."""
+        return any(root == path or path in root.parents for root in self.roots)
+
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
         """Return the path that is meant, links followed, wherever it is (see `resolve`)."""
         given = os.fspath(text)
@@ -101,7 +105,7 @@ class Workspace:
         return str(path)
 
     def show(self, path: str | os.PathLike[str]) -> str:
-        """Return a path as people are shown it: from the session's directory, if it is inside."""
+        """Return a path as it is shown: from the session's directory, if it is inside."""
         shown = os.fspath(path)
         for root in (str(self.cwd), self.given_cwd):
             if shown == root:
@@ -120,7 +124,7 @@ def outside(text: str | os.PathLike[str], path: Path, workspace: Workspace) -> N
 
 
 class _Stamp(NamedTuple):
-    """What tells that a file has changed."""
+    """The state of a file on the disk; it differs if the file has changed."""
 
     mtime_ns: int
     size: int

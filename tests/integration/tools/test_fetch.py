@@ -23,7 +23,7 @@ from callsheet.tools.errors import InvalidArguments, NotPermitted
 from callsheet.tools.session import ToolSettings
 from callsheet.tools.web import addresses, http_client
 from callsheet.tools.web.addresses import AllowedHosts, addresses_of, why_refused
-from callsheet.tools.web.bodies import Unpacker, to_text
+from callsheet.tools.web.bodies import BodyDecoder, to_text
 from callsheet.tools.web.http_client import follow, make_request
 from tests.support.needs import needs
 from tests.support.websites import Asked, Site, Write, answer, redirect
@@ -601,14 +601,14 @@ async def test_a_bomb_is_bounded(site: Site, monkeypatch: pytest.MonkeyPatch, la
     site.pages["/a"] = answer(bomb, Content_Encoding=", ".join(["gzip"] * layers))
     limits(monkeypatch, size=100_000)
     made: list[int] = []
-    feed = Unpacker.feed
+    feed = BodyDecoder.feed
 
-    def counted(self: Unpacker, data: bytes, room: int) -> bytes:
+    def counted(self: BodyDecoder, data: bytes, room: int) -> bytes:
         out = feed(self, data, room)
         made.append(len(out))
         return out
 
-    monkeypatch.setattr(Unpacker, "feed", counted)
+    monkeypatch.setattr(BodyDecoder, "feed", counted)
     result = await fetch(site.url("/a"))
     assert sum(made) <= 100_001
     assert result.metadata["truncated"] is (layers == 1)

@@ -393,20 +393,22 @@ def test_no_known_attack_leads_a_tool_outside(world: World, tool: str) -> None:
                 arguments = make(there(one, world), there(two, world))
                 if arguments not in tried:
                     tried.append(arguments)
-                    world.build()
+                    if tool in CHANGING or len(tried) == 1:
+                        world.build()
                     world.run(tool, arguments)
     assert len(tried) >= len(ATTACKS)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@fewer(2)
+@fewer(2, small=5)
 @given(text=path_texts(), other=path_texts(), which=st.integers(0, 5))
 @example(text=lambda w: "to_dir/canary.txt", other=lambda w: "file.txt", which=0)
 def test_no_path_leads_a_tool_outside(
     world: World, tool: str, text: Callable[[World], str], other: Callable[[World], str], which: int
 ) -> None:
     makes = TOOLS[tool]
-    world.build()
+    if tool in CHANGING:
+        world.build()
     world.run(tool, makes[which % len(makes)](text(world), other(world)))
 
 
@@ -485,7 +487,7 @@ while True:
     if rename(-100, one, -100, other, 2):
         sys.exit(f"no exchange: {ctypes.get_errno()}")
 """
-SECONDS = float(os.environ.get("CALLSHEET_RACE_SECONDS", sized(1.0, 0.4)))
+SECONDS = float(os.environ.get("CALLSHEET_RACE_SECONDS", sized(1.0, 0.25)))
 
 
 @pytest.mark.parametrize("tool", RACED)

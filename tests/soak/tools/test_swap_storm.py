@@ -19,7 +19,7 @@ from callsheet.tools.fs.dirfd import NO_LINK
 from tests.support.processes import linux
 from tests.support.sizes import sized
 
-ROUNDS = sized(1500, 60)
+ROUNDS = sized(1500, 24)
 SECRET = "zebra"
 """What stands outside only, in lines and in names."""
 

@@ -19,6 +19,7 @@ from callsheet import Session, ToolResult
 from callsheet.report.content import DiffContent
 from callsheet.tools.files.edits import Finder, replace
 from callsheet.tools.files.fuzzy_match import near_misses, not_found
+from tests.support.sizes import sized
 
 
 @pytest.fixture
@@ -342,15 +343,19 @@ def test_any_text_has_its_near_misses_in_the_file(text: str, wanted: str) -> Non
         assert text.split("\n")[miss.first - 1 : miss.last]
 
 
+LARGE = sized(1_000_000, 250_000)
+"""Characters of a file. Work that grew with their square would take minutes."""
+
+
 def test_near_misses_in_a_large_file_are_found_in_bounded_time() -> None:
     source = inspect.getsource(argparse)
-    text = source * (1_000_000 // len(source) + 1)
+    text = source * (LARGE // len(source) + 1)
     wanted = textwrap.indent(inspect.getsource(argparse.HelpFormatter), "\t")
     started = perf_counter()
     (miss, *_) = near_misses(text, wanted)
     assert miss.differs
     assert near_misses(text, wanted.replace("self", "this").replace("_", "-"))
-    near_misses("self.x = foo(bar)\n" * 60_000, "self.x = foo(baz)\n" * 50)
-    near_misses("a b c " * 200_000, "a b d " * 50)
-    near_misses("\n" * 1_000_000, "x\n" * 1000)
+    near_misses("self.x = foo(bar)\n" * (LARGE // 17), "self.x = foo(baz)\n" * 50)
+    near_misses("a b c " * (LARGE // 5), "a b d " * 50)
+    near_misses("\n" * LARGE, "x\n" * 1000)
     assert perf_counter() - started < 10

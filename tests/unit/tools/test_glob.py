@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet import Session, ToolResult
 from callsheet.testing import check_tool
 from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.walk import Walk, scope_of
+from tests.support.sizes import fewer
 from tests.support.trees import Trees
 
 
@@ -191,7 +192,7 @@ async def test_missing_and_unfit_directories_are_refused(session: Session, tmp_p
     assert (await glob(session, "*", path="/etc")).metadata["error_code"] == "permission_denied"
 
 
-@settings(max_examples=settings.default.max_examples // 3)
+@fewer(3)
 @given(st.integers(0, 1 << 32))
 def test_directories_that_are_passed_by_hold_nothing_that_is_meant(seed: int) -> None:
     trees = Trees(seed)

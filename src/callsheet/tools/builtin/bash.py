@@ -32,7 +32,7 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 TIMEOUT = 120.0
-"""Seconds that a command may run, if nothing else is said."""
+"""Seconds that a command may run, if the call does not say."""
 
 LONGEST_TIMEOUT = 3600.0
 
@@ -62,13 +62,13 @@ async def bash(
     cwd: Path | None = None,
     env: dict[str, str | None] | None = None,
 ) -> ToolResult:
-    """Run a command in a shell (bash, or sh where there is none) and give its output.
+    """Run a command in a shell (bash, or sh where there is none) and return its output.
 
     There is no standard input and no terminal: pagers are off, git and ssh ask for nothing, and git takes
     its messages as they are instead of opening an editor. Each command is on its own: directory, variables
-    and functions are not kept for the next one. When the command ends, everything that it left running in
+    and functions don't last for the next one. When the command ends, everything that it left running in
     the background is ended too, and named in the output. Of long output, the beginning and the end are
-    given. An exit code other than 0 is a failure.
+    returned. An exit code other than 0 is a failure.
 
     Args:
         command: The command, as it would be typed into a shell. It may have several lines.
@@ -77,21 +77,21 @@ async def bash(
         env: Variables to set in its environment; null takes one out.
     """
     where = _directory(cwd or call.workspace.cwd)
-    kept = Kept()
-    process = _command(call, command, where, env or {}, kept)
+    output = Kept()
+    process = _command(call, command, where, env or {}, output)
     facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
     try:
         ended = await process.run(timeout)
     except asyncio.CancelledError as exc:
-        _tell(call, process.ended)
-        said = call.session.desk.phrase("cancelled")
-        raise _failure(Cancelled, said, kept, process.ended, facts) from exc
+        _report_end(call, process.ended)
+        message = call.session.desk.phrase("cancelled")
+        raise _failure(Cancelled, message, output, process.ended, facts) from exc
     except OSError as exc:
         if exc.errno == errno.E2BIG:
             raise _too_long(command) from exc
         raise
-    _tell(call, ended)
-    return _result(call, ended, kept, facts, timeout)
+    _report_end(call, ended)
+    return _result(call, ended, output, facts, timeout)
 
 
 # Before
@@ -107,10 +107,10 @@ def _directory(path: Path) -> Path:
 
 
 def _command(
-    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], kept: Kept
+    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], output: Kept
 ) -> Running:
     def take(data: bytes) -> None:
-        kept.add(data)
+        output.add(data)
         if not call.has_ended:
             call.write(data)
 
@@ -131,47 +131,47 @@ def _too_long(command: str) -> InvalidArguments:
 
 
 def _result(
-    call: Call, ended: Ended, kept: Kept, facts: dict[str, Any], timeout: float
+    call: Call, ended: Ended, output: Kept, facts: dict[str, Any], timeout: float
 ) -> ToolResult:
     phrase = call.session.desk.phrase
     if ended.timed_out:
-        said = phrase("timed_out", seconds=timeout)
+        message = phrase("timed_out", seconds=timeout)
         hint = f"all it had started was ended; up to {LONGEST_TIMEOUT:g} s can be allowed"
-        raise _failure(TimedOut, f"{said}; {hint}", kept, ended, facts)
+        raise _failure(TimedOut, f"{message}; {hint}", output, ended, facts)
     if ended.signal is not None:
-        said = phrase("signal", signal=ended.signal)
-        raise _failure(CommandFailed, said, kept, ended, facts)
+        message = phrase("signal", signal=ended.signal)
+        raise _failure(CommandFailed, message, output, ended, facts)
     if ended.exit_code:
-        said = phrase("exit_code", code=ended.exit_code) + _hint(ended.exit_code)
-        raise _failure(CommandFailed, said, kept, ended, facts, ended.exit_code)
+        message = phrase("exit_code", code=ended.exit_code) + _hint(ended.exit_code)
+        raise _failure(CommandFailed, message, output, ended, facts, ended.exit_code)
     if ended.exit_code is None:
-        raise _failure(CommandFailed, phrase("abandoned"), kept, ended, facts)
+        raise _failure(CommandFailed, phrase("abandoned"), output, ended, facts)
     notice = _left(ended)
-    result = call.success(_joined(kept.text(), notice)).as_written().with_exit_code(0)
+    result = call.success(_joined(output.text(), notice)).as_written().with_exit_code(0)
     if notice:
         result = result.with_content(notice)
-    return result.with_all_metadata(facts | _facts(ended, kept))
+    return result.with_all_metadata(facts | _facts(ended, output))
 
 
 def _failure(
     kind: type[ToolError],
     message: str,
-    kept: Kept,
+    output: Kept,
     ended: Ended | None,
     facts: dict[str, Any],
     exit_code: int | None = None,
 ) -> ToolError:
     notice = _left(ended) if ended is not None else ""
-    error = kind(message, output=_joined(kept.text(), notice), exit_code=exit_code)
-    error.metadata |= facts | _facts(ended, kept)
+    error = kind(message, output=_joined(output.text(), notice), exit_code=exit_code)
+    error.metadata |= facts | _facts(ended, output)
     return error
 
 
-def _facts(ended: Ended | None, kept: Kept) -> dict[str, Any]:
-    """Return what machines are told."""
-    facts: dict[str, Any] = {"output_bytes": kept.total, "truncated": kept.is_cut}
+def _facts(ended: Ended | None, output: Kept) -> dict[str, Any]:
+    """Return the metadata of a result."""
+    facts: dict[str, Any] = {"output_bytes": output.total, "truncated": output.is_cut}
     if ended is not None:
-        facts["truncated"] = kept.is_cut or ended.is_cut
+        facts["truncated"] = output.is_cut or ended.is_cut
         facts |= {
             "exit_code": ended.exit_code,
             "signal": ended.signal,
@@ -186,15 +186,15 @@ def _facts(ended: Ended | None, kept: Kept) -> dict[str, Any]:
     return facts
 
 
-def _tell(call: Call, ended: Ended | None) -> None:
-    """Tell those who look at the call how the command ended, and what it used."""
+def _report_end(call: Call, ended: Ended | None) -> None:
+    """Report how the command ended, and what it used."""
     if ended is not None and not call.has_ended:
         call.exit(ended.exit_code, ended.signal)
         call.usage(cpu_ms=ended.cpu_ms, max_rss_kb=ended.max_rss_kb)
 
 
 def _left(ended: Ended) -> str:
-    """Say what the command left behind, if it did."""
+    """Return the notice of what the command left running, if it did."""
     text = ""
     if ended.left:
         names = "; ".join(ended.left)
@@ -205,7 +205,7 @@ def _left(ended: Ended) -> str:
 
 
 def _hint(code: int) -> str:
-    """Say what a shell means by a code over 128. Any command may end with such a code, too."""
+    """Return what a shell means by a code over 128. Any command may end with such a code, too."""
     if not 128 < code <= 128 + 31:
         return ""
     return f" (128 + {code - 128}: probably ended by {signal_name(code - 128)})"

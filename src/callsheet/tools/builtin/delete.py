@@ -16,6 +16,7 @@ from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, NotFoun
 from callsheet.tools.fs.dirfd import READ, parent_of, root_of
 from callsheet.tools.fs.trees import Removal, remove_tree
 from callsheet.tools.result import ToolResult
+from callsheet.tools.search.excerpts import plural
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.workspace import Entry, Workspace
@@ -66,7 +67,7 @@ def delete(call: Call, path: Entry, recursive: bool = False) -> ToolResult:
 
 
 def _check(path: Path, workspace: Workspace) -> None:
-    if any(root == path or path in root.parents for root in workspace.roots):
+    if workspace.encloses(path):
         raise NotPermitted(
             f"{path} is the workspace itself, or above it; delete what is in it by name instead"
         )
@@ -123,13 +124,9 @@ def _counted(found: os.stat_result, removal: Removal, recursive: bool) -> str:
     if not recursive or not stat.S_ISDIR(found.st_mode):
         return ""
     within = removal.directories - 1
-    parts = [_plural(removal.files, "file")] if removal.files else []
-    parts += [_plural(within, "directory", "directories")] if within else []
+    parts = [plural(removal.files, "file")] if removal.files else []
+    parts += [plural(within, "directory", "directories")] if within else []
     return f" with {' and '.join(parts)} in it" if parts else ""
-
-
-def _plural(count: int, one: str, more: str | None = None) -> str:
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def _incomplete(path: Path, removal: Removal) -> ExecutionFailed | IOFailed | Cancelled:
@@ -138,8 +135,8 @@ def _incomplete(path: Path, removal: Removal) -> ExecutionFailed | IOFailed | Ca
     if more:
         lines.append(f"… and {more:,} more")
     kind = Cancelled if removal.stopped and not lines else IOFailed
-    done = f"{_plural(removal.files, 'file')} deleted"
-    what = f"{_plural(removal.left_count, 'entry', 'entries')} could not be deleted"
+    done = f"{plural(removal.files, 'file')} deleted"
+    what = f"{plural(removal.left_count, 'entry', 'entries')} could not be deleted"
     message = f"{path} is not wholly deleted: {done}, {what if lines else 'then it was stopped'}"
     return kind(
         message,

@@ -1,4 +1,4 @@
-"""The tool `edit`: one text in a file in place of another."""
+"""`edit`: replaces a text in a file by another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonValue
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.atomic import run_to_end
-from callsheet.tools.files.document import MOST_BYTES, Document, New, check_writable, explained
+from callsheet.tools.files.document import MAX_BYTES, Document, New, check_writable, explained
 from callsheet.tools.files.edits import Change, Finder, TextSpan, replace
 from callsheet.tools.files.fuzzy_match import not_found, not_unique
 from callsheet.tools.files.text_encoding import Unencodable, has_surrogates, presentable, size_text
@@ -20,7 +20,7 @@ from callsheet.tools.tool import tool
 
 
 class _EditPlan(NamedTuple):
-    """What would be changed."""
+    """The change of a file that is to be made."""
 
     document: Document
     spans: list[TextSpan]
@@ -117,7 +117,7 @@ def _text(document: Document, shown: str) -> str:
     why = (
         f"it is binary ({size}), not text"
         if document.is_binary
-        else f"it is {size}, and {size_text(MOST_BYTES)} is the most"
+        else f"it is {size}, and {size_text(MAX_BYTES)} is the most"
     )
     raise ExecutionFailed(f"{shown} can't be edited: {why}")
 
@@ -148,12 +148,12 @@ def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes
 def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
     spans, change = plan.spans, plan.change
     count = "" if len(spans) == 1 else f"{len(spans):,} replacements, the first "
-    said = (
+    message = (
         f"Edited {call.workspace.show(path)}: {count}at line {change.first_line:,} "
         f"(+{change.added:,} −{change.removed:,})"
     )
     if plan.document.held is None and plan.document.stat.st_nlink > 1:
-        said += "; its other names (hard links) keep the old content"
+        message += "; its other names (hard links) keep the old content"
     about: dict[str, JsonValue] = {
         "file_path": str(path),
         "replacements": len(spans),
@@ -161,4 +161,4 @@ def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
         "lines_added": change.added,
         "lines_removed": change.removed,
     }
-    return call.success(said).with_all_metadata(about)
+    return call.success(message).with_all_metadata(about)

@@ -1,7 +1,7 @@
 """`fetch`: a page or an API over http and https. Pages come as readable text, images as images.
 
 Only public addresses are reached, unless the session's settings allow others (`private_hosts`). A
-status of 400 or more is a failed call; what the server said is kept.
+status of 400 or more is a failed call; its result has what the server sent.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import msgspec
 from callsheet.report.content import ToolCallContent
 from callsheet.report.json import JsonObject
 from callsheet.tools.errors import ExecutionFailed, IOFailed, NotFound, NotPermitted, ToolError
+from callsheet.tools.files.formats import image_of
+from callsheet.tools.files.text_encoding import size_text
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.web.addresses import AllowedHosts
-from callsheet.tools.web.bodies import UNPACKED, image_type, kind_of, split_type, to_text
+from callsheet.tools.web.bodies import DECODED, kind_of, split_type, to_text
 from callsheet.tools.web.html_reader import readable
 from callsheet.tools.web.http_client import (
     FetchLimits,
@@ -86,7 +88,7 @@ async def fetch(
 
 
 def _facts(answer: FetchResponse, truncated: bool = False) -> JsonObject:
-    """Return what machines are told of an answer."""
+    """Return the metadata of an answer."""
     facts: JsonObject = {"url": answer.url, "redirects": list(answer.redirects)}
     if not answer.status:
         return facts
@@ -102,7 +104,7 @@ def _facts(answer: FetchResponse, truncated: bool = False) -> JsonObject:
 
 
 def _failure(answer: FetchResponse, text: str) -> ToolError:
-    said = f"{answer.url} answered {_status(answer)}"
+    message = f"{answer.url} answered {_status(answer)}"
     kinds: dict[int, type[ToolError]] = {
         404: NotFound,
         410: NotFound,
@@ -113,8 +115,8 @@ def _failure(answer: FetchResponse, text: str) -> ToolError:
     if answer.status in _LATER:
         kind = IOFailed
         wait = answer.headers.get("retry-after", "")[:40]
-        said += f"; try again after {wait}" if wait else ""
-    error = kind(said, output=text, **_facts(answer))
+        message += f"; try again after {wait}" if wait else ""
+    error = kind(message, output=text, **_facts(answer))
     error.reason = ExecutionFailed.reason  # nobody here denied anything
     return error
 
@@ -124,7 +126,7 @@ def _status(answer: FetchResponse) -> str:
 
 
 class _Shown:
-    """What people and models see of an answer."""
+    """An answer as text, and its image if it is one."""
 
     def __init__(self, answer: FetchResponse, method: str) -> None:
         self.image: ToolCallContent | None = None
@@ -147,15 +149,18 @@ class _Shown:
         header = answer.headers.get("content-type", "")
         content_type, charset = split_type(header)
         body = bytes(answer.body)
-        if answer.encoding not in UNPACKED:
-            return f"{_size(body)} packed as {answer.encoding}, which can't be unpacked here"
+        if answer.encoding not in DECODED:
+            return (
+                f"{size_text(len(body))} packed as {answer.encoding}, which can't be unpacked here"
+            )
         kind = kind_of(content_type, body)
+        image = image_of(body)
         if kind == "image" and not answer.truncated:
-            mime_type = image_type(body) or content_type
+            mime_type = image.kind.mime_type if image else content_type
             self.image = ToolCallContent.image(body, mime_type)
-            return f"An image ({mime_type}, {_size(body)})"
+            return f"An image ({mime_type}, {size_text(len(body))})"
         if kind in ("image", "binary"):
-            return f"Not text: {content_type or 'of unknown type'}, {_size(body)}"
+            return f"Not text: {content_type or 'of unknown type'}, {size_text(len(body))}"
         text = to_text(body, charset, is_cut=answer.truncated)
         if kind == "html":
             return self._page(text, answer.url)
@@ -184,7 +189,3 @@ def _indented(text: str) -> str:
         return msgspec.json.format(text, indent=2)
     except msgspec.DecodeError:
         return text
-
-
-def _size(body: bytes) -> str:
-    return f"{len(body):,} bytes" if len(body) < 10_000 else f"{len(body) / 1000:,.0f} kB"

@@ -144,7 +144,7 @@ def _summary(found: _Finding) -> str:
 
 
 def _deeper(call: Call, base: Path, pattern: str) -> str:
-    """Say what a pattern for the directory itself would find below it."""
+    """Return a hint at what a pattern for the directory itself would find below it."""
     if "/" in pattern:
         return ""
     deep = f"**/{pattern}"

@@ -56,7 +56,7 @@ def move(call: Call, source: Entry, destination: Entry) -> ToolResult:
 
 def _check(source: Path, destination: Path, workspace: Workspace) -> None:
     for path in (source, destination):
-        if any(root == path or path in root.parents for root in workspace.roots):
+        if workspace.encloses(path):
             raise NotPermitted(f"{path} is the workspace itself, or above it; that is not moved")
     if source == destination:
         raise InvalidArguments(f"destination: it is the same as the source, {source}")

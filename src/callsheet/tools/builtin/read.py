@@ -1,4 +1,4 @@
-"""The tool `read`: lines of a text file of any size, images, notebooks; of other files, what they are."""
+"""`read`: lines of a text file of any size, images, notebooks; of other files, what they are."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 DEFAULT_LIMIT = 2000
-MOST_IMAGE_BYTES = 3_750_000
+MAX_IMAGE_BYTES = 3_750_000
 """A larger image is described, not shown; in base64 this is 5 MB, the most that models take."""
 
-MOST_MADE_UP = 1 << 20
-"""Bytes that are read of a file whose size is not told."""
+MAX_UNSIZED = 1 << 20
+"""Bytes that are read of a file whose size is unknown."""
 
 
 @tool(kind="read", read_only=True)
@@ -54,8 +54,8 @@ def read(
     """Read a file.
 
     Text comes as numbered lines, `12→text`: what follows the arrow is the line exactly as it is. Long
-    lines are cut, and long files come in parts; both is said, with the offset to go on from. Images are
-    shown, notebooks come as the text of their cells, and of other binary files it is said what they are.
+    lines are cut, and long files come in parts; the output says so, with the offset to continue from. Images
+    are shown, notebooks come as the text of their cells, and of other binary files their type is named.
 
     Args:
         path: The file, from the session's directory or absolute.
@@ -83,19 +83,19 @@ def read(
                 call, path, state, source, head, offset, limit
             )
     if unsaved is not None:
-        said = f"{result.output}\n(as it is in the editor, where it has changes that are not saved)"
-        result = call.success(said).with_content(*result.content).with_all_metadata(result.metadata)
+        text = f"{result.output}\n(as it is in the editor, where it has changes that are not saved)"
+        result = call.success(text).with_content(*result.content).with_all_metadata(result.metadata)
     return result.with_all_metadata({**about, **result.metadata})
 
 
 def _source(call: Call, file: OpenFile, unsaved: bytes | None) -> FileBytes:
-    """Return the bytes of a file. One that says it has none may be made up as it is read, as in /proc."""
+    """Return the bytes of a file. One of no size may be made up as it is read, as in /proc."""
     if unsaved is not None:
         return FileBytes.of_bytes(unsaved)
     if file.stat.st_size:
         return FileBytes(file.file, file.stat.st_size, call.check_wanted)
     data = bytearray()
-    while len(data) < MOST_MADE_UP and (more := file.file.read(MOST_MADE_UP)):
+    while len(data) < MAX_UNSIZED and (more := file.file.read(MAX_UNSIZED)):
         data += more
     return FileBytes.of_bytes(data)
 
@@ -164,7 +164,7 @@ def _about_lines(
 
 
 def _note(shown: LineRange, total: Total, *, is_open: bool) -> str:
-    """Say where the file ends, or how to go on; and what is unusual about it."""
+    """Return the note on where the file ends, or how to continue, and what is unusual about it."""
     if shown.at_end:
         unit = "line" if total.lines == 1 else "lines"
         parts = [f"end of file, {_number(total)} {unit}"]
@@ -206,9 +206,9 @@ def _encoding(shown: LineRange) -> str:
 def _image(call: Call, image: Image, source: FileBytes) -> ToolResult:
     pixels = f", {image.width} × {image.height}" if image.width and image.height else ""
     text = f"{image.kind.name}{pixels}, {size_text(source.size)}"
-    too_large = source.size > MOST_IMAGE_BYTES
+    too_large = source.size > MAX_IMAGE_BYTES
     if too_large:
-        text += f"; too large to be shown, {size_text(MOST_IMAGE_BYTES)} at most"
+        text += f"; too large to be shown, {size_text(MAX_IMAGE_BYTES)} at most"
     result = call.success(text).with_all_metadata(
         _about_lines(None, 0, None, None)
         | {
@@ -246,8 +246,8 @@ def _notebook(
     result, shown = _lines(call, reader, data[:HEAD], offset, limit, call.workspace.show(path))
     call.locate(str(path))
     cells = f"{notebook.cells} cell{'' if notebook.cells == 1 else 's'}"
-    said = f"(notebook, {cells}, as text; the file itself is JSON, which edit works on)"
-    output = f"{said}\n{result.output}" if shown is not None else f"(notebook, {cells})"
+    notice = f"(notebook, {cells}, as text; the file itself is JSON, which edit works on)"
+    output = f"{notice}\n{result.output}" if shown is not None else f"(notebook, {cells})"
     about: dict[str, JsonValue] = {**result.metadata, "cells": notebook.cells}
     about["images_left_out"] = notebook.images_left_out
     about["truncated"] = bool(result.metadata["truncated"]) or notebook.images_left_out > 0

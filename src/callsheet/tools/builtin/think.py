@@ -1,4 +1,4 @@
-"""`think`: a thought is said aloud, so that people can follow it. Nothing is done."""
+"""`think`: reports a thought, so that users can follow it. Nothing else is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool `write`: a whole file, new or replaced, at once."""
+"""`write`: a whole file, new or replaced, at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from callsheet.tools.tool import tool
 
 
 class _WritePlan(NamedTuple):
-    """What would be written."""
+    """The file that is to be written, and what it replaces."""
 
     old: Document | None
     new: New
@@ -114,8 +114,10 @@ def _write(
         notes.append("its other names (hard links) keep the old content")
     done = "Created" if old is None else "Replaced"
     lines = count_lines(new.text)
-    said = f"{done} {shown}: {lines:,} line{'' if lines == 1 else 's'}, {size_text(len(new.data))}"
-    return _result(call, path, plan, "; ".join([said, *notes]))
+    message = (
+        f"{done} {shown}: {lines:,} line{'' if lines == 1 else 's'}, {size_text(len(new.data))}"
+    )
+    return _result(call, path, plan, "; ".join([message, *notes]))
 
 
 def _check_seen(call: Call, path: Path, old: Document | None) -> None:
@@ -161,7 +163,7 @@ def _show(call: Call, path: Path, plan: _WritePlan) -> None:
     call.locate(str(path), line)
 
 
-def _result(call: Call, path: Path, plan: _WritePlan, said: str) -> ToolResult:
+def _result(call: Call, path: Path, plan: _WritePlan, message: str) -> ToolResult:
     about: dict[str, JsonValue] = {
         "file_path": str(path),
         "size_bytes": len(plan.new.data),
@@ -169,4 +171,4 @@ def _result(call: Call, path: Path, plan: _WritePlan, said: str) -> ToolResult:
         "created": plan.old is None,
         "encoding": plan.codec.name,
     }
-    return call.success(said).with_all_metadata(about)
+    return call.success(message).with_all_metadata(about)

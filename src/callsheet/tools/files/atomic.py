@@ -26,7 +26,8 @@ from secrets import token_hex
 from threading import Event, Lock
 
 from callsheet.tools.errors import Cancelled, ExecutionFailed
-from callsheet.tools.fs.dirfd import LIST, NO_LINK, DirectoryEntry, parent_of
+from callsheet.tools.fs.dirfd import LIST, NO_LINK, READ, DirectoryEntry, parent_of
+from callsheet.tools.fs.trees import copy_extended_attributes, write_all
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 
@@ -87,7 +88,7 @@ def replace_file(
         _sweep(entry.directory)
         temporary, handle = _make_temporary(entry, 0o666 if old is None else 0o600)
         try:
-            _write(handle, data)
+            write_all(handle, data)
             if old is not None:
                 _copy_attributes(handle, entry, old)
             os.fsync(handle)
@@ -134,12 +135,6 @@ def _make_temporary(entry: DirectoryEntry, mode: int) -> tuple[str, int]:
     raise ExecutionFailed(f"{entry.name}: files that are being written there vanish")
 
 
-def _write(handle: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
-
-
 def _link(temporary: str, entry: DirectoryEntry, path: Path) -> None:
     """Give a new file its name, unless the name is taken."""
     directory = entry.directory
@@ -182,15 +177,12 @@ def _copy_attributes(handle: int, entry: DirectoryEntry, old: os.stat_result) ->
             with suppress(OSError):
                 os.fchown(handle, -1, old.st_gid)
     os.fchmod(handle, mode)
-    if hasattr(os, "listxattr"):  # access lists, labels, tags; not on macOS
-        with suppress(OSError):
-            source = os.open(entry.name, NO_LINK | os.O_RDONLY, dir_fd=entry.directory)
-            try:
-                for name in os.listxattr(source):
-                    with suppress(OSError):
-                        os.setxattr(handle, name, os.getxattr(source, name))
-            finally:
-                os.close(source)
+    with suppress(OSError):  # a file that may be written but not read
+        source = os.open(entry.name, READ, dir_fd=entry.directory)
+        try:
+            copy_extended_attributes(source, handle)
+        finally:
+            os.close(source)
 
 
 # What killed processes left
@@ -220,7 +212,7 @@ def _sweep(directory: int) -> None:
 def _remove_left_over(name: str, directory: int) -> None:
     """Remove a file that nobody holds the lock of."""
     with suppress(OSError):
-        handle = os.open(name, NO_LINK | os.O_RDONLY | os.O_NONBLOCK, dir_fd=directory)
+        handle = os.open(name, READ, dir_fd=directory)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(name, dir_fd=directory)

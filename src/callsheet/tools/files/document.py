@@ -1,7 +1,7 @@
 """Files that tools read and change: what is in them, whether they may be changed, and what went wrong.
 
-Errors of the system become errors of tools that name the path as people know it, and say what may have been
-meant (`explained`).
+Errors of the system become errors of tools that name the path as users know it, and suggest what may have
+been meant (`explained`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from callsheet.tools.workspace import Workspace
 
 from .line_ranges import FileBytes
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """A larger file is not loaded."""
 
 _HEAD = 1 << 16
 
-_MOST_NAMES = 5000
+_MAX_NAMES = 5000
 """Names of a directory that are looked at for one that may have been meant."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -37,9 +37,9 @@ _IMPOSSIBLE = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR}
 
 
 class Held(NamedTuple):
-    """Says that somebody else has the file open, and that it is written through them.
+    """Somebody else has the file open, and it is written through them.
 
-    Its line endings are those in which they give and take it.
+    Its line endings are those in which they send and receive it.
     """
 
     newline: str
@@ -86,7 +86,7 @@ def load(path: Path, shown: str) -> Document:
     """
     with open_regular(path, shown) as (file, found):
         source = FileBytes(file, found.st_size, lambda: None)
-        is_large = found.st_size > MOST_BYTES
+        is_large = found.st_size > MAX_BYTES
         data = source.read(0, _HEAD if is_large else found.st_size)
     if is_binary(data):
         return Document(found, Codec(), None, data, True)
@@ -124,7 +124,7 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
 
     Args:
         path: The file.
-        workspace: Shows paths as people know them.
+        workspace: Shows paths as users know them.
         doing: What is being done to the file: "read", "written", "edited".
     """
     try:
@@ -139,7 +139,7 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
 
 
 def explain(exc: OSError, path: Path, shown: str, doing: str) -> ToolError:
-    """Return the error that says what the system said."""
+    """Return the tool error for an error of the system."""
     why = (exc.strerror or type(exc).__name__).lower()
     number = exc.errno
     if number == errno.ELOOP or (number == errno.ENOTDIR and _has_link(path)):
@@ -172,7 +172,7 @@ def _not_a_directory(path: Path, shown: str) -> str:
 
 
 def missing(path: Path, workspace: Workspace) -> NotFound:
-    """Say that a file doesn't exist, which of its directories don't, and what may have been meant."""
+    """Return the error for a file that doesn't exist: what of its path is missing, and what may be meant."""
     shown, gone = workspace.show(path), path
     while not gone.parent.exists() and gone.parent != gone:
         gone = gone.parent
@@ -190,7 +190,7 @@ def near_names(path: Path) -> list[str]:
     """Return the names in a path's directory that are most like its own, at most three."""
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in islice(entries, _MOST_NAMES)]
+            names = [entry.name for entry in islice(entries, _MAX_NAMES)]
     except OSError:
         return []
     wanted = path.name.casefold()

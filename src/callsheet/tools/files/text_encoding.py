@@ -1,7 +1,7 @@
 """Text as it is on disk: its encoding, its byte order mark, its line endings.
 
-Whatever is decoded here can be encoded to the same bytes again. A byte order mark tells the encoding;
-without one it is UTF-8, or, where the bytes say otherwise, a legacy encoding. Only LF ends a line;
+Whatever is decoded here can be encoded to the same bytes again. A byte order mark declares the encoding;
+without one it is UTF-8, or, where the bytes are not, a legacy encoding. Only LF ends a line;
 a CR before it belongs to the line's ending.
 """
 
@@ -40,7 +40,7 @@ class Unencodable(ValueError):
 
 
 class Codec(NamedTuple):
-    """How the bytes of a file are text. `errors` keeps bytes that are none, so that they survive."""
+    """How the bytes of a file are text. `errors` is how bytes that are none are preserved."""
 
     name: str = "utf-8"
     bom: bytes = b""
@@ -76,7 +76,7 @@ UTF8 = Codec()
 
 
 def codec_of_bom(data: bytes) -> Codec | None:
-    """Return what a byte order mark says, if there is one."""
+    """Return the codec that a byte order mark declares, if there is one."""
     for bom, name in _BOMS:
         if data.startswith(bom):
             return Codec(name, bom, "surrogateescape" if name == "utf-8" else "surrogatepass")
@@ -84,7 +84,7 @@ def codec_of_bom(data: bytes) -> Codec | None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether a file that begins so is no text."""
+    """Return whether a file that begins so is no text."""
     if codec_of_bom(data) is not None:
         return False
     head = data[:BINARY_HEAD]
@@ -96,7 +96,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def is_utf8(data: bytes, *, cut: bool = False) -> bool:
-    """Whether bytes are UTF-8; where they are cut, the last character may be incomplete."""
+    """Return whether bytes are UTF-8; where they are cut, the last character may be incomplete."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(data, final=not cut)
     except UnicodeDecodeError:
@@ -105,10 +105,10 @@ def is_utf8(data: bytes, *, cut: bool = False) -> bool:
 
 
 def codec_of(data: bytes) -> Codec:
-    """Find how bytes are text. Those of a whole file can be decoded by it, and encoded again."""
-    told = codec_of_bom(data)
-    if told is not None:
-        return told if _decodes(data, told) else _plain_codec(data)
+    """Return how bytes are text. Those of a whole file can be decoded by it, and encoded again."""
+    declared = codec_of_bom(data)
+    if declared is not None:
+        return declared if _decodes(data, declared) else _plain_codec(data)
     return _plain_codec(data)
 
 
@@ -138,7 +138,7 @@ def presentable(text: str) -> str:
 
 
 def has_surrogates(text: str) -> bool:
-    """Whether a text has halves of characters, which no file can hold as text."""
+    """Return whether a text has halves of characters, which no file can hold as text."""
     return not text.isascii() and _SURROGATES.search(text) is not None
 
 
@@ -170,7 +170,7 @@ def name_endings(windows: int, others: int) -> str | None:
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """Return a text the line endings of a file. One that has CRLF itself is meant as it is."""
+    """Return a text with the line endings of a file. One that has CRLF itself is meant as it is."""
     return text if newline == "\n" or "\r\n" in text else text.replace("\n", newline)
 
 
@@ -187,7 +187,7 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in words: "5.3 MB"."""
     if size < 1000:
         return f"{size} byte{'' if size == 1 else 's'}"
     units, amount = iter(("KB", "MB", "GB", "TB", "PB")), size / 1000

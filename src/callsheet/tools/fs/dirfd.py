@@ -86,7 +86,7 @@ def parent_of(
 
     Raises:
         NotPermitted: The path is not in the root, or a link stands in the way.
-        OSError: What else the system says, with the whole path in it.
+        OSError: Any other error of the system, with the whole path in it.
     """
     root = root or Path(path.anchor)
     *between, name = _names(root, path)
@@ -121,7 +121,7 @@ def open_beneath(root: Path, path: Path, flags: int, mode: int = 0o666) -> int:
 
     Raises:
         NotPermitted: The path is not in the root, or a link stands in the way.
-        OSError: What else the system says, with the whole path in it.
+        OSError: Any other error of the system, with the whole path in it.
     """
     if path == root:
         return os.open(root, flags | CLOEXEC, mode)

@@ -70,7 +70,7 @@ class _Level(msgspec.Struct):
 def remove_tree(parent: int, name: str, stop: Callable[[], bool]) -> Removal:
     """Remove the directory `name` of an open directory, as far as that is possible.
 
-    `stop` is asked now and then; once it says so, nothing more is removed.
+    `stop` is called now and then; once it returns True, nothing more is removed.
     """
     walk = _Walk(parent, stop)
     try:
@@ -225,7 +225,7 @@ def _copy_file(from_fd: int, old: str, to_fd: int, new: str, stop: Callable[[], 
             while data := os.read(source, _CHUNK):
                 if stop():
                     raise Cancelled("stopped while copying; nothing was moved")
-                _write_all(target, data)
+                write_all(target, data)
             _copy_attributes(source, target, before)
             os.fsync(target)  # the original is removed soon
         finally:
@@ -260,7 +260,7 @@ def _copy_directory(
 
 
 def remove_copied(parent: int, copied: Copied, at: str = "") -> list[str]:
-    """Remove what was copied, as far as it is unchanged. Gives the paths that were left."""
+    """Remove what was copied, as far as it is unchanged. Returns the paths that were left."""
     path = f"{at}/{copied.name}" if at else copied.name
     try:
         found = os.stat(copied.name, dir_fd=parent, follow_symlinks=False)
@@ -286,7 +286,8 @@ def remove_copied(parent: int, copied: Copied, at: str = "") -> list[str]:
     return left
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
+    """Write bytes to a descriptor, however many calls of the system that takes."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
@@ -295,11 +296,17 @@ def _write_all(fd: int, data: bytes) -> None:
 def _copy_attributes(source: int, target: int, found: os.stat_result) -> None:
     with suppress(OSError, AttributeError):  # only the superuser may give files away
         os.fchown(target, found.st_uid, found.st_gid)
-    with suppress(OSError, AttributeError):  # not every system and file system has them
-        for name in os.listxattr(source):
-            os.setxattr(target, name, os.getxattr(source, name))
+    copy_extended_attributes(source, target)
     os.fchmod(target, stat.S_IMODE(found.st_mode))
     os.utime(target, ns=_times(found))
+
+
+def copy_extended_attributes(source: int, target: int) -> None:
+    """Copy access lists, labels and tags between open files, as far as they can be copied."""
+    with suppress(OSError, AttributeError):  # not every system and file system has them
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def _times(found: os.stat_result) -> tuple[int, int]:
@@ -307,7 +314,7 @@ def _times(found: os.stat_result) -> tuple[int, int]:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    """Return what tells whether an entry is still the one that was seen, unchanged.
+    """Return the state of an entry, to tell later whether it is still the same and unchanged.
 
     Not the time of its last change of state: removing another name of the same file changes that.
     """
@@ -324,7 +331,7 @@ Native: TypeAlias = Callable[[int, bytes, int, bytes], int]
 
 _NO_REPLACE = 1  # RENAME_NOREPLACE of Linux
 _EXCLUSIVE = 4  # RENAME_EXCL of macOS
-# What systems and file systems say that know no such renaming.
+# Errors of systems and file systems that know no such renaming.
 _UNKNOWN = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
@@ -399,7 +406,7 @@ def _unlink_or_undo(from_fd: int, old: str, to_fd: int, new: str) -> None:
 
 
 def _is_same_entry(from_fd: int, old: str, to_fd: int, new: str) -> bool:
-    """Whether both names are spellings of one entry, on a file system that doesn't tell them apart."""
+    """Return whether both names are spellings of one entry, on a file system that doesn't tell them apart."""
     if old == new or _plain(old) != _plain(new):
         return False
     try:
@@ -413,7 +420,7 @@ def _is_same_entry(from_fd: int, old: str, to_fd: int, new: str) -> bool:
 
 
 def _lists(fd: int, *names: str) -> bool:
-    """Whether an open directory has all of these names as its own."""
+    """Return whether an open directory has all of these names as its own."""
     here = os.open(".", os.O_RDONLY, dir_fd=fd)
     try:
         with os.scandir(here) as entries:

@@ -197,7 +197,7 @@ def _counts(output: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 @contextmanager
 def _filter(query: Search) -> Generator[Callable[[bytes], bool] | None, None, None]:
-    """Make the filter that has the last say on a glob, which ripgrep is asked for only loosely."""
+    """Make the filter that decides about a glob, which ripgrep is asked for only loosely."""
     if query.glob is None:
         yield None
         return

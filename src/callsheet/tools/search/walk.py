@@ -8,8 +8,9 @@ one character for each byte (`as_bytes`).
 Ignore files count from the root of the repository down, or from the workspace's if there is no repository,
 or one that ignores the workspace. Those above the directory that is walked are weaker than all those in it.
 
-`list` and `glob` walk; `grep` has ripgrep walk and tells it the rules from above. Tests hold that both leave
-out the same files. (Ripgrep can't list directories, links, or what is ignored, so it can't serve the former.)
+`list` and `glob` walk; `grep` has ripgrep walk, and passes it the rules from above. Tests hold that both
+leave out the same files. (Ripgrep can't list directories, links, or what is ignored, so it can't serve
+the former.)
 """
 
 from __future__ import annotations

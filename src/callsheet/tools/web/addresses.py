@@ -70,7 +70,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def why_refused(address: Address) -> str | None:
-    """Say what kind of address it is, if it is not a public one."""
+    """Return what kind of address it is, if it is not a public one."""
     if isinstance(address, IPv6Address):
         inner = embedded(address)
         if inner is not None:
@@ -104,11 +104,11 @@ class AllowedHosts:
                 self._hosts.add(_plain(entry))
 
     def host(self, host: str) -> bool:
-        """Whether a host is allowed by its name, wherever that leads."""
+        """Return whether a host is allowed by its name, wherever that leads."""
         return self._everything or _plain(host) in self._hosts
 
     def address(self, address: Address) -> bool:
-        """Whether an address is allowed."""
+        """Return whether an address is allowed."""
         known = embedded(address) if isinstance(address, IPv6Address) else None
         return self._everything or any(
             one in network for network in self._networks for one in (address, known) if one

@@ -1,30 +1,31 @@
-"""A body as it came: unpacked within bounds, told apart, and read as text in its own encoding."""
+"""Bodies of responses: decompressed within bounds, classified, and decoded in their own encoding."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
 from email.message import Message
 from typing import Any, Literal, TypeAlias
 
-Kind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
+from callsheet.tools.files.formats import image_of
 
-UNPACKED = ("", "identity", "gzip", "x-gzip", "deflate")
-"""The content encodings that can be undone here."""
+BodyKind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
 
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that tell `zlib` what comes
+DECODED = ("", "identity", "gzip", "x-gzip", "deflate")
+"""The content encodings that can be decoded here."""
+
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that say which format `zlib` expects
 
 
-class Unpacker:
-    """Undoes one content encoding, and never makes more of it than there is room for."""
+class BodyDecoder:
+    """Decodes one content encoding, and never makes more of it than there is room for."""
 
     def __init__(self, encoding: str) -> None:
         self._encoding: str = encoding
         self._zlib: Any = None
 
     def feed(self, data: bytes, room: int) -> bytes:
-        """Return what the next bytes unpack to, `room` bytes at most. Raises `zlib.error`."""
+        """Return what the next bytes decode to, `room` bytes at most. Raises `zlib.error`."""
         if self._encoding in ("", "identity"):
             return data[:room]
         out = bytearray()
@@ -48,14 +49,8 @@ class Unpacker:
         return zlib.decompressobj(_ZLIB if is_zlib else _RAW)
 
 
-# Telling kinds apart
+# Kinds of bodies
 
-_IMAGES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (lambda data: data.startswith(b"\x89PNG\r\n\x1a\n"), "image/png"),
-    (lambda data: data.startswith(b"\xff\xd8\xff"), "image/jpeg"),
-    (lambda data: data[:6] in (b"GIF87a", b"GIF89a"), "image/gif"),
-    (lambda data: data[:4] == b"RIFF" and data[8:12] == b"WEBP", "image/webp"),
-)
 _TEXTUAL = re.compile(
     r"text/.*|.*\+xml|application/(xml|javascript|ecmascript|x-javascript|yaml|x-yaml|toml|x-sh|sql|"
     r"x-www-form-urlencoded|graphql|x-ndjson|jsonl|x-httpd-php|rtf)"
@@ -67,14 +62,9 @@ _LOOKS_LIKE_HTML = re.compile(
 )
 
 
-def image_type(body: bytes) -> str | None:
-    """Return the type of an image that can be shown, by how it begins."""
-    return next((kind for is_it, kind in _IMAGES if is_it(body)), None)
-
-
-def kind_of(content_type: str, body: bytes) -> Kind:
-    """Tell what a body is: by what it is said to be, unless its bytes say otherwise."""
-    if image_type(body) is not None:
+def kind_of(content_type: str, body: bytes) -> BodyKind:
+    """Return what a body is: by its declared type, unless its bytes show otherwise."""
+    if image_of(body) is not None:
         return "image"
     if content_type in _HTML:
         return "html"
@@ -142,7 +132,7 @@ _XML = re.compile(rb"<\?xml\b[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_:.-]{1,
 
 
 def to_text(body: bytes, charset: str | None, *, is_cut: bool = False) -> str:
-    """Read text: by its byte order mark, the charset it is said to have, or the one it says itself.
+    """Decode text: by its byte order mark, the declared charset, or the one that it names itself.
 
     If the body `is_cut`, its last character may be incomplete.
     """

@@ -34,7 +34,7 @@ _BLOCKS = _names(
 )
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _VOID = _names("area base br col embed frame hr img input link meta param source track wbr")
-# Elements that end without a tag of their own; what is hidden of them can't be told from what follows.
+# Elements that end without a tag of their own: where a hidden one ends is unknown, so none is hidden.
 _IMPLIED_END = _names("p li dt dd tr td th thead tbody tfoot option html body head")
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
@@ -103,10 +103,10 @@ def without_unparsed(html: str) -> str:
 
     Like a browser, this removes the whole rest where one of them never ends.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     at = 0
     while found := _UNPARSED.search(html, at):
-        kept.append(html[at : found.start()])
+        parts.append(html[at : found.start()])
         if found[1]:
             closing = re.compile(rf"</{found[1]}\b", re.I).search(html, found.end())
             end = html.find(">", closing.end()) + 1 if closing else 0
@@ -116,10 +116,10 @@ def without_unparsed(html: str) -> str:
         else:
             end = html.find(">", found.end()) + 1
         if not end:
-            return "".join(kept)
+            return "".join(parts)
         at = end
-    kept.append(html[at:])
-    return "".join(kept)
+    parts.append(html[at:])
+    return "".join(parts)
 
 
 def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _PageReader:

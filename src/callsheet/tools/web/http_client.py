@@ -33,7 +33,7 @@ from callsheet.tools.errors import (
 )
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.web.addresses import AllowedHosts, addresses_of
-from callsheet.tools.web.bodies import UNPACKED, Unpacker
+from callsheet.tools.web.bodies import DECODED, BodyDecoder
 
 if TYPE_CHECKING:
     import httpx
@@ -357,12 +357,12 @@ async def _receive(
 async def _receive_body(
     response: httpx.Response, limits: FetchLimits, answer: FetchResponse
 ) -> None:
-    unpacker = Unpacker(answer.encoding if answer.encoding in UNPACKED else "")
+    decoder = BodyDecoder(answer.encoding if answer.encoding in DECODED else "")
     received = 0
     async for data in response.aiter_raw():
         received += len(data)
         # One byte more than allowed tells a body that is just as long from one that is longer.
-        answer.body += unpacker.feed(data, limits.size + 1 - len(answer.body))
+        answer.body += decoder.feed(data, limits.size + 1 - len(answer.body))
         if len(answer.body) > limits.size or received > limits.size:
             del answer.body[limits.size :]
             answer.truncated = True
@@ -387,11 +387,11 @@ def _no_certificates() -> SSLContext:
 def _why(exc: Exception) -> str:
     import httpx
 
-    said = str(exc) or type(exc).__name__
+    reason = str(exc) or type(exc).__name__
     if isinstance(exc, httpx.ConnectTimeout):
         return "no connection in time"
     if isinstance(exc, httpx.ConnectError):
-        return f"no connection ({said})"
+        return f"no connection ({reason})"
     if isinstance(exc, httpx.RemoteProtocolError):
-        return f"the answer breaks the protocol or was cut off ({said})"
-    return f"the connection failed ({said})"
+        return f"the answer breaks the protocol or was cut off ({reason})"
+    return f"the connection failed ({reason})"

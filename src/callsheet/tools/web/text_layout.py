@@ -1,4 +1,4 @@
-"""Text laid out in blocks: paragraphs, headings, lists, quotes, code. Knows nothing of HTML.
+"""Text in blocks: paragraphs, headings, lists, quotes, code. Knows nothing of HTML.
 
 Text comes in pieces; white space in it collapses, except in code. Whatever begins or ends a block says
 so; a block that stays empty leaves nothing behind.
@@ -75,7 +75,7 @@ class Layout:
         return len(self._parts)
 
     def link(self, url: str, begin: int) -> None:
-        """Make what came since `begin` a link, if it is still in one block and says something."""
+        """Make what came since `begin` a link, if it is still in one block and has text."""
         if self._code is not None or self._span is not None:
             return
         text = _SPACE.sub(" ", "".join(self._parts[begin:]).replace(_MARK, " ")).strip()
@@ -87,14 +87,14 @@ class Layout:
             self.size += len(url)
 
     def begin_span(self, language: str) -> None:
-        """Code within a line begins; or, in a block of code, its language is said."""
+        """Begin code within a line; or, in a block of code, name its language."""
         if self._code is None:
             self._span = len(self._parts)
         elif not self._language:
             self._language = language
 
     def end_span(self) -> None:
-        """Code within a line ends."""
+        """End code within a line."""
         begin, self._span = self._span, None
         if begin is None or self._code is not None or begin > len(self._parts):
             return
