@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 
 SEED = 17
 SAMPLE = 40

@@ -13,8 +13,8 @@ from callsheet import (
     tool,
 )
 from callsheet.cli import main
-from callsheet.redaction.marks import MARKS
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
+from callsheet.redaction.spans import MARKS
 from callsheet.testing import FakeClock, Recorder
 from tests.support.redaction import CLEAN, PLACES, SHAPES
 from tests.support.secret_corpus import CONTEXTS, corpus

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from time import process_time
 
-from callsheet.redaction.redact import Redactor, default_rules
+from callsheet.redaction.redactor import Redactor, default_rules
 from callsheet.redaction.rules import fill
 
 PLAIN = "The quick brown fox jumps over the lazy dog, 12 times.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from callsheet.redaction.redact import Rule, default_rules
+from callsheet.redaction.redactor import Rule, default_rules
 from callsheet.redaction.rules import fill
 
 DATA = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from callsheet.acp.schemas import breaches, definition
 from callsheet.observe.model import obj, text
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 
 Message = dict[str, Any]
 Key = tuple[str, str]

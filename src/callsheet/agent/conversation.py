@@ -21,7 +21,7 @@ from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, 
 from callsheet.agent.pipe import SharedSink
 from callsheet.agent.protocol import MODES, config_options, mode_id
 from callsheet.history.errors import HistoryError
-from callsheet.redaction.redact import StreamRedactor
+from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.health import short_message

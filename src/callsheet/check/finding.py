@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from callsheet.describe.text import fit
-from callsheet.redaction.redact import Redactor, Settings
+from callsheet.redaction.redactor import Redactor, Settings
 
 Severity: TypeAlias = Literal["error", "warning", "advice"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "advice")

@@ -339,7 +339,7 @@ def use_rules(
     files = [file for file in (own, project) if file is not None and file.tables.get("redact")]
     if not files and "callsheet.redaction.redact" not in sys.modules:
         return  # nothing is set, and an editor waits for our start
-    from callsheet.redaction.redact import Redactor, Settings
+    from callsheet.redaction.redactor import Redactor, Settings
 
     settings = Settings()
     if own in files and own is not None:
@@ -352,7 +352,7 @@ def use_rules(
 
 def _tried(file: SettingsFile, table: Mapping[str, Any]) -> RedactionSettings:
     """Read settings, and try them: what can't be used is said now, and not when a secret comes by."""
-    from callsheet.redaction.redact import InvalidRule, Redactor, read_settings
+    from callsheet.redaction.redactor import InvalidRule, Redactor, read_settings
 
     try:
         found = read_settings(table)
@@ -365,7 +365,7 @@ def _tried(file: SettingsFile, table: Mapping[str, Any]) -> RedactionSettings:
 
 
 def _try_rule(rule: SecretRule) -> None:
-    from callsheet.redaction.redact import InvalidRule, Redactor
+    from callsheet.redaction.redactor import InvalidRule, Redactor
 
     try:
         Redactor([rule])
@@ -377,7 +377,7 @@ def _try_rule(rule: SecretRule) -> None:
 
 def _project_rules(file: SettingsFile, own: RedactionSettings) -> Iterator[SecretRule]:
     """Return the rules that a project adds, one by one: a bad one does not take the others along."""
-    from callsheet.redaction.redact import default_rules
+    from callsheet.redaction.redactor import default_rules
 
     try:
         table = file.table("redact")

@@ -25,7 +25,7 @@ from callsheet.limits.text import (
     size_of,
     text_fits,
 )
-from callsheet.limits.truncation import LINK_ROOM, Cut, Plan, Spill
+from callsheet.limits.truncation import LINK_ROOM, Cut, CutPlan, Spill
 from callsheet.limits.values import Member, bound_value, share_out, value_fits
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidValue
@@ -93,7 +93,7 @@ def bound_report(
     *,
     shown: tuple[ToolCallContent, ...] = (),
     phrases: Phrases = None,
-) -> Plan:
+) -> CutPlan:
     """Return the plan for some fields of a report, by the names of `ToolCallReport` (and `notes`).
 
     `shown` is the content that the call has already: a raw output doesn't repeat it. If nothing has
@@ -108,10 +108,10 @@ def bound_report(
         fits = _FITS.get(name)
         if fits is not None and value is not None and not fits(value, limits):
             return _cut(fields, limits, phrases)
-    return Plan(fields)
+    return CutPlan(fields)
 
 
-def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> Plan:
+def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> CutPlan:
     out, cuts = dict(fields), list[Cut]()
     content, raw = fields.get("content"), fields.get("raw_output")
     linked = bool(content) and raw is not None and not value_fits(raw, limits.raw_output)
@@ -131,7 +131,7 @@ def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> Plan:
     if places and not _places_fit(places, limits):
         out["locations"], cut = _last_places(places, limits.locations)
         cuts.append(cut)
-    return Plan(out, tuple(cuts))
+    return CutPlan(out, tuple(cuts))
 
 
 def _cut_value(

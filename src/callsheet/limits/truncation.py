@@ -1,7 +1,7 @@
 """What was cut from a report, and how the whole of it can be had: from a file, or page by page.
 
-This package is pure, so it only plans. A `Plan` has the bounded fields and the cuts. The runtime
-writes each cut's `spill` to a file, where it can, and asks `Plan.finish` for the fields with those
+This package is pure, so it only plans. A `CutPlan` has the bounded fields and the cuts. The runtime
+writes each cut's `spill` to a file, where it can, and asks `CutPlan.finish` for the fields with those
 files: linked from the content, named in `_meta.callsheet.truncated`. Without a file there is no
 link and no name.
 
@@ -92,7 +92,7 @@ class Cut(Struct, frozen=True, kw_only=True):
         return record if path is None else {**record, "spill": path}
 
 
-class Plan(Struct, frozen=True):
+class CutPlan(Struct, frozen=True):
     """Bounded fields, and what was cut out of them."""
 
     fields: Mapping[str, Any]
@@ -175,7 +175,7 @@ SMALLEST_PAGE = 2 + WIDEST
 """The least that a page can be: one character. Smaller limits are taken as this."""
 
 
-class Page(Struct, frozen=True):
+class TextPage(Struct, frozen=True):
     """One page of a text. Pages are counted from 0."""
 
     text: str
@@ -193,12 +193,12 @@ def pages(text: str, limit: int) -> list[str]:
     return [text[start:end] for start, end in pairwise(ends)] or [""]
 
 
-def page(text: str, index: int, limit: int) -> Page | None:
+def page(text: str, index: int, limit: int) -> TextPage | None:
     """Return one page of a text, or None if there is no such page."""
     all_pages = pages(text, limit)
     if not 0 <= index < len(all_pages):
         return None
-    return Page(all_pages[index], index, len(all_pages))
+    return TextPage(all_pages[index], index, len(all_pages))
 
 
 def _ends(text: str, limit: int) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 The answer is a dotted name as the import spells it (`callsheet.ToolResult`), whatever alias the
 file uses. A name that something else binds too (a parameter, an assignment) has no meaning here: a
-rule that isn't sure reports nothing. `Project` follows imports through a project's own modules, so
+rule that isn't sure reports nothing. `ProjectImports` follows imports through a project's own modules, so
 that `from .types import ToolResult` is ours if `types.py` imports it from callsheet. Files are
 parsed, never imported.
 """
@@ -55,11 +55,11 @@ def our_name(dotted: str | None) -> str | None:
 
 
 @dataclass(slots=True)
-class Scope:
+class NameScope:
     """A module, class or function, and what its names are bound to."""
 
     node: ast.AST
-    parent: Scope | None
+    parent: NameScope | None
     bound: dict[str, list[str | None]] = field(default_factory=dict[str, list[str | None]])
     """The dotted names that a name was imported as; None for what binds it otherwise."""
     values: dict[str, list[ast.expr | None]] = field(
@@ -84,8 +84,8 @@ class Names:
         self.parents: dict[ast.AST, ast.AST] = {}
         self._follow: Follow = follow
         self._stars: list[tuple[str, int]] = []
-        self._module: Scope = Scope(tree, None)
-        self._scopes: dict[ast.AST, Scope] = {tree: self._module}
+        self._module: NameScope = NameScope(tree, None)
+        self._scopes: dict[ast.AST, NameScope] = {tree: self._module}
         self._collect(tree)
 
     def dotted(self, node: ast.AST) -> str | None:
@@ -95,7 +95,7 @@ class Names:
             return None if base is None else f"{base}.{node.attr}"
         if not isinstance(node, ast.Name):
             return None
-        scope: Scope | None = self._scope_of(node)
+        scope: NameScope | None = self._scope_of(node)
         first = True
         while scope is not None:  # a class's names are not seen from the functions in it
             if node.id in scope.bound and (first or not isinstance(scope.node, ast.ClassDef)):
@@ -112,7 +112,7 @@ class Names:
                 return values[0] or node
         return node
 
-    def _scope_of(self, node: ast.AST) -> Scope:
+    def _scope_of(self, node: ast.AST) -> NameScope:
         child, parent = node, self.parents.get(node)
         while parent is not None:
             if parent in self._scopes and _is_inside(child, parent):
@@ -131,13 +131,13 @@ class Names:
         return None
 
     def _collect(self, tree: ast.Module) -> None:
-        waiting: list[tuple[ast.AST, Scope]] = [(tree, self._module)]
+        waiting: list[tuple[ast.AST, NameScope]] = [(tree, self._module)]
         while waiting:
             node, scope = waiting.pop()
             self._record(node, scope)
             inner = scope
             if isinstance(node, _SCOPES):
-                inner = self._scopes[node] = Scope(node, scope)
+                inner = self._scopes[node] = NameScope(node, scope)
                 if not isinstance(node, ast.ClassDef):
                     for argument in parameters(node.args):
                         inner.bind(argument.arg)
@@ -145,7 +145,7 @@ class Names:
                 self.parents[child] = node
                 waiting.append((child, inner if _is_inside(child, node) else scope))
 
-    def _record(self, node: ast.AST, scope: Scope) -> None:
+    def _record(self, node: ast.AST, scope: NameScope) -> None:
         """Record what a node binds."""
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -199,7 +199,7 @@ _MOST_HOPS = 5
 """Files that an import is followed through. More would be a maze, or a circle."""
 
 
-class Project:
+class ProjectImports:
     """The modules of a project, as far as imports lead through them; caches what it has parsed."""
 
     def __init__(self, read: Callable[[Path], str | None]) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from callsheet.lint.linter import Fixed, LintFinding, Unparsable, fix_text, lint_text
-from callsheet.lint.names import Project
+from callsheet.lint.names import ProjectImports
 from callsheet.lint.rules import RULES, LintRule
 
 _SKIPPED = frozenset(
@@ -91,7 +91,7 @@ def lint_paths(
         All findings, and the problems of paths that could not be linted.
     """
     outcome = Outcome()
-    project = Project(_text_of)
+    project = ProjectImports(_text_of)
     files = (file for path in paths for file in _python_files(path, outcome))
     for path in dict.fromkeys(files):
         outcome.files += 1
@@ -107,7 +107,7 @@ def lint_paths(
 def _lint(
     file: PythonFile,
     outcome: Outcome,
-    project: Project,
+    project: ProjectImports,
     rules: Sequence[LintRule],
     fix: bool,
     write: bool,

@@ -1,9 +1,9 @@
 """Views of a text in which an encoding is undone: colours stripped, `%20` and base64 decoded.
 
-A view is searched like any other text, and what is found in it is mapped back to the text that was encoded.
-Base64 of plain text can be told from other long words: the first bit of every byte is 0, so three of each
-four letters are of half the alphabet. The pattern for it is a part of the gate, so that looking for it is
-free; the others are asked for by a character that most texts have not.
+A view is searched like any other text, and what is found in it is mapped back to the text that was
+encoded. Base64 of plain text can be told from other long words: the first bit of every byte is 0,
+so three of each four letters are of half the alphabet. The pattern for it is a part of the gate, so
+that looking for it is free; the others are asked for by a character that most texts have not.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import binascii
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from callsheet.redaction.budget import Budget
 from callsheet.redaction.spans import Span
 
+if TYPE_CHECKING:
+    from callsheet.redaction.scanner import Budget
+
 ENCODED = 4
-"""The rank of what was found in base64. In text that may be run it is shown: nobody could read what runs."""
+"""The rank of what was found in base64. In text that may be run it is shown: nobody could read what
+runs."""
 
 _FOUR = rb"[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 BASE64 = rb"(?:^|[^A-Za-z0-9+/_-]|\\[nr])(?:%b){6}" % _FOUR
@@ -56,8 +59,9 @@ _CHEAP = 256
 """Codes that are undone for the price of one place."""
 
 
-class View(NamedTuple):
-    """A text without its encoding, and where its bytes stand in the data: `edges` says it piece by piece."""
+class DecodedView(NamedTuple):
+    """A text without its encoding, and where its bytes stand in the data: `edges` says it piece by
+    piece."""
 
     text: bytes
     edges: Callable[[], list[tuple[int, int]]]
@@ -82,14 +86,15 @@ class View(NamedTuple):
         return found
 
 
-def views(data: bytes, budget: Budget) -> Iterator[View]:
-    """Return the text without colours, and the words of it that are written as in a URL, if there are any."""
+def views(data: bytes, budget: Budget) -> Iterator[DecodedView]:
+    """Return the text without colours, and the words of it that are written as in a URL, if there
+    are any."""
     if b"\x1b" in data and _affords(budget, data.count(b"\x1b")):
-        yield View(_COLOUR.sub(b"", data), lambda: _without(data, _COLOUR))
+        yield DecodedView(_COLOUR.sub(b"", data), lambda: _without(data, _COLOUR))
     if b"%" in data and _affords(budget, data.count(b"%")) and _ESCAPE.search(data):
         words = list(_words(data))
         decoded = [_ESCAPE.sub(_decoded, data[start:end]) for start, end in words]
-        yield View(_APART.join(decoded), lambda: _escaped(data, words, decoded))
+        yield DecodedView(_APART.join(decoded), lambda: _escaped(data, words, decoded))
 
 
 def _words(data: bytes) -> Iterator[tuple[int, int]]:
@@ -108,7 +113,8 @@ def _decoded(code: re.Match[bytes]) -> bytes:
 
 
 def _affords(budget: Budget, codes: int) -> bool:
-    """Spend what it takes to undo so many codes. Where there are too many, they stay as they are."""
+    """Spend what it takes to undo so many codes. Where there are too many, they stay as they
+    are."""
     if budget.is_spent or codes // _CHEAP > budget.left:
         return False
     budget.spend(codes // _CHEAP)
@@ -143,7 +149,7 @@ def run_at(data: bytes, place: int) -> tuple[int, int] | None:
     return run.span() if run else None
 
 
-def from_base64(data: bytes, start: int, end: int, budget: Budget) -> View | None:
+def from_base64(data: bytes, start: int, end: int, budget: Budget) -> DecodedView | None:
     """Decode a run of base64, if there is text in it and the budget allows it."""
     run = data[start:end]
     if not _affords(budget, len(run) // _CHEAP_LETTERS + run.count(b"\\") * _ESCAPED_BREAK):
@@ -157,11 +163,12 @@ def from_base64(data: bytes, start: int, end: int, budget: Budget) -> View | Non
     if _UNPRINTABLE.search(text, 0, 18):
         return None
     edges = lambda: [(there, start + here) for there, here in _without(run, _BREAK)]  # noqa: E731
-    return View(text, edges, four_for_three=True)
+    return DecodedView(text, edges, four_for_three=True)
 
 
 def base64_begun(data: bytes) -> int:
-    """Return where base64 begins that may go on beyond the end of the data; the end if none does."""
+    """Return where base64 begins that may go on beyond the end of the data; the end if none
+    does."""
     low = max(0, len(data) - _LOOKED_BACK)
     low += len(data[low:].rstrip(_LETTERS + b"=\r\n\\"))
     for first in _BEGUN.finditer(data, low):

@@ -1,7 +1,9 @@
-"""A telling name whose value stands further off: in XML, YAML blocks, records, calls, `set NAME value`.
+"""A telling name whose value stands further off: in XML, YAML blocks, records, calls, `set NAME
+value`.
 
-`read` is given the place of the telling word, as `pairs.read` is. What it finds is judged more strictly than
-`name=value`, since more often it is just code.
+`read` takes the place of the telling word, as `assignments.read` does. What it finds is judged more
+strictly than `name=value`, since more often it is just code. `begins_line` says whether only what
+a listing, a diff or a log puts before each line stands before a name.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ _LESS, _GREATER = rb"(?:<|&lt;)", rb"(?:>|&gt;)"
 _FORMS = re.compile(
     _TAIL
     + rb"(?:"
-    # <add key="NAME" value="…"/>, {"name": "NAME", "value": "…"}, and lines `name: NAME`, `value: …`
+    # <add key="NAME" value="…"/>, {"name": "NAME", "value": "…"}, and lines `name: NAME`, `value:
+    # …`
     + rb"(?P<record>(?:%b)?(?:[ \t]|,|%b){1,20}(?:%b)?%b(?:%b)?[ \t]{0,4}[:=][ \t]{0,4})"
     % (_QUOTE, _BREAK, _QUOTE, _VALUE, _QUOTE)
     # <NAME>…</NAME>, <string name="NAME">…</string>, <key>NAME</key> <string>…</string>
@@ -105,7 +108,8 @@ def is_set(data: bytes, place: int) -> bool:
 
 
 def _setter(name: str) -> str:
-    """Return what a call sets: `setPassword(` and `.password(`; other calls are given something else."""
+    """Return what a call sets: `setPassword(` and `.password(`; other calls are given something
+    else."""
     found = re.fullmatch(r"(?:\w+[.])*(?:set|with)_?([A-Z_a-z]\w*)", name)
     return found[1] if found else ""
 
@@ -117,3 +121,40 @@ def _field(data: bytes, match: re.Match[bytes], name: str, form: str) -> Field:
     end = found.end() if found else start
     closed = end < len(data) and not (data.startswith(b"<", end) and end + 1 == len(data))
     return Field(name, start, end, form, mark, closed, pattern)
+
+
+_LOOK_BACK = 200
+
+_PLAIN = re.compile(
+    rb"""[^A-Za-z\n]{0,40}"""  # numbers and signs: `12→`, `[3] `, `> > `, `"`
+    rb"""|[^\s"'()]{1,150}[:-][0-9]{1,7}[:-]"""  # `path:12:`, `path-12-`
+    rb"""|[^\s"'()]{1,150}\.[a-z0-9]{1,8}:"""  # `file.env:`
+    rb"""|[^A-Za-z\n]{0,8}[A-Za-z][0-9]{1,7}[:.|)\]]?"""  # `L12:`
+    rb"""|[0-9][0-9TZ:.,+/-]{7,}"""  # a time
+)
+_SPACE = re.compile(rb"[ \t]+")
+_NUMBER = re.compile(rb"\b[a-f]*[0-9][0-9a-f]*\b|\b[a-f]{7,}\b|[0-9]+")
+
+
+def begins_line(data: bytes, place: int) -> bool:
+    """Whether nothing stands before this place in its line, or only what stands before every line.
+
+    That is what numbers and signs are made of, or what the line before begins with too, numbers
+    aside.
+    """
+    low = max(0, place - _LOOK_BACK)
+    line = data.rfind(b"\n", low, place) + 1
+    if not line and low:
+        return False
+    before = data[line:place].rstrip(b" \t\"'")
+    if not before or _PLAIN.fullmatch(before):
+        return True
+    if before[-1:].isalpha() or not line:
+        return False
+    start = data.rfind(b"\n", max(0, line - 1 - 2 * _LOOK_BACK), line - 1) + 1
+    return _shape(data[start : line - 1]).startswith(_shape(before))
+
+
+def _shape(text: bytes) -> bytes:
+    """Return the text with all numbers and gaps alike."""
+    return _SPACE.sub(b" ", _NUMBER.sub(b"0", text))

@@ -1,7 +1,7 @@
 """The rules as data: what one looks like, how the shipped table is read, and how users add theirs.
 
 `rules.toml` is the table. It is read once, when it is first asked for; this is the only place
-in `guard` that touches a file, and only one inside the package. Users' rules come as a mapping that
+in this package that touches a file, and only one inside the package. Users' rules come as a mapping that
 somebody else has parsed. This file only reads and judges rules; `scan.py` uses them.
 """
 
@@ -64,7 +64,7 @@ class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
     deeds: frozenset[str]
 
 
-class Table(Struct, frozen=True):
+class RuleTable(Struct, frozen=True):
     """All of `rules.toml`."""
 
     keys: KeyTable
@@ -82,16 +82,17 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 _loading = Lock()
 
 
-def table() -> Table:
-    """Return the shipped rules. One thread loads them: msgspec crashes if two meet new types at once."""
+def table() -> RuleTable:
+    """Return the shipped rules. One thread loads them: msgspec crashes if two meet new types at
+    once."""
     with _loading:
         return _table()
 
 
 @cache
-def _table() -> Table:
+def _table() -> RuleTable:
     text = files("callsheet.redaction").joinpath("rules.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), Table)
+    return msgspec.convert(tomllib.loads(text), RuleTable)
 
 
 def default_rules() -> tuple[Rule, ...]:
@@ -115,7 +116,8 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
 
 
 def _check_repeats(rule: Rule) -> None:
-    """Refuse a repeat without end inside of another: to find that nothing matches could take for ever."""
+    """Refuse a repeat without end inside of another: to find that nothing matches could take for
+    ever."""
     letters = list(signs(rule.pattern))
     opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
     closed = False
@@ -243,7 +245,8 @@ _FILL = re.compile(r"\{(\w+):(\d+)\}")
 
 
 def fill(template: str) -> str:
-    """Write an example out. The table has templates, so that nothing in it looks like a leaked key."""
+    """Write an example out. The table has templates, so that nothing in it looks like a leaked
+    key."""
     return _FILL.sub(_filled, template)
 
 

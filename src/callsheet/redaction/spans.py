@@ -1,13 +1,94 @@
-"""Spans of secrets: how those that meet become one, and how marks are left alone."""
+"""Where secrets stand (`Span`), and what stands in their place (`Marks`).
+
+A mark is `[redacted:RULE]`, and `[redacted:RULE#2]` for a second secret. Nothing in a mark is
+derived from the secret, so nothing can be guessed from it. To use the same mark for the same secret
+again, only its hash is stored, and Python's hashes are keyed anew in each process. `MARKS` is
+shared by all redactors of a process, so that one secret has one mark in every field and session,
+whichever rule finds it.
+
+Spans that meet become one, and marks that are in a text already stay as they are: redacting twice
+changes nothing.
+"""
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
+from threading import Lock
 from typing import NamedTuple
 
-from callsheet.redaction.budget import UNSEARCHED
-from callsheet.redaction.marks import MARK, mark_around, only_marks
+LIMIT = 10_000
+"""So many secrets are told apart. Those that come later share their rule's last mark."""
+
+IDENTITY = 4096
+"""So many bytes tell a secret from others; a stream needn't keep more of it."""
+
+UNSEARCHED = "unsearched"
+"""The rule in the mark of what was hidden unread, because a text had too much to look at."""
+
+MARK = re.compile(rb"\[redacted:[A-Za-z0-9][A-Za-z0-9_.-]{0,63}(?:#(?:\d{1,9}|more))?\]")
+
+OPENING = b"[redacted:"
+
+MARK_BEGUN = re.compile(
+    b"(?:" + b"|".join(re.escape(OPENING[:size]) for size in range(1, len(OPENING))) + b"|"
+    + re.escape(OPENING) + rb"[A-Za-z0-9_.-]{0,64}(?:#\w{0,9})?)"
+)  # fmt: skip
+"""A mark that is not finished."""
+
+
+class Marks:
+    """Gives out marks, and remembers which secret has which."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._known: dict[int, bytes] = {}
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def mark(self, rule: str, secret: bytes) -> bytes:
+        """Return the mark of a secret: the one it has, or a new one with this rule's name."""
+        key = hash(secret[:IDENTITY])
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            if key not in self._known:
+                if len(self._known) >= self._limit:
+                    return f"[redacted:{rule}#more]".encode()
+                self._counts[rule] += 1
+                count = self._counts[rule]
+                number = f"#{count}" if count > 1 else ""
+                self._known[key] = f"[redacted:{rule}{number}]".encode()
+            return self._known[key]
+
+
+MARKS = Marks()
+
+
+def has_marks(data: bytes) -> bool:
+    """Whether marks may stand in this text."""
+    return OPENING in data
+
+
+def mark_around(data: bytes, place: int) -> int:
+    """Return where the mark around this place begins, or the place itself, so that no mark is
+    cut."""
+    start = data.rfind(OPENING, max(0, place - 84), place + len(OPENING))
+    mark = MARK.match(data, start) if start >= 0 else None
+    return start if mark and mark.end() > place > start else place
+
+
+def alike(data: bytes) -> bytes:
+    """Return the data with all marks alike, so that no judgement depends on the number in one."""
+    return MARK.sub(b"[redacted:x]", data) if OPENING in data else data
+
+
+def only_marks(secret: bytes) -> bool:
+    """Whether nothing secret is left: there are marks, and around them at most what joins words."""
+    return OPENING in secret and not MARK.sub(b"", secret).strip(b" \t,;:=&/.\"'")
 
 
 class Span(NamedTuple):
@@ -17,8 +98,8 @@ class Span(NamedTuple):
     end: int
     rule: str
     rank: int
-    """Of two for the same place, the lower counts: known values, then patterns for the secret itself, then
-    those for what is around it, then telling names."""
+    """Of two for the same place, the lower counts: known values, then patterns for the secret
+    itself, then those for what is around it, then telling names."""
     secret: bytes = b""
 
     def moved(self, by: int) -> Span:
@@ -31,7 +112,8 @@ NEAR = 2048
 
 
 def groups(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span]]]:
-    """Return where the text around spans begins and ends, whole lines if not long, and the spans in it."""
+    """Return where the text around spans begins and ends, whole lines if not long, and the spans in
+    it."""
     found: list[tuple[int, int, list[Span]]] = []
     for span in spans:
         low = max(0, span.start - NEAR)
@@ -80,7 +162,8 @@ _A_MARK = b"[redacted:x]"
 
 
 def with_marks(data: bytes, spans: Sequence[Span]) -> tuple[bytes, list[tuple[int, int]]]:
-    """Put marks in place of secrets. Beside the text: where each mark ends there, and its secret here."""
+    """Put marks in place of secrets. Beside the text: where each mark ends there, and its secret
+    here."""
     parts: list[bytes] = []
     ends: list[tuple[int, int]] = [(0, 0)]
     place = size = 0

@@ -9,11 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from callsheet.redaction.budget import Budget
-from callsheet.redaction.marks import IDENTITY, Marks
 from callsheet.redaction.rules import OPEN
-from callsheet.redaction.scan import Scanner
-from callsheet.redaction.spans import Span
+from callsheet.redaction.scanner import Budget, Scanner
+from callsheet.redaction.spans import IDENTITY, Marks, Span
 from callsheet.redaction.unfinished import Begun, Unfinished
 
 HOLD = 16 * 1024
@@ -90,8 +88,9 @@ class StreamRedactor:
     def flush(self) -> bytes:
         """Return all that is held, for use when the output pauses.
 
-        What is a secret so far is redacted, also a token that is not whole but has begun for certain. The
-        rest of it is swallowed when it comes. What may only become a secret is shown as it is.
+        What is a secret so far is redacted, also a token that is not whole but has begun for
+        certain. The rest of it is swallowed when it comes. What may only become a secret is shown
+        as it is.
         """
         begun, self._begun = self._begun, Begun(0)
         if not self.held:
@@ -175,7 +174,8 @@ _TAIL = 256
 
 
 class QuickCheck:
-    """Sees at a glance that the next piece of a text is harmless, as nearly all of what an agent says is.
+    """Sees at a glance that the next piece of a text is harmless, as nearly all of what an agent
+    says is.
 
     It takes a tenth of the time that a stream takes. What does not pass must go through a stream.
     """
@@ -186,7 +186,8 @@ class QuickCheck:
         """The last bytes of the text."""
 
     def passes(self, data: bytes) -> bool:
-        """Take in a piece if nothing in the text is a secret, or may become one. Returns whether it is so."""
+        """Take in a piece if nothing in the text is a secret, or may become one. Returns whether it
+        is so."""
         text = self.tail + data
         if not self._unfinished.is_harmless(text):
             return False

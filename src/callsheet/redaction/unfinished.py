@@ -37,9 +37,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from callsheet.redaction import pairs
-from callsheet.redaction.blocks import LINE_BEGUN, Block
-from callsheet.redaction.budget import Budget
+from callsheet.redaction import assignments
 from callsheet.redaction.encodings import (
     BASE64_BEGUN,
     CODE_BEGUN,
@@ -47,12 +45,18 @@ from callsheet.redaction.encodings import (
     code_begun,
     views,
 )
-from callsheet.redaction.gate import Gate, make_gate, simplified
-from callsheet.redaction.marks import MARK_BEGUN, OPENING, mark_around
+from callsheet.redaction.matchers import LINE_BEGUN, KeyBlock, RuleMatcher
 from callsheet.redaction.rules import OPEN
-from callsheet.redaction.scan import PAIRS, Scanner, known_patterns
-from callsheet.redaction.shapes import Shape
-from callsheet.redaction.spans import Span
+from callsheet.redaction.scanner import (
+    PAIRS,
+    Budget,
+    Gate,
+    Scanner,
+    known_patterns,
+    make_gate,
+    simplified,
+)
+from callsheet.redaction.spans import MARK_BEGUN, OPENING, Span, mark_around
 
 _TOKEN_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./+=~%$@,:-"
 
@@ -70,7 +74,7 @@ class Begun(NamedTuple):
 
     place: int
     goes_on: re.Pattern[bytes] | None = None
-    block: Block | None = None
+    block: KeyBlock | None = None
 
 
 class Unfinished:
@@ -86,7 +90,7 @@ class Unfinished:
 
     @cached_property
     def _openers(self) -> Gate:
-        return make_gate((pairs.HEADED, *self._opening_patterns(tokens=False)))
+        return make_gate((assignments.HEADED, *self._opening_patterns(tokens=False)))
 
     @cached_property
     def _names(self) -> Gate:
@@ -156,7 +160,7 @@ class Unfinished:
                     return Begun(word + place, OPEN["token"])
         return Begun(len(data))
 
-    def _token_at(self, data: bytes, place: int) -> list[Shape]:
+    def _token_at(self, data: bytes, place: int) -> list[RuleMatcher]:
         rules = self._scanner.candidates(data[place : place + 2])[0]
         return [rule for rule in rules if rule.is_token and rule.starts(data, place)]
 
@@ -243,7 +247,7 @@ class Unfinished:
 def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
     """Return the value after the name at this place, if it is open and the first; and where to read
     on."""
-    pair = pairs.read(data, place, glued=True)
+    pair = assignments.read(data, place, glued=True)
     if pair is None:
         return found, 0
     read_to = pair.end if pair.end - pair.start > _LONG else 0
@@ -252,7 +256,7 @@ def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
     return Begun(pair.start, pair.goes_on), read_to
 
 
-def _run_start(data: bytes, rule: Shape) -> int:
+def _run_start(data: bytes, rule: RuleMatcher) -> int:
     """Find where a rule without literals may have begun: anywhere in the last word."""
     if rule.rule.open == "token":
         return len(data.rstrip(_TOKEN_LETTERS))
@@ -322,15 +326,15 @@ _ENOUGH = 16
 """Characters of a known value that tell it."""
 
 
-def _beginnings(rules: Iterable[Shape], known: Iterable[bytes]) -> list[bytes]:
+def _beginnings(rules: Iterable[RuleMatcher], known: Iterable[bytes]) -> list[bytes]:
     """Return what a text may end with, or what may stand in it, if a secret has begun."""
-    found = [pairs.HEADED, re.escape(OPENING), LINE_BEGUN, BASE64_BEGUN, CODE_BEGUN]
+    found = [assignments.HEADED, re.escape(OPENING), LINE_BEGUN, BASE64_BEGUN, CODE_BEGUN]
     for rule in rules:
         found += _of_rule(rule)
     return found + [_of_known(form) for form in known]
 
 
-def _of_rule(rule: Shape) -> Iterator[bytes]:
+def _of_rule(rule: RuleMatcher) -> Iterator[bytes]:
     goes_on = OPEN[rule.rule.open].pattern
     if not rule.literals:
         yield _at_least(goes_on, _WORDLIKE)
@@ -345,7 +349,7 @@ def _of_rule(rule: Shape) -> Iterator[bytes]:
             yield begun
 
 
-def _rest(rule: Shape, literal: bytes) -> bytes:
+def _rest(rule: RuleMatcher, literal: bytes) -> bytes:
     """Return what must follow a literal, lest common words that begin so are held back."""
     if not _is_wordlike(literal):
         return b""
@@ -361,7 +365,7 @@ _FOLLOWS = re.compile(rb"(?P<letters>\[[A-Za-z0-9-]+\])\{(?P<least>\d+)")
 """In a pattern: so many of some letters."""
 
 
-def _begins_in_literal(rule: Shape) -> bool:
+def _begins_in_literal(rule: RuleMatcher) -> bool:
     """Whether the first letters of the secret itself are a part of what it is known by."""
     found = [rule.before.match(literal) for literal in rule.literals]
     return any(match is not None and match.end() < len(match.string) for match in found)

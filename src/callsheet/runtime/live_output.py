@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from callsheet.redaction.redact import StreamRedactor
+from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.content import TerminalContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.json import JsonValue, is_object

@@ -23,7 +23,7 @@ from callsheet.limits.limits import SAFE, Limits, bound_report
 from callsheet.limits.text import visible
 from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.limits.truncation import truncated
-from callsheet.redaction.redact import Redactor, Settings, StreamRedactor, secrets_of
+from callsheet.redaction.redactor import Redactor, Settings, StreamRedactor, secrets_of
 from callsheet.report.content import (
     DiffContent,
     TerminalContent,

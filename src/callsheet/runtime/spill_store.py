@@ -1,6 +1,6 @@
 """Spill files: what a report had no room for, kept whole in a directory that only its owner can read.
 
-The store writes the spills of a `Plan` and finishes it with the paths of those that exist. It holds
+The store writes the spills of a `CutPlan` and finishes it with the paths of those that exist. It holds
 itself to a total size, a number of files and an age; the oldest go first. Several processes can share
 a directory. Nothing here raises: where a file can't be kept, there is none, and `failures` counts it.
 """
@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 
 from callsheet.limits.text import Phrases
-from callsheet.limits.truncation import Page, Plan, Spill, page
+from callsheet.limits.truncation import CutPlan, Spill, TextPage, page
 from callsheet.report.json import JsonObject
 
 try:
@@ -85,7 +85,7 @@ class SpillStore:
         self._now: Callable[[], float] = now
 
     def finish(
-        self, plan: Plan, *, phrases: Phrases = None
+        self, plan: CutPlan, *, phrases: Phrases = None
     ) -> tuple[Mapping[str, Any], list[JsonObject]]:
         """Write a plan's spills, and give its fields and the records of its cuts."""
         kept = [self.keep(cut.spill) for cut in plan.cuts]
@@ -105,7 +105,7 @@ class SpillStore:
         except Exception as error:  # noqa: BLE001 - a report never fails for a file
             return self._failed(f"{type(error).__name__}: {error}")
 
-    def page(self, path: str | os.PathLike[str], index: int, limit: int) -> Page | None:
+    def page(self, path: str | os.PathLike[str], index: int, limit: int) -> TextPage | None:
         """Return one page of a spill, or None if there is no such file or page."""
         file = Path(path)
         if file.parent != self.directory or not _OURS.fullmatch(file.name):

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from callsheet.observe import lines
 from callsheet.observe.model import Json, many, obj, text
-from callsheet.redaction.redact import QuickCheck, Redactor, StreamRedactor
+from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
 from callsheet.tap.hold import TEXT_PAUSE
 from callsheet.tap.stats import Account
 from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from callsheet.acp import v2
 from callsheet.observe.model import Json, obj
-from callsheet.redaction.redact import StreamRedactor
+from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError
 from callsheet.report.events import TerminalChanged, TerminalEvent, TerminalOutput
 from callsheet.report.ledger import Ledger

@@ -16,7 +16,7 @@ import msgspec
 from callsheet.acp.terminals import OUTPUT
 from callsheet.observe.model import Json, obj, text
 from callsheet.observe.tracker import CALLS, TERMINALS
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.hold import TEXT_PAUSE
 from callsheet.tap.stats import Account

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from callsheet.cli.settings import BadSettings, use_rules
-from callsheet.redaction.redact import Redactor, Settings
+from callsheet.redaction.redactor import Redactor, Settings
 from callsheet.testing import AgentClient
 from tests.support.shells import CALLSHEET
 

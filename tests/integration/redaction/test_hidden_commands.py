@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from callsheet.history import Query, StoredCall, store_at
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 from tests.support.agent_client import choose, doing, play, play_process

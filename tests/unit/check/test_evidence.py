@@ -16,7 +16,7 @@ from callsheet.check import second_opinion
 from callsheet.check.engine import check_stream
 from callsheet.check.second_opinion import secrets_in
 from callsheet.observe import exit_codes
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 from tests.support.made_recordings import told

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callsheet.observe.lines import parse_line
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.redaction.rules import fill
 from tests.support import RECORDINGS
 from tests.support.talk import Talk, everything, findings, rules

@@ -17,7 +17,7 @@ from callsheet.acp.codec import UpdateFrames
 from callsheet.limits.content import bound_content, content_size, item_size
 from callsheet.limits.limits import ROOMY, SAFE, SMALLEST_FRAME, Limits, bound_report
 from callsheet.limits.text import english, size_of
-from callsheet.limits.truncation import LINK_ROOM, Plan, file_uri, truncated
+from callsheet.limits.truncation import LINK_ROOM, CutPlan, file_uri, truncated
 from callsheet.report.content import (
     DiffContent,
     EmbeddedResource,
@@ -36,7 +36,7 @@ PATH = "/home/me/.cache/callsheet/spill/spill-0123456789abcdef0123456789abcdef.t
 PNG = b64encode(b"\x89PNG" + bytes(100_000)).decode()
 
 
-def finished(plan: Plan, path: str | None = PATH) -> Any:
+def finished(plan: CutPlan, path: str | None = PATH) -> Any:
     return plan.finish([path] * len(plan.cuts))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from callsheet.limits.limits import bound_text, bound_value
 from callsheet.limits.text import bound_line, english, say, size_of
 from callsheet.limits.to_json import jsonsafe
-from callsheet.limits.truncation import SMALLEST_PAGE, Page, page, pages
+from callsheet.limits.truncation import SMALLEST_PAGE, TextPage, page, pages
 from callsheet.report.json import freeze
 from tests.support import strategies as some
 from tests.support.odd_values import any_text, depth, python_values
@@ -353,7 +353,7 @@ def test_joined_pages_are_the_whole_and_each_is_within_the_limit(text: str, limi
     assert all(size_of(part) <= max(limit, SMALLEST_PAGE) for part in all_pages)
     assert all(all_pages) or text == ""
     for index, part in enumerate(all_pages):
-        assert page(text, index, limit) == Page(part, index, len(all_pages))
+        assert page(text, index, limit) == TextPage(part, index, len(all_pages))
     assert page(text, len(all_pages), limit) is None
     assert page(text, -1, limit) is None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from callsheet.redaction.redact import Marks, Redactor, StreamRedactor, default_rules
+from callsheet.redaction.redactor import Marks, Redactor, StreamRedactor, default_rules
 from callsheet.redaction.rules import fill
 from tests.support.redaction import CLEAN, PLACES, SHAPES, Shape, pieces
 from tests.support.sizes import sized

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from callsheet.redaction.redact import Marks, Redactor
+from callsheet.redaction.redactor import Marks, Redactor
 from tests.support.sizes import sized
 
 ALL = Redactor(known={"WORD": "xyzzy-plugh-7é"}, marks=Marks())

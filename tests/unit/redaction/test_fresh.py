@@ -8,7 +8,7 @@ from itertools import chain
 
 import pytest
 
-from callsheet.redaction.redact import Redactor, default_rules
+from callsheet.redaction.redactor import Redactor, default_rules
 from callsheet.redaction.rules import fill
 from tests.support.secret_corpus import CONTEXTS, Shown, corpus, leaks
 from tests.support.sizes import sized

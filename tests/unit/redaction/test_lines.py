@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.redaction.rules import fill
 from tests.support.sizes import sized
 

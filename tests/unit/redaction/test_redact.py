@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.redaction.keys import family_of
-from callsheet.redaction.redact import (
+from callsheet.redaction.redactor import (
     InvalidRule,
     Marks,
     Redactor,
@@ -24,6 +23,7 @@ from callsheet.redaction.redact import (
     secrets_of_mcp,
 )  # fmt: skip
 from callsheet.redaction.rules import fill
+from callsheet.redaction.secret_names import family_of
 from tests.support import strategies as some
 from tests.support.redaction import CLEAN, SHAPES
 
@@ -264,7 +264,7 @@ def test_a_secret_that_is_known_and_matches_a_rule_has_one_mark() -> None:
 
 def test_marks_hold_nothing_of_the_secret() -> None:
     code = (
-        "from callsheet.redaction.redact import Redactor;"
+        "from callsheet.redaction.redactor import Redactor;"
         "print(Redactor().text('password=aaaa1111 password=bbbb2222')[0])"
     )
     runs = {

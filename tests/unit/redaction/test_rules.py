@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from callsheet.redaction.gate import make_gate, simplified
-from callsheet.redaction.redact import InvalidRule, Redactor, Rule, default_rules, read_settings
+from callsheet.redaction.redactor import InvalidRule, Redactor, Rule, default_rules, read_settings
 from callsheet.redaction.rules import check, fill
+from callsheet.redaction.scanner import make_gate, simplified
 
 SETTINGS = r"""
 [tool.callsheet.redact]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.redaction.redact import Marks, Redactor
+from callsheet.redaction.redactor import Marks, Redactor
 from callsheet.redaction.rules import fill
 from callsheet.redaction.stream import CONTEXT, HOLD
 from tests.support.sizes import sized

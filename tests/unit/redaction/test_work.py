@@ -10,9 +10,9 @@ import random
 
 import pytest
 
-from callsheet.redaction.budget import EVERY, FREE
-from callsheet.redaction.redact import Redactor, default_rules
+from callsheet.redaction.redactor import Redactor, default_rules
 from callsheet.redaction.rules import fill
+from callsheet.redaction.scanner import EVERY, FREE
 from tests.support.hostile import UNITS, repeated
 from tests.support.sizes import sized
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from callsheet import CallsheetError, Peer, Session, ToolCallContent
 from callsheet.limits.limits import ROOMY, Limits
 from callsheet.limits.text import visible
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.testing import FakeClock, Recorder, assert_every_call_ended

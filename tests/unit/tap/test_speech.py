@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.tap.passthrough import Speech
 from tests.support.made_recordings import ANSWER, Message
 from tests.support.tapped import Tapped

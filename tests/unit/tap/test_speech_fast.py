@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.redaction.marks import MARKS
-from callsheet.redaction.redact import Redactor, Rule, default_rules
+from callsheet.redaction.redactor import Redactor, Rule, default_rules
+from callsheet.redaction.spans import MARKS
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.passthrough import Alike, Speech
 from callsheet.tap.pipeline import Pipeline

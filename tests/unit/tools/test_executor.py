@@ -24,7 +24,7 @@ from callsheet import (
     tool,
 )
 from callsheet.acp.peer import Peer
-from callsheet.redaction.redact import Redactor
+from callsheet.redaction.redactor import Redactor
 from callsheet.testing import Recorder, assert_every_call_ended, assert_standard
 from callsheet.tools import stdio_guard
 from callsheet.tools.errors import ExecutionFailed, NotFound

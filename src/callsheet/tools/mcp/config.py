@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
-from callsheet.redaction.known import secrets_of_mcp
+from callsheet.redaction.known_values import secrets_of_mcp
 from callsheet.report.errors import CallsheetError
 
 START_TIMEOUT = 30.0

@@ -1,12 +1,13 @@
 """Which parts of a secret may be hidden in a text that may be run.
 
-People approve a command by what they are shown of it. What a rule takes for one secret may reach over
-`$(…)`, a separator or the end of a line, and one mark in its place would hide a command. So a mark covers
-only characters that no shell acts on, and what follows the first other one stands. What is quoted is no
-exception: an inner shell may read it again (`bash -c "…"`, `ssh host '…'`). In doubt, text is shown.
+People approve a command by what they are shown of it. What a rule takes for one secret may reach
+over `$(…)`, a separator or the end of a line, and one mark in its place would hide a command. So a
+mark covers only characters that no shell acts on, and what follows the first other one stands. What
+is quoted is no exception: an inner shell may read it again (`bash -c "…"`, `ssh host '…'`). In
+doubt, text is shown.
 
-All this is about texts that can be a command: `LONGEST` bytes. A longer one, such as the content of a file,
-is treated as any other text, so that it takes no longer to look through.
+All this is about texts that can be a command: `LONGEST` bytes. A longer one, such as the content of
+a file, is treated as any other text, so that it takes no longer to look through.
 """
 
 from __future__ import annotations
@@ -15,17 +16,16 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from callsheet.redaction.budget import UNSEARCHED, Budget
 from callsheet.redaction.encodings import ENCODED
-from callsheet.redaction.marks import only_marks
-from callsheet.redaction.scan import Scanner
-from callsheet.redaction.spans import Span
+from callsheet.redaction.scanner import Budget, Scanner
+from callsheet.redaction.spans import UNSEARCHED, Span, only_marks
 
 _INERT = re.compile(
     rb"(?:[A-Za-z0-9_.+=~%@:/^!#*?\[\]-]"
     rb"|(?!\xc2[\x80-\xa0]|\xe2[\x80\x81]|\xe3\x80\x80|\xef\xbb\xbf)[\x80-\xff])*"
 )
-"""What means nothing to a shell in the midst of a word. Blanks of all kinds, commas and braces part words."""
+"""What means nothing to a shell in the midst of a word. Blanks of all kinds, commas and braces part
+words."""
 
 _ACTIVE = re.compile(rb"[$`\\;&|<>(\n\r]")
 _ACTIVE_IN_COOKIES = re.compile(rb"[$`\\&|<>(\n\r]")
@@ -35,10 +35,12 @@ _SIMPLE = re.compile(
     rb"`?(?:curl|http|https|xh)"
     rb"""(?:[ ]+(?:[^\s"'$`\\;&|<>(){}!#*?~\[]|"[^"$`\\\n\r]*"|'[^'$`\\\n\r]*')+)*[ ]*`?"""
 )
-"""One call of a program that runs none of its arguments: what is quoted is data, as not in `echo … | sh`."""
+"""One call of a program that runs none of its arguments: what is quoted is data, as not in `echo …
+| sh`."""
 
 _BEGUN = re.compile(rb"""\\|[\s;&|()"']#""")
-"""Right before a secret, and with its first character: an escape sequence, or a comment. These stay."""
+"""Right before a secret, and with its first character: an escape sequence, or a comment. These
+stay."""
 
 _BEFORE_COMMANDS = frozenset(b"\n\r;|&(`{")
 _ASSIGNED = re.compile(rb"""([A-Za-z_][A-Za-z0-9_]{0,95})\+?=["']?\Z""")
@@ -49,7 +51,8 @@ _RUNS_VALUE = re.compile(
     rb"\$(?:[1-9@*_](?!\w)|\{(?:[1-9@*_]|\w+\[))"
 )
 _NAMES_COMMAND = re.compile(rb"""(?:\$\{[^\s}]{0,96}|alias[\s.]+[^\s=]{1,96}=["']?)\Z""")
-"""Before a value that is the name of a command: `${PASSWORD:-…}`, `alias x=…`, `git -c alias.x=…`."""
+"""Before a value that is the name of a command: `${PASSWORD:-…}`, `alias x=…`, `git -c
+alias.x=…`."""
 _CODE = re.compile(rb"\bqx\W|%x\W|\b(?:system|exec|eval|popen|spawn)\b")
 """What other languages run a command with, and needs no brackets."""
 
@@ -124,7 +127,8 @@ class Runnable:
                 yield from self._parts(data, span, depth)
 
     def _parts(self, data: bytes, span: Span, depth: int) -> Iterator[Span]:
-        """Return a secret up to where it is no longer inert, and what in the rest surely is no command."""
+        """Return a secret up to where it is no longer inert, and what in the rest surely is no
+        command."""
         if _BEGUN.match(data, max(0, span.start - 1), span.end):
             start = span.start + 1
             span = span._replace(start=start, secret=data[start : span.end])
@@ -147,7 +151,8 @@ class Runnable:
                 place = part.end
 
     def _random_parts(self, rest: bytes, span: Span) -> Iterator[Span]:
-        """Return what is random in the rest of a secret: lines of a key, parts of a hash, further cookies."""
+        """Return what is random in the rest of a secret: lines of a key, parts of a hash, further
+        cookies."""
         patterns = (_LINE, _HASH) if _ACTIVE_IN_COOKIES.search(rest) else (_LINE, _SETTING)
         for pattern in patterns:
             for match in pattern.finditer(rest):
@@ -156,7 +161,8 @@ class Runnable:
                     yield Span(*match.span(1), span.rule, span.rank, match[1])
 
     def _may_name_a_program(self, data: bytes, span: Span) -> bool:
-        """Whether the beginning of a secret may be a program that is run: it stands where one is named."""
+        """Whether the beginning of a secret may be a program that is run: it stands where one is
+        named."""
         first = data[span.start : _end_of_inert(data, span)]
         if span.rank > 1 and _CODE.search(first):
             return True
@@ -183,7 +189,8 @@ def _end_of_inert(data: bytes, span: Span) -> int:
 
 
 def _is_random(word: bytes) -> bool:
-    """Whether no program has such a name: long, with digits, and no path unless it is a line of base64."""
+    """Whether no program has such a name: long, with digits, and no path unless it is a line of
+    base64."""
     if len(word) < 12 or _DIGIT.search(word) is None:
         return False
     has_upper = word != word.lower()

@@ -1,4 +1,5 @@
-"""Which names have secret values: `apiKey`, `DB_PASSWORD` and `x-auth-token`, but not `token_count`.
+"""Which names have secret values: `apiKey`, `DB_PASSWORD` and `x-auth-token`, but not
+`token_count`.
 
 A name is cut into words, however it is written; the table in `rules.toml` says which words tell.
 This file also judges values that stand beside a telling name: `null`, `$TOKEN` and `<your key>` are
@@ -11,8 +12,8 @@ import re
 from functools import cache, lru_cache
 from itertools import chain
 
-from callsheet.redaction.marks import only_marks
 from callsheet.redaction.rules import table
+from callsheet.redaction.spans import only_marks
 
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
@@ -47,7 +48,8 @@ _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 
 def _family(words: list[str]) -> str:
-    """Judge by the last words, joined: the longest first, so that secret_key is a secret and not a key."""
+    """Judge by the last words, joined: the longest first, so that secret_key is a secret and not a
+    key."""
     keys = table().keys
     for count in range(min(4, len(words)), 0, -1):
         family = _phrases().get("".join(words[-count:]), "")
@@ -120,7 +122,8 @@ _LONG = re.compile(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
 
 
 def is_wordy(value: bytes) -> bool:
-    """Whether a value is made of words, as names in code are: `OAuth2Token`, `access-token-1234`."""
+    """Whether a value is made of words, as names in code are: `OAuth2Token`,
+    `access-token-1234`."""
     words = _WORDS.findall(value.decode("latin-1"))
     few_numbers = len(_NUMBER.findall(value)) < _NUMBERS
     return bool(words) and few_numbers and sum(map(len, words)) >= _WORDY * len(words)

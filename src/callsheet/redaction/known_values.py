@@ -1,7 +1,7 @@
 """Secrets that are known beforehand: which values of an environment, and every form they come in.
 
-A known value is found wherever it stands, whatever is around it, also written as JSON or a URL writes it, and
-as base64, alone or inside something longer. The environment itself is passed in.
+A known value is found wherever it stands, whatever is around it, also written as JSON or a URL
+writes it, and as base64, alone or inside something longer. The environment itself is passed in.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 import msgspec
 
-from callsheet.redaction.keys import family_of, is_placeholder, scheme_length
 from callsheet.redaction.rules import InvalidRule
+from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
 
 SHORTEST = 4
 """A shorter value can't be registered: it would blank out ordinary words."""
@@ -44,7 +44,8 @@ def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of_mcp(servers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Pick the secrets of MCP servers, as a session is given them: their `env` and their `headers`."""
+    """Pick the secrets of MCP servers, as a session is given them: their `env` and their
+    `headers`."""
     found: dict[str, str] = {}
     for server in servers:
         for field in ("env", "headers"):
@@ -64,12 +65,12 @@ def _pairs(entries: object) -> Iterable[tuple[str, str]]:
     except msgspec.ValidationError:
         pass
     try:
-        return [(entry.name, entry.value) for entry in msgspec.convert(entries, list[_Entry])]
+        return [(entry.name, entry.value) for entry in msgspec.convert(entries, list[_NamedValue])]
     except msgspec.ValidationError:
         return ()
 
 
-class _Entry(msgspec.Struct):
+class _NamedValue(msgspec.Struct):
     name: str
     value: str
 

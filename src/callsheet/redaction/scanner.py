@@ -1,35 +1,154 @@
-"""Finds the secrets in bytes: the gate says where to look, the rules say what is there.
+"""Finds the secrets in bytes: a gate says where to look, the rules say what is there.
 
-Three kinds of finding: a known value, a rule's pattern, the value beside a telling name. `spans` judges a
-whole text. `undecided` says from where on a text that goes on can't be judged yet.
+A **gate** is made of patterns that match at least wherever the rules do, and RE2 searches for all
+of them at once, in linear time: its automaton reads each byte once, so whole rules cost no more
+than their first letters, and have far fewer false hits. The **scanner** looks at the places that
+the gate names with Python's `re`, and decides there. So the gate can change how fast secrets are
+found, but not what is found. There are three kinds of finding: a known value, a rule's pattern, the
+value beside a telling name.
+
+A **budget** bounds the work. Most places that are looked at cost a few microseconds, and real texts
+have some dozens of them in a megabyte. A text that has one every few bytes would take minutes. So
+each text, each nested value and each stream has a budget; it grows with what is read, and when it
+is used up, what may be secret is hidden unread (`UNSEARCHED`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from importlib import import_module
+from typing import Any
 
-from callsheet.redaction import pairs
-from callsheet.redaction.budget import UNSEARCHED, Budget
+from callsheet.redaction import assignments
 from callsheet.redaction.encodings import (
     BASE64,
     from_base64,
     run_at,
     views,
 )
-from callsheet.redaction.gate import Gate, make_gate, simplified
-from callsheet.redaction.marks import has_marks
+from callsheet.redaction.matchers import REACH, RuleMatcher
 from callsheet.redaction.rules import InvalidRule, Rule, check
-from callsheet.redaction.shapes import REACH, Shape
 from callsheet.redaction.spans import (
+    UNSEARCHED,
     Span,
     beside_marks,
     groups,
+    has_marks,
     mapped,
     merged,
     stands_alone,
     with_marks,
 )
+
+FREE = 2048
+"""Places that are looked at in any text, however short; and the most that can be saved up."""
+
+EVERY = 16_384
+"""Bytes that pay for one more place."""
+
+LEAST = 64
+"""What must be left to go on."""
+
+
+class Budget:
+    """Counts what is left to spend."""
+
+    __slots__ = ("_bytes", "left")
+
+    def __init__(self) -> None:
+        self.left: int = FREE
+        self._bytes = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more may be looked at for now."""
+        return self.left < LEAST
+
+    def earn(self, size: int) -> None:
+        """Add what so many new bytes pay for."""
+        places, self._bytes = divmod(self._bytes + size, EVERY)
+        self.left = min(FREE, self.left + places)
+
+    def spend(self, places: int) -> None:
+        """Take off what was looked at."""
+        self.left -= places
+
+
+@lru_cache(maxsize=16)
+def make_gate(patterns: tuple[bytes, ...]) -> Gate:
+    """Return the gate for these patterns. Sessions share it, since compiling takes milliseconds."""
+    return Gate(patterns)
+
+
+class Gate:
+    """All patterns in one automaton. A `Set` says whether one matches; a search says where."""
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        re2 = _re2()
+        self._options = re2.Options()
+        self._options.encoding = re2.Options.Encoding.LATIN1
+        self._options.never_capture = True
+        self._options.log_errors = False
+        self._options.max_mem = 64 << 20
+        self._union = b"|".join(b"(?:" + one + b")" for one in patterns) or rb"[^\x00-\xff]"
+        gate = re2.Set.SearchSet(self._options)
+        try:
+            gate.Add(self._union)
+        except re2.error as error:
+            raise InvalidRule(f"the rules don't work in re2: {_text(error)}") from None
+        gate.Compile()
+        self._match = gate.Match
+
+    def finds(self, data: bytes) -> bool:
+        """Return whether a pattern matches anywhere."""
+        return self._match(data) is not None
+
+    def each(self, data: bytes) -> Iterator[int]:
+        """Yield each place where a pattern matches, in order; matches may overlap."""
+        match = self._search(data) if self.finds(data) else None
+        while match is not None:
+            place: int = match.start()
+            yield place
+            match = self._search(data, place + 1)
+
+    @cached_property
+    def _search(self) -> Any:
+        """The search that says where. Most processes never find anything, and never compile it."""
+        return _re2().compile(self._union, self._options).search
+
+
+def _re2() -> Any:
+    """Import RE2 when the first gate is made: starting a process should not wait for it."""
+    return import_module("re2")
+
+
+def _text(error: Exception) -> str:
+    return str(error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error)
+
+
+_REPEAT = re.compile(rb"(?<!\\)\{(\d+)(,?)(\d*)\}\??")
+
+_ENOUGH = 20
+
+
+def simplified(pattern: bytes) -> bytes:
+    """Return a pattern with its long repeats made endless and lazy.
+
+    That makes a smaller automaton, which matches at least as often and reads no further than it
+    must.
+    """
+
+    def widen(match: re.Match[bytes]) -> bytes:
+        low, comma, high = int(match[1]), match[2], match[3]
+        endless = comma and not high
+        if low > _ENOUGH or endless or (high and int(high) > 2 * _ENOUGH):
+            return b"{%d,}?" % min(low, _ENOUGH)
+        return match[0]
+
+    return _REPEAT.sub(widen, pattern)
+
 
 _PREFIX = 64
 _LONG = 128
@@ -59,18 +178,19 @@ class Scanner:
         known: Mapping[bytes, tuple[str, bytes]],
         allow: Iterable[str],
     ) -> None:
-        self.rules = [Shape(rule) for rule in rules]
+        self.rules = [RuleMatcher(rule) for rule in rules]
         self.known = known
         self._by_length = sorted(known, key=len, reverse=True)
         self._allowed, self._allow = _allow_list(allow)
-        self._at: dict[bytes, tuple[list[Shape], list[bytes]]] = {}
+        self._at: dict[bytes, tuple[list[RuleMatcher], list[bytes]]] = {}
         self.gate = make_gate(tuple(self.patterns()))
         self.work: int = 0
         """How many places were looked at so far. Tests hold it down."""
         self.blocks = [rule.block for rule in self.rules if rule.block is not None]
 
     def patterns(self) -> list[bytes]:
-        """Return what the gate looks for: every rule, telling names, known values, text in base64."""
+        """Return what the gate looks for: every rule, telling names, known values, text in
+        base64."""
         rules = [simplified(rule.rule.pattern.encode()) for rule in self.rules]
         return [*rules, *PAIRS, *known_patterns(self.known, _PREFIX), BASE64]
 
@@ -86,9 +206,10 @@ class Scanner:
     ) -> Sequence[Span]:
         """Return all secrets in order, none touching another.
 
-        With secrets gone, others may stand out: a key that was glued to a password, say. So the text around
-        them is looked at again until nothing more is found, and redacting twice changes nothing.
-        Data that is new adds to the budget. Encoded text is looked into, and so often what is encoded in it.
+        With secrets gone, others may stand out: a key that was glued to a password, say. So the
+        text around them is looked at again until nothing more is found, and redacting twice changes
+        nothing. Data that is new adds to the budget. Encoded text is looked into, and so often what
+        is encoded in it.
         """
         if len(data) <= _BLOCK and not self.finds(data):
             return ()
@@ -160,7 +281,8 @@ class Scanner:
         found: list[Span],
         runs: list[tuple[int, int]],
     ) -> int:
-        """Look at the places between two. Returns the place from which on there is more to look at."""
+        """Look at the places between two. Returns the place from which on there is more to look
+        at."""
         read_to = 0
         for hit in self.gate.each(data[start : end + REACH]):
             place, before = start + hit, len(found)
@@ -221,16 +343,18 @@ class Scanner:
         return cost
 
     def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
-        """Add the value beside a telling name. Gives the place up to which there is nothing more to read."""
-        pair = pairs.read(data, place)
+        """Add the value beside a telling name. Gives the place up to which there is nothing more to
+        read."""
+        pair = assignments.read(data, place)
         if pair is None:
             return 0
         if pair.secret:
             self._add(found, data, pair.start, pair.end, pair.family, 3)
         return pair.end if pair.end - pair.start > _LONG else 0
 
-    def candidates(self, begin: bytes) -> tuple[list[Shape], list[bytes]]:
-        """Return the rules that may begin with these two bytes, in any case, and the known values that do."""
+    def candidates(self, begin: bytes) -> tuple[list[RuleMatcher], list[bytes]]:
+        """Return the rules that may begin with these two bytes, in any case, and the known values
+        that do."""
         found = self._at.get(begin)
         if found is None:
             first = begin.lower()
@@ -267,7 +391,7 @@ class Scanner:
         return secret in self.known
 
 
-PAIRS = (pairs.ASSIGNED, pairs.FLAGGED, pairs.STRUCTURED, pairs.SET)
+PAIRS = (assignments.ASSIGNED, assignments.FLAGGED, assignments.STRUCTURED, assignments.SET)
 
 
 def known_patterns(known: Iterable[bytes], size: int) -> list[bytes]:

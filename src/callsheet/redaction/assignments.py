@@ -1,7 +1,8 @@
-"""A telling name and its value, in running text: `KEY=value`, JSON, YAML, headers, URLs, command lines.
+"""A telling name and its value, in running text: `KEY=value`, JSON, YAML, headers, URLs, command
+lines.
 
-`read` is given a place where a telling word stands. It reads the whole name around it, what joins it
-with a value, and the value; then it judges whether that is a secret or just code. It is used for
+`read` is given a place where a telling word stands. It reads the whole name around it, what joins
+it with a value, and the value; then it judges whether that is a secret or just code. It is used for
 whole texts and for streams: a pair whose value may go on beyond the end is `open`.
 """
 
@@ -12,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from callsheet.redaction import fields
-from callsheet.redaction.columns import begins_line
-from callsheet.redaction.keys import (
+from callsheet.redaction.fields import begins_line
+from callsheet.redaction.secret_names import (
     family_of,
     is_mixed,
     is_placeholder,
@@ -22,7 +23,7 @@ from callsheet.redaction.keys import (
     scheme_length,
     weak_family_of,
 )
-from callsheet.redaction.marks import alike
+from callsheet.redaction.spans import alike
 
 WORDS = (
     "pass",
@@ -112,7 +113,8 @@ _BARE = re.compile(
     _MARK + rb"""[^\s"'`<>\\,;&|()\]}\x1b\0]|\\[^nrt"'`\s\\;&|()<>]|"""
     rb"""[,\]}](?![A-Za-z0-9_.%-]*[=:]|[\s"'`,;&|()\]}<>\\\x1b\0]|\Z))*"""
 )
-"""A value without quotes ends where a shell would end a word: what follows may be another command."""
+"""A value without quotes ends where a shell would end a word: what follows may be another
+command."""
 _NO_STOP = re.compile(rb"""[^\s"'`<>;&|()\x1b\0\\]*(?:\\(?![nrt"'`])[^\s"'`<>;&|()\x1b\0\\]*)*""")
 _QUOTES = frozenset((b'"', b"'", b"`"))
 _PLAIN: Mapping[bytes | None, re.Pattern[bytes]] = {
@@ -134,7 +136,8 @@ LONGEST_QUOTED = 65_536
 
 
 class Pair(NamedTuple):
-    """A name's family, where its value stands, and whether it may go on beyond the end of the data."""
+    """A name's family, where its value stands, and whether it may go on beyond the end of the
+    data."""
 
     family: str
     start: int
@@ -287,7 +290,8 @@ def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -
 
 
 def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
-    """Whether a string is not closed on its line, so that its quote was the end of something else."""
+    """Whether a string is not closed on its line, so that its quote was the end of something
+    else."""
     return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
 
 
@@ -401,7 +405,8 @@ def _is_secret_string(family: str, value: bytes, match: re.Match[bytes]) -> bool
 def _is_dummy(
     data: bytes, name: str, name_start: int, match: re.Match[bytes], value: bytes
 ) -> bool:
-    """Whether code only says what a password would be: `password="pass"`, `user, password = "a", "b"`."""
+    """Whether code only says what a password would be: `password="pass"`, `user, password = "a",
+    "b"`."""
     end = match.end() + len(value) + len(match["mark"])
     before = data[max(0, name_start - 64) : name_start].rstrip()
     if match["gap"] and data.startswith(b",", end) and before.endswith(b","):
@@ -419,7 +424,8 @@ _CODE = re.compile(
 
 
 def _is_code(value: bytes) -> bool:
-    """Whether a value is an expression. Names in one are words; what is made by chance may have a dot too."""
+    """Whether a value is an expression. Names in one are words; what is made by chance may have a
+    dot too."""
     if _CODE.fullmatch(value) is None:
         return False
     return (
@@ -473,7 +479,8 @@ _LINE_START = re.compile(
 
 
 def _is_settings_line(data: bytes, name_start: int, match: re.Match[bytes], end: int) -> bool:
-    """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no more."""
+    """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no
+    more."""
     # A line may be a string in a list of lines, and end with the quote that it begins with.
     quote = data[max(0, name_start - 40) : name_start].rstrip(b" \t")[-1:]
     after = data[end : end + 1]

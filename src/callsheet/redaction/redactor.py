@@ -1,0 +1,469 @@
+"""Takes secrets out of text, nested data and streams: the class that everybody uses.
+
+`rules.py` has the rules, `scanner.py` finds secrets in bytes, `assignments.py` and
+`secret_names.py` know telling names, `known_values.py` known values, `spans.py` has what stands in
+a secret's place, `stream.py` redacts streams, `commands.py` decides what of a command stays shown.
+
+Nested data is searched in two ways. `leaves` is the usual one: all texts joined, to be searched
+once, since nearly always there is nothing to find. `Rewriter` is for data in which something was
+found, or in which a name betrays its value; it copies what changes and keeps what doesn't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, TypeAlias, cast
+
+from callsheet.redaction.commands import LONGEST, Runnable, is_inert
+from callsheet.redaction.known_values import forms, secrets_of, secrets_of_mcp
+from callsheet.redaction.rules import (
+    ID,
+    InvalidRule,
+    Rule,
+    Settings,
+    check,
+    default_rules,
+    read_settings,
+    rules_of,
+)
+from callsheet.redaction.scanner import Budget, Scanner
+from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
+from callsheet.redaction.spans import MARK, MARKS, Marks, Span
+from callsheet.redaction.stream import QuickCheck, StreamRedactor
+from callsheet.redaction.unfinished import Unfinished
+from callsheet.report.json import JsonObject, JsonValue, is_list, is_object, text_of_bytes
+
+__all__ = [
+    "InvalidRule", "Marks", "QuickCheck", "Redactor", "Rule", "Settings", "StreamRedactor", "default_rules",
+    "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
+]  # fmt: skip
+
+
+_REMEMBERED = 65_536
+"""A longer text is not kept alive only to know it again."""
+
+_TEXTS = 64
+"""Texts that are known again at most, with what was found in them."""
+
+
+class Redactor:
+    """Finds secrets and puts marks in their place. May be used from any thread.
+
+    `rules` stand in for the shipped ones. `known` are values that are secret wherever they stand,
+    by name if it is a mapping. `allow` are values that are never secret; `re:` makes an entry a
+    pattern.
+    """
+
+    settings: ClassVar[Settings] = Settings()
+    """What the user has set. It holds in all that are made without rules of their own."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule] | None = None,
+        known: Mapping[str, str] | Iterable[str] = (),
+        allow: Iterable[str] = (),
+        marks: Marks = MARKS,
+    ) -> None:
+        for rule in rules or ():
+            check(rule)
+        if rules is None:
+            rules, allow = rules_of(self.settings), (*allow, *self.settings.allow)
+        self._rules = tuple(rules)
+        self._known: dict[str, str] = {}
+        self._allow = tuple(allow)
+        self._marks = marks
+        self._compile(_named(known))
+        self._clean: str | None = None
+        self._told: dict[str, tuple[str, ...]] = {}
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: Mapping[str, Any],
+        known: Mapping[str, str] | Iterable[str] = (),
+    ) -> Redactor:
+        """Make one from `[tool.callsheet.redact]` of a parsed `pyproject.toml`, or a file like
+        it."""
+        found = read_settings(settings)
+        return cls(rules_of(found), known, found.allow)
+
+    def register(self, known: Mapping[str, str] | Iterable[str]) -> None:
+        """Add known values. Streams that are open already don't learn of them."""
+        self._compile(_named(known))
+        self._clean = None
+        self._told = {}
+
+    def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
+        """Return the text without its secrets, and how many there were. Clean text comes back as it
+        is.
+
+        Of a text that `runs`, or may, all that a shell would act on stays; see `runnable.py`.
+        """
+        run = Runnable(self._scanner, text) if runs and len(text) <= LONGEST else None
+        return self._text(text, run, run.budget if run else None)
+
+    def _text(
+        self, text: str, run: Runnable | None = None, budget: Budget | None = None
+    ) -> tuple[str, int]:
+        if text is self._clean:  # content and raw output are often one and the same
+            return text, 0
+        data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
+        spans = self._scanner.spans(data, budget)
+        if not spans:
+            self._clean = text if len(text) <= _REMEMBERED else None
+            return text, 0
+        if run is not None and len(data) <= LONGEST:
+            spans = run.hidden(data, spans)
+        if not spans:
+            return text, 0
+        return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
+
+    def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
+        """Return JSON data without its secrets, and how many there were. Clean data comes back as
+        it is.
+
+        With `runs`, each text in it is taken for one that may be run; without, only what is known
+        as a call's input, title or command is.
+        """
+        if type(value) is str:
+            return self.text(value, runs=runs)
+        joined = leaves(value)
+        if joined is not None and (not joined or self.text(joined)[0] is joined):
+            return value, 0
+        commands = [text for text in texts(value) if len(text) <= LONGEST]
+        run = Runnable(self._scanner, APART.join(commands))
+        shared = {"budget": run.budget}
+        running = Rewriter(
+            partial(self._text, run=run, **shared), partial(self._mark, run=run, **shared)
+        )
+        if runs:
+            return running.any(value)
+        on_text, on_secret = partial(self._text, **shared), partial(self._mark, **shared)
+        return Rewriter(on_text, on_secret, running).any(value)
+
+    def is_clean(self, value: JsonValue) -> bool:
+        """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it
+        exactly."""
+        joined = leaves(value)
+        return joined is not None and self.passes(joined)
+
+    def found(self, value: JsonValue) -> dict[str, int]:
+        """Say which rules find secrets in JSON data, and how many. The secrets themselves are not
+        told."""
+        counts: dict[str, int] = {}
+        is_plain = self.passes(APART.join(texts(value)))
+        budget = Budget()
+
+        def on_text(text: str) -> tuple[str, int]:
+            for rule in () if is_plain else self._rules_in(text, budget):
+                counts[rule] = counts.get(rule, 0) + 1
+            return text, 0
+
+        def on_secret(family: str, secret: str, _: str) -> None:
+            span = self._named(family, _bytes(secret), budget)
+            if span is not None and not _is_marked(_bytes(secret), span):
+                counts[span.rule] = counts.get(span.rule, 0) + 1
+
+        Rewriter(on_text, on_secret).any(value)
+        return counts
+
+    def passes(self, text: str) -> bool:
+        """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it
+        exactly."""
+        return not self._scanner.finds(text.encode("utf-8", "surrogatepass"))
+
+    def spared(self, text: str) -> str:
+        """Return a text without what is allowed: what the user says is no secret."""
+        for entry in self._allow:
+            is_pattern = entry.startswith("re:")
+            text = re.sub(entry[3:], "", text) if is_pattern else text.replace(entry, "")
+        return text
+
+    def quick_check(self) -> QuickCheck:
+        """Return a check of a text that comes in pieces. What does not pass is for a `stream` to
+        judge.
+
+        As in an open stream, values that are registered later are not known.
+        """
+        return QuickCheck(self._unfinished)
+
+    def _rules_in(self, text: str, budget: Budget) -> tuple[str, ...]:
+        """Return the rules of the secrets in a text. It is remembered: contents come more than
+        once."""
+        found = self._told.get(text)
+        if found is None:
+            data = _bytes(text)
+            spans = self._scanner.spans(data, budget)
+            found = tuple(span.rule for span in spans if not _is_marked(data, span))
+            if len(text) <= _REMEMBERED:
+                if len(self._told) >= _TEXTS:
+                    self._told.clear()
+                self._told[text] = found
+        return found
+
+    def stream(self) -> StreamRedactor:
+        """Begin a stream of bytes."""
+        return StreamRedactor(self._scanner, self._unfinished, self._marks)
+
+    def _compile(self, known: Mapping[str, str]) -> None:
+        self._known |= known
+        self._scanner = Scanner(self._rules, forms(self._known), self._allow)
+        self._unfinished = Unfinished(self._scanner)
+
+    def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
+        parts: list[bytes] = []
+        place = 0
+        for span in spans:
+            parts += (data[place : span.start], self._marks.mark(span.rule, span.secret))
+            place = span.end
+        return b"".join([*parts, data[place:]])
+
+    def _mark(
+        self,
+        family: str,
+        secret: str,
+        name: str,
+        run: Runnable | None = None,
+        budget: Budget | None = None,
+    ) -> str | None:
+        """Return a value that its name betrays with marks, unless it is allowed."""
+        data = _bytes(secret)
+        span = self._named(family, data, budget)
+        if span is None:
+            return None
+        spans: Sequence[Span] = (span,)
+        if run is not None and len(data) <= LONGEST:
+            spans = run.hidden_in_value(span, data, name)
+        return self._marked(data, spans).decode("utf-8", "surrogatepass") if spans else None
+
+    def _named(self, family: str, data: bytes, budget: Budget | None) -> Span | None:
+        """Return a value as the secret that its name betrays; None if it is allowed."""
+        if self._scanner.allows(data):
+            return None
+        spans = self._scanner.spans(data, budget)
+        if len(spans) == 1 and spans[0].end - spans[0].start == len(data):
+            return spans[0]
+        return Span(0, len(data), family, 2, data)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _is_marked(data: bytes, span: Span) -> bool:
+    """Whether a secret was hidden already, as far as a text that may be run allows it."""
+    mark = MARK.match(data, span.start, span.end)
+    return mark is not None and not is_inert(data, mark.end(), span.end)
+
+
+def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
+    """Return each value a name that can stand in a mark."""
+    if isinstance(known, str):
+        raise InvalidRule("known: one text was given; give a mapping, or a list of texts")
+    if isinstance(known, Mapping):
+        return {_name(name): value for name, value in cast("Mapping[str, str]", known).items()}
+    return {f"known{number or ''}": value for number, value in enumerate(known)}
+
+
+def _name(name: str) -> str:
+    cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in name)[:64]
+    return cleaned if ID.fullmatch(cleaned) else "known"
+
+
+OnText: TypeAlias = Callable[[str], tuple[str, int]]
+OnSecret: TypeAlias = Callable[[str, str, str], str | None]
+"""Gets the family of a name, the value that it betrays, and the name itself."""
+Redacted: TypeAlias = tuple[JsonValue, int]
+
+APART = "\n\0\n"
+"""What stands between texts that are searched together: each begins and ends a line, as it does
+alone."""
+
+_SHORTEST = 4
+_LONG_NAME = 12
+_NAMING = ("name", "key", "header")
+_NAMING_SET = frozenset(_NAMING)
+_HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
+"""Under such a name, whatever a list or an object holds is secret."""
+
+
+def leaves(value: JsonValue) -> str | None:
+    """Join all texts for one search. None if a name betrays a value, so that one must look
+    closer."""
+    found: list[str] = []
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
+        if kind is dict:
+            if _betrays(item, found, waiting):
+                return None
+        elif kind is list or kind is tuple:
+            if (said := text_of_bytes(item)) is not None:
+                found.append(said)
+                continue
+            for inner in item:
+                if type(inner) is not str:
+                    waiting.append(inner)
+                elif inner[:1] == "-" and len(item) > 1:
+                    return None
+                else:
+                    found.append(inner)
+        elif kind is str:
+            found.append(item)
+    return found[0] if len(found) == 1 else APART.join(found)
+
+
+def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bool:
+    """Collect an object's texts. Says whether one of its names tells."""
+    if "value" in item and not _NAMING_SET.isdisjoint(item):
+        return True
+    for key, inner in item.items():
+        kind = type(inner)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
+            if family_of(key):
+                return True
+            if len(inner) >= _SHORTEST:
+                found.append(inner)
+        elif inner is not None and kind is not bool and kind is not float:
+            if family_of(key):
+                return True
+            if kind is not int:
+                waiting.append(inner)
+        if len(key) > _LONG_NAME:
+            found.append(key)
+    return False
+
+
+def texts(value: JsonValue) -> list[str]:
+    """Return all texts, names that are long among them; whatever the names say."""
+    found: list[str] = []
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is str:
+            found.append(item)
+        elif is_object(item):
+            found += [key for key in item if len(key) > _LONG_NAME]
+            waiting += item.values()
+        elif is_list(item):
+            said = text_of_bytes(item)
+            waiting += item if said is None else [said]
+    return found
+
+
+_RUN = frozenset({"rawInput", "command", "cmd", "script"})
+"""Under such a name is what may be run, and so is a call's title."""
+
+
+class Rewriter:
+    """Gives a value with marks, and how many; the same object where nothing changed.
+
+    `run` is for the parts of it that may be run, if it is another.
+    """
+
+    def __init__(self, on_text: OnText, on_secret: OnSecret, run: Rewriter | None = None) -> None:
+        self._text = on_text
+        self._secret = on_secret
+        self._run: Rewriter = run or self
+
+    def any(self, value: JsonValue) -> Redacted:
+        """Rewrite a value of any kind."""
+        if type(value) is str:
+            return self._text(value)
+        if is_object(value):
+            return self._object(value)
+        if is_list(value):
+            return self._list(value)
+        return value, 0
+
+    def _object(self, value: JsonObject) -> Redacted:
+        named = next((value[key] for key in _NAMING if type(value.get(key)) is str), "")
+        found: JsonObject = {}
+        total, same = 0, True
+        for key, inner in value.items():
+            family = family_of(key) or (family_of(named) if key == "value" and named else "")
+            is_run = key in _RUN or (key == "title" and "toolCallId" in value)
+            mine = self._run if is_run else self
+            said = named if key == "value" and named else key
+            new, count = mine._named(family, inner, said) if family else mine.any(inner)
+            name, in_name = self._text(key) if len(key) > _LONG_NAME else (key, 0)
+            while name in found:  # two secrets may share a mark, but nothing may vanish
+                name += "+"
+            found[name] = new
+            total += count + in_name
+            same = same and new is inner and name is key
+        return (value, 0) if same else (found, total)
+
+    def _list(self, value: list[JsonValue]) -> Redacted:
+        said = text_of_bytes(value)
+        if said is not None:
+            text, count = self._text(said)
+            return (text, count) if count else (value, 0)
+        found: list[JsonValue] = []
+        total, same, family, flag = 0, True, "", ""
+        for item in value:
+            new, count = self._named(family, item, flag) if family else self.any(item)
+            family, flag = _flag_family(value, item), str(item)
+            found.append(new)
+            total += count
+            same = same and new is item
+        return (value, 0) if same else (found, total)
+
+    def _named(self, family: str, value: JsonValue, name: str) -> Redacted:
+        """Redact a value whose name tells, whatever it looks like."""
+        if type(value) is str:
+            return self._named_text(family, value, name)
+        if type(value) is int and family == "password" and value > 999:
+            mark = self._secret(family, str(value), name)
+            return (value, 0) if mark is None else (mark, 1)
+        if family not in _HOLDING:
+            return self.any(value)
+        if is_object(value):
+            return self._held_object(family, value)
+        if is_list(value):
+            pairs = [self._named(family, item, name) for item in value]
+            if all(new is item for (new, _), item in zip(pairs, value, strict=True)):
+                return value, 0
+            return [new for new, _ in pairs], sum(count for _, count in pairs)
+        return value, 0
+
+    def _held_object(self, family: str, value: JsonObject) -> Redacted:
+        pairs = {
+            key: self._named(family_of(key) or family, item, key) for key, item in value.items()
+        }
+        if all(pairs[key][0] is item for key, item in value.items()):
+            return value, 0
+        return {key: new for key, (new, _) in pairs.items()}, sum(n for _, n in pairs.values())
+
+    def _named_text(self, family: str, value: str, name: str) -> Redacted:
+        data = value.encode("utf-8", "surrogatepass")
+        scheme = scheme_length(data) if family in ("authorization", "token") else 0
+        if family == "user":
+            scheme = data.find(b":") + 1
+            if not scheme:
+                return self._text(value)
+        if is_placeholder(data[scheme:]):
+            return value, 0
+        mark = self._secret(family if family != "user" else "password", value[scheme:], name)
+        return (value, 0) if mark is None else (value[:scheme] + mark, 1)
+
+
+def _flag_family(command: list[JsonValue], flag: JsonValue) -> str:
+    """Say what the word after this flag is, in a command that is a list of words."""
+    if type(flag) is not str or not flag.startswith("-") or "=" in flag:
+        return ""
+    if flag in ("-u", "--user", "-U", "--proxy-user") and "curl" in command[:3]:
+        return "user"
+    program = str(command[0]).rpartition("/")[2]
+    if flag in _SHORT_FLAGS.get(program, ()):
+        return "password"
+    return family_of(flag.lstrip("-"))
+
+
+_SHORT_FLAGS = {
+    "sshpass": ("-p",), "redis-cli": ("-a",), "docker": ("-p",), "podman": ("-p",), "helm": ("-p",),
+    "mongosh": ("-p",), "mongo": ("-p",), "mongodump": ("-p",), "sqlcmd": ("-P",), "ldapsearch": ("-w",),
+}  # fmt: skip
