@@ -28,7 +28,7 @@ _CHANGING = re.compile(
 
 
 class BadBaseline(ValueError):
-    """It is no baseline. The message says why."""
+    """The file is no baseline. The message explains why."""
 
 
 class _File(msgspec.Struct, kw_only=True):
@@ -63,7 +63,7 @@ class Baseline:
         self._recordings.add(name_of(path))
 
     def knows(self, finding: Finding, fingerprint: str, path: str, tool: str) -> bool:
-        """Take a finding in, and say whether it is known."""
+        """Count a finding, and return whether it is known."""
         key = fingerprint, finding.session, finding.call
         if key not in self._seen:
             self._calls[fingerprint] += 1
@@ -84,9 +84,9 @@ class Baseline:
 
     def updated(self, rules: Collection[str]) -> bytes:
         """Return the file as it should be now. What was not looked for stays in it."""
-        kept = [one for one in self._known.values() if not self._was_looked_for(one, rules)]
+        others = [one for one in self._known.values() if not self._was_looked_for(one, rules)]
         findings = sorted(
-            (*kept, *self._found.values()),
+            (*others, *self._found.values()),
             key=lambda one: (one.recording, one.rule, one.tool, one.fingerprint),
         )
         lines = b",\n".join(b"  " + msgspec.json.encode(one) for one in findings)

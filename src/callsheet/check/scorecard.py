@@ -15,19 +15,19 @@ from callsheet.observe.events import CallClosed
 from callsheet.observe.model import ObservedCall, many, obj, text
 
 MOST_TOOLS = 500
-"""Tools of an agent that are told apart. Names of tools are the agent's, and may be without end."""
+"""Tools of an agent that are counted apart. Their names are the agent's, and may be without end."""
 
 OTHERS = "others"
 LEAK = "leak"
 _MOST_OPEN = 50_000
 LARGE = 1000
-"""Bytes that a call has to tell, from which on it counts what they cost: each message costs some."""
+"""Net bytes of a call from which on its bytes on the wire count: each message has an overhead."""
 
 _NAME = re.compile(r"[A-Za-z_][\w:-]{0,60}").fullmatch
 
 
 class Score(Struct):
-    """Figures of some calls. Of sizes, those of calls that have much to tell."""
+    """Figures of some calls. Sizes are those of the large calls only."""
 
     calls: int = 0
     ended: int = 0
@@ -35,7 +35,7 @@ class Score(Struct):
     clean: int = 0
     leaks: int = 0
     wire_bytes: int = 0
-    told_bytes: int = 0
+    net_bytes: int = 0
 
     def add(self, call: ObservedCall, found: set[str]) -> None:
         """Count a call in. `found` are the categories of what is wrong with it."""
@@ -44,15 +44,15 @@ class Score(Struct):
         self.complete += "complete" not in found
         self.clean += not found
         self.leaks += LEAK in found
-        told = told_bytes(call)
-        if told >= LARGE:
-            self.told_bytes += told
+        net = net_bytes(call)
+        if net >= LARGE:
+            self.net_bytes += net
             self.wire_bytes += call.wire_bytes
 
     @property
     def amplification(self) -> float | None:
-        """Bytes on the wire for each byte that there was to tell; None if that was little."""
-        return self.wire_bytes / self.told_bytes if self.told_bytes else None
+        """Bytes on the wire for each net byte; None if there were no large calls."""
+        return self.wire_bytes / self.net_bytes if self.net_bytes else None
 
 
 class AgentScore(Struct):
@@ -64,7 +64,7 @@ class AgentScore(Struct):
 
 
 class Scorecard:
-    """Counts calls as they are over. `rules` are those that hold: what nobody looked for is not said."""
+    """Counts calls as they close. `rules` are those that apply: what they don't look for is not shown."""
 
     def __init__(self, rules: Iterable[CheckRule]) -> None:
         self.agents: dict[str, AgentScore] = {}
@@ -86,11 +86,11 @@ class Scorecard:
         if is_leak(finding.rule):
             its.add(LEAK)
 
-    def over(self, over: CallClosed) -> None:
+    def over(self, event: CallClosed) -> None:
         """Count a call that is over."""
-        call = over.call
+        call = event.call
         found = self._found.pop((call.session.id, call.id), set())
-        agent = self._agent(over.connection.agent)
+        agent = self._agent(event.connection.agent)
         tool = tool_of(call)
         if tool not in agent.tools and len(agent.tools) >= MOST_TOOLS:
             tool = OTHERS
@@ -126,8 +126,8 @@ def _shown_name(name: str) -> str:
     return shown(name)
 
 
-def told_bytes(call: ObservedCall) -> int:
-    """Return how many bytes there are to tell of a call: of its output or its input, whichever is more."""
+def net_bytes(call: ObservedCall) -> int:
+    """Return the bytes of a call's output or of its input, whichever is more."""
     content = sum(_item_bytes(obj(item)) for item in many(call.fields.get("content")))
     output = content + call.output_bytes or _json_bytes(call.fields.get("rawOutput"))
     return max(output, _json_bytes(call.fields.get("rawInput")))

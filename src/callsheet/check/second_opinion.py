@@ -1,11 +1,11 @@
-"""The checker's second opinion on exit codes, written apart from `exits.py`, by which the tap repairs.
+"""The checker's second opinion on exit codes and secrets, independent of the code that it judges.
 
-It reads only what nobody could misread: a field that is called an exit code, and a line that is nothing else.
+The tap reads exit codes by `callsheet.observe.exit_codes` and hides secrets by `callsheet.redaction`. If the
+checker used only these, whatever they miss would pass both: "nothing found" behind the tap would be no more
+than the tap's own opinion. So this module shares nothing with them, and a test holds that.
 
-The checker's second opinion on secrets, written apart from `callsheet.redaction`.
-
-The tap hides secrets by `callsheet.redaction`. If the checker asked only that, a secret that it does not know
-would pass both. This one knows few forms: those that nobody could take for anything else.
+It knows little, but what it knows is beyond doubt: a field that is called an exit code, a line that is
+nothing else, and forms of secrets that can't be taken for anything else.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from callsheet.observe.model import ObservedCall, many, obj
+
+# Exit codes
 
 _FIELDS = (
     "exit_code",
@@ -47,34 +49,34 @@ _TEXTS = ("output", "result", "text", "error", "stderr")
 _SAYS_NO = re.compile(
     r"(?:^|[\s;&|(/])(?:[efp]?grep|rg|ag|ack|diff|cmp|test|which|command|find|git|\[\[?)(?=\s|$)"
 )
-"""Programs that tell "no" by 1."""
+"""Programs whose exit code 1 means "no"."""
 _PRINTS_ONE = re.compile(
     r"(?i)(?:exit|return)[ _-]?(?:code|status)|\$\?|\bcat\b|\b(?:head|tail)\b"
 ).search
 """Whether a command may itself have printed such a line."""
 _OTHERS = r"^pid$|(?:shell|bash|task|process|job|session|terminal)(?:_id|Id)$"
-"""An argument that names another process, of which the result tells."""
+"""An argument that names another process, which the result is about."""
 _EDGE = 400
 _GOES_ON = -1
 _RUN = ("command", "cmd", "script", "code")
 
 
 class ExitEvidence(NamedTuple):
-    """An exit code that tells of a failure, and the field that tells it."""
+    """An exit code that means a failure, and the field that has it."""
 
     code: int
     field: str
 
 
 def failure_of(call: ObservedCall) -> ExitEvidence | None:
-    """Return the exit code by which a call's command failed, if one is told."""
+    """Return the exit code by which a call's command failed, if there is one."""
     command = _command(call)
     if call.is_background or any(
         re.search(_OTHERS, str(key)) for key in obj(call.fields.get("rawInput"))
     ):
         return None
-    told = list(_fields(call)) or list(_lines(call, command))
-    for code, field in told:
+    codes = list(_fields(call)) or list(_lines(call, command))
+    for code, field in codes:
         is_no = code == 1 and _SAYS_NO.search(command)
         if code not in (0, _GOES_ON) and not is_no:
             return ExitEvidence(code, field)
@@ -82,16 +84,16 @@ def failure_of(call: ObservedCall) -> ExitEvidence | None:
 
 
 def _command(call: ObservedCall) -> str:
-    given = call.fields.get("rawInput")
-    found = next((obj(given)[key] for key in _RUN if key in obj(given)), given)
+    raw = call.fields.get("rawInput")
+    found = next((obj(raw)[key] for key in _RUN if key in obj(raw)), raw)
     words = many(found) or [found]
     return " ".join(word for word in words if isinstance(word, str))
 
 
 def _fields(call: ObservedCall) -> Iterator[tuple[int, str]]:
-    for told in _objects(call.fields.get("rawOutput")):
+    for fields in _objects(call.fields.get("rawOutput")):
         for name in _FIELDS:
-            if type(code := told.get(name)) is int:
+            if type(code := fields.get(name)) is int:
                 yield code, f"update.rawOutput.{name}"
 
 
@@ -103,27 +105,30 @@ def _lines(call: ObservedCall, command: str) -> Iterator[tuple[int, str]]:
         yield from (
             (code, "update.content") for code in _in_text(obj(obj(item).get("content")).get("text"))
         )
-    for said in (raw, *(told.get(name) for told in _objects(raw) for name in _TEXTS)):
-        yield from ((code, "update.rawOutput") for code in _in_text(said))
+    for value in (raw, *(fields.get(name) for fields in _objects(raw) for name in _TEXTS)):
+        yield from ((code, "update.rawOutput") for code in _in_text(value))
 
 
 def _objects(raw: Any) -> Iterator[dict[str, Any]]:
-    for told in map(obj, many(raw) or [raw]):
-        yield told
-        yield from (obj(told.get(name)) for name in _HOLDERS)
+    for fields in map(obj, many(raw) or [raw]):
+        yield fields
+        yield from (obj(fields.get(name)) for name in _HOLDERS)
 
 
-def _in_text(said: Any) -> Iterator[int]:
+def _in_text(value: Any) -> Iterator[int]:
     """Yield the codes on the first line and the last, where agents write how a command ended."""
-    if not isinstance(said, str):
+    if not isinstance(value, str):
         return
-    for edge, place in ((said[:_EDGE], 0), (said[-_EDGE:], -1)):
+    for edge, place in ((value[:_EDGE], 0), (value[-_EDGE:], -1)):
         lines = [line for line in edge.splitlines() if line.strip(" `\t\r")]
         if lines and (match := _LINE(lines[place].strip())) is not None:
             yield int(match["code"])
 
 
-class Form(NamedTuple):
+# Secrets
+
+
+class SecretForm(NamedTuple):
     """A sort of secret. Its pattern is tried only on text that has one of its hints."""
 
     name: str
@@ -132,7 +137,7 @@ class Form(NamedTuple):
 
 
 FORMS = tuple(
-    Form(name, tuple(hints.split()), re.compile(pattern))
+    SecretForm(name, tuple(hints.split()), re.compile(pattern))
     for name, hints, pattern in (
         ("a GitHub token", "ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[opusr]_[A-Za-z0-9]{36,}"),
         ("a GitHub token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{60,}"),
@@ -154,12 +159,12 @@ FORMS = tuple(
 _NAMES = ("password", "passwd", "secret", "token", "api_key", "apikey", "api-key", "access_key")
 _GIVEN = r"[\"']?[ \t]{0,3}[:=][ \t]{0,3}[\"']?"
 _NAMED = re.compile(_GIVEN + r"(?P<value>[A-Za-z0-9+/_=.~-]{20,200})(?![\w$({\[])").match
-"""The value of a setting whose name tells what it is. Only one that looks drawn by lot counts."""
+"""The value of a setting with a telling name. Only one that looks random counts."""
 _PASSWORD = re.compile(
     _GIVEN + r"(?=[^\s\"']*\d)(?!password)(?P<value>[A-Za-z][\w+/=.~!#%-]{7,60})(?![\w(\[{$])"
 ).match
 _DRAWN = 3.5
-"""Bits for each character, from which a text is not taken for words."""
+"""Bits of entropy per character from which on a text is taken for random."""
 
 
 def secrets_in(value: Any, spared: Callable[[str], str] = str) -> set[str]:
@@ -168,7 +173,7 @@ def secrets_in(value: Any, spared: Callable[[str], str] = str) -> set[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts of a value; what stands beside a telling key, together with that."""
+    """Yield all texts of a value; what stands beside a telling key, together with the key."""
     waiting: list[Any] = [value]
     while waiting:
         one = waiting.pop()
@@ -194,7 +199,7 @@ def _named_in(text: str) -> Iterator[str]:
 
 
 def _is_set(name: str, lower: str, text: str) -> bool:
-    """Whether a text gives a secret value to what has a telling name."""
+    """Whether a text assigns a secret value to a telling name."""
     at = lower.find(name)
     while at >= 0:
         at += len(name)

@@ -1,7 +1,7 @@
-"""Which calls there are: how they begin, what is known of them, and how long they are kept.
+"""Calls and the terminals that they show: how they begin, how updates are applied, when they are let go.
 
-What has ended is kept for a while, for what may come late. Memory does not grow with the recording: by number
-and by bytes, the oldest are let go, and only their ids stay known.
+A call that has ended stays known for a while, for updates that come late. Memory does not grow with the
+traffic: the oldest calls are let go, by number and by bytes, and only their ids are remembered.
 
 Which terminals there are, which calls show them, and what comes by them.
 """
@@ -31,19 +31,19 @@ from callsheet.observe.model import (
 from callsheet.observe.repetition import note_repetition
 
 KEEP_ENDED = 1024
-"""Calls that have ended and are still known."""
+"""Calls that have ended and stay known."""
 
 KEEP_BYTES = 32 << 20
 """Bytes of messages about those."""
 
 KEEP_OPEN = 4096
-"""Calls of a session that are known at once, ended or not."""
+"""Calls of a session that are known at the same time, ended or not."""
 
 KEEP_CONTENT = 64 << 20
-"""Bytes of a call's messages after which its content is no more added to."""
+"""Bytes of a call's messages after which nothing is appended to its content."""
 
 KEEP_STATUSES = 100
-"""Moves of a call that are known."""
+"""Status changes of a call that are remembered."""
 
 MUCH = 8 << 10
 """Bytes of an update that is worth a message of its own, however many there are in a second."""
@@ -62,12 +62,12 @@ _FIELDS = (
 
 
 class CallTracker:
-    """All calls of a recording."""
+    """All calls: those that are known, and the ids of those that were let go."""
 
     def __init__(self) -> None:
         self.count: int = 0
         self.gone: list[ObservedCall] = []
-        """Those that were let go now."""
+        """Those that were let go and are not closed yet."""
         self._due: list[CallClosed | CallLeftOpen] = []
         self.used: UsedIds = UsedIds()
         self._ended: deque[tuple[ObservedCall, int]] = deque()
@@ -76,7 +76,7 @@ class CallTracker:
     def begin(
         self, line: RecordedLine, session: ObservedSession, key: str, connection: ObservedConnection
     ) -> ObservedCall:
-        """Begin a call. One that had its id before is over."""
+        """Begin a call. An earlier one of its id is let go."""
         before = session.calls.get(key)
         call = ObservedCall(key, session, line.number, turn=session.turn, last=line.number)
         call.is_replayed = session.tells_history
@@ -94,7 +94,7 @@ class CallTracker:
             self.let_go(next(iter(session.calls.values())), connection)
         return call
 
-    def fold(
+    def apply(
         self,
         call: ObservedCall,
         kind: str,
@@ -102,10 +102,10 @@ class CallTracker:
         line: RecordedLine,
         connection: ObservedConnection,
     ) -> None:
-        """Take in an update of a call."""
+        """Apply an update of a call."""
         call.updates += 1
         _count(call, line)
-        self.heard(call, line)
+        self.mentioned(call, line)
         if call.ended is not None or _is_late(call):
             call.late += 1
         if kind == "tool_call_content_chunk":
@@ -116,13 +116,13 @@ class CallTracker:
         if call.announced is None and _is_announced(call, kind, update, connection):
             self.announce(call, update, line)
 
-    def heard(self, call: ObservedCall, line: RecordedLine) -> None:
-        """Note that a message was about a call."""
+    def mentioned(self, call: ObservedCall, line: RecordedLine) -> None:
+        """Note that a message mentions a call."""
         call.wire_bytes += line.size
         call.last = line.number
 
     def announce(self, call: ObservedCall, update: Json, line: RecordedLine) -> None:
-        """Note what announced a call. One that says no status is pending."""
+        """Note what announced a call. Without a status, it is pending."""
         call.announced, call.opening = line.number, update
         if call.status is None:
             _move(call, "pending", line)
@@ -130,7 +130,7 @@ class CallTracker:
     def patch(
         self, call: ObservedCall, update: Json, line: RecordedLine, connection: ObservedConnection
     ) -> None:
-        """Take over the fields that an update has."""
+        """Set the fields that an update has. In v2, null clears one."""
         for name in _FIELDS:
             if name in update:
                 _set(call, name, update[name], clears=connection.is_v2)
@@ -147,11 +147,11 @@ class CallTracker:
                 call.ended, call.ended_at = line.number, line.time
                 if (
                     not call.session.is_replaying
-                ):  # a history may tell all calls, and then their results
+                ):  # a history may have all calls first, and then their results
                     self._note_end(call, connection)
 
-    def were_told(self, session: ObservedSession, connection: ObservedConnection) -> None:
-        """Note that a session's history was told: calls in it that have ended need not be known for long."""
+    def replayed(self, session: ObservedSession, connection: ObservedConnection) -> None:
+        """Note that a session's history was replayed: its ended calls need not stay known for long."""
         for call in list(session.calls.values()):
             if call.is_replayed and call.ended is not None:
                 self._note_end(call, connection)
@@ -169,15 +169,15 @@ class CallTracker:
             self.let_go(call, connection)
 
     def let_go(self, call: ObservedCall, connection: ObservedConnection) -> None:
-        """Forget a call. It is over."""
+        """Forget a call, and close it."""
         _remove(call.session.calls, call)
         if call.turn is not None:
             _remove(call.turn.calls, call)
-        self._due.extend(over(call, connection, at_the_end=False))
+        self._due.extend(close_call(call, connection, at_the_end=False))
         self.gone.append(call)
 
-    def told(self) -> Iterator[CallClosed | CallLeftOpen]:
-        """Tell what is due. Then nothing refers to the calls that were let go, not even their questions."""
+    def closed(self) -> Iterator[CallClosed | CallLeftOpen]:
+        """Yield the events of calls that were let go, and drop what refers to these, for memory's sake."""
         yield from self._due
         for call in self.gone:
             call.questions = []
@@ -186,11 +186,11 @@ class CallTracker:
     def left_open(
         self, turn: ObservedTurn, line: int, connection: ObservedConnection
     ) -> Iterator[CallClosed | CallLeftOpen]:
-        """Tell of a turn's calls, now that the turn is over: which are over, which were left open."""
+        """Yield, for a turn that has ended, which of its calls are closed and which were left open."""
         following = turn.session.turn
         for call in list(turn.calls.values()):
             if call.ended is not None:
-                yield from over(call, connection, at_the_end=False)
+                yield from close_call(call, connection, at_the_end=False)
             elif following is not None and call.first > following.begun:
                 call.turn, following.calls[call.id] = following, call
             elif _must_be_over(call, connection):
@@ -199,10 +199,10 @@ class CallTracker:
         turn.calls = {}
 
 
-def over(
+def close_call(
     call: ObservedCall, connection: ObservedConnection, *, at_the_end: bool
 ) -> Iterator[CallClosed | CallLeftOpen]:
-    """Tell that nothing more is expected of a call; once."""
+    """Yield that nothing more is expected of a call; only once."""
     if call.is_judged:
         return
     call.is_judged = True
@@ -218,7 +218,7 @@ def over(
 
 
 def announces(kind: str, update: Json, connection: ObservedConnection) -> bool:
-    """Whether an update reads as the first of a call. v2 has one kind for all."""
+    """Whether an update looks like the first of a call. v2 has one kind for all."""
     if kind == "tool_call":
         return True
     named = any(name in update for name in ("title", "name", "kind", "rawInput"))
@@ -228,7 +228,7 @@ def announces(kind: str, update: Json, connection: ObservedConnection) -> bool:
 def _is_announced(
     call: ObservedCall, kind: str, update: Json, connection: ObservedConnection
 ) -> bool:
-    """Whether an update announces a call. v2's may be of one that began before the recording did."""
+    """Whether an update announces a call. In v2 it may be of one that began before the recording."""
     if connection.is_v2 and call.session.is_whole:
         return True
     return announces(kind, update, connection)
@@ -241,28 +241,28 @@ def begins_again(
     session = call.session
     opens = kind == "tool_call" or (kind == "tool_call_update" and connection.is_v2)
     if not opens:
-        return kind == "tool_call_update" and _is_told_as_another(call, update)
+        return kind == "tool_call_update" and _is_described_as_another(call, update)
     if session.tells_history and call.first < (session.asked or 0):
         return True
     if call.ended is None:
         return False
     if kind == "tool_call":
         return True
-    # v2 has one update for all: what tells anew what it is, and is not over, is another call.
+    # v2 has one kind of update: one that describes the call anew, and is not final, is another call.
     status = text(update.get("status"))
     return (
         status is not None and status not in FINAL and ("title" in update or "rawInput" in update)
     )
 
 
-def _is_told_as_another(call: ObservedCall, update: Json) -> bool:
-    """Whether an update tells of something else to be done, which has not begun, after a call has."""
-    given, title = update.get("rawInput"), text(update.get("title"))
+def _is_described_as_another(call: ObservedCall, update: Json) -> bool:
+    """Whether an update after a call's end describes other work, which is pending."""
+    value, title = update.get("rawInput"), text(update.get("title"))
     return (
         call.ended is not None
         and text(update.get("status")) == "pending"
-        and bool(given and call.given and title)
-        and given != call.given
+        and bool(value and call.given and title)
+        and value != call.given
         and title != call.fields.get("title")
     )
 
@@ -270,12 +270,12 @@ def _is_told_as_another(call: ObservedCall, update: Json) -> bool:
 def _is_reused(
     session: ObservedSession, before: ObservedCall | None, connection: ObservedConnection
 ) -> bool:
-    """Whether a known id is another call's now. What a replay tells again is the same call."""
+    """Whether a known id is another call's now. What is replayed is the same call."""
     if session.tells_history:
         return before is not None and before.first > (session.asked or 0)
     if connection.has_both_ways:
         return True
-    # Of the agent's lines alone, nobody can tell a replay; but in one turn there is none.
+    # In the agent's lines alone a replay can't be seen; but within one turn there is none.
     return before is not None and before.turn is not None and before.turn is session.turn
 
 
@@ -302,7 +302,7 @@ def _move(call: ObservedCall, status: str, line: RecordedLine) -> None:
 
 
 def _count(call: ObservedCall, line: RecordedLine) -> None:
-    """Count an update in its second. One that brings much could not be sent together with others."""
+    """Count an update in its second, unless it is so large that it could not be merged with others."""
     time = line.time
     if time is None or line.size >= MUCH:
         return
@@ -347,12 +347,12 @@ MOST_TERMINALS = 10_000
 
 
 class TerminalTracker:
-    """All terminals of a recording."""
+    """The terminals, and the calls that show them."""
 
     def __init__(self) -> None:
         self._owners: dict[
             tuple[str, str], ref[ObservedCall]
-        ] = {}  # what is over is not kept for them
+        ] = {}  # weak, so that terminals keep no call alive
 
     def owner(self, session: ObservedSession, key: str | None) -> ObservedCall | None:
         """Return the call that shows a terminal."""
@@ -360,30 +360,30 @@ class TerminalTracker:
         return None if owner is None else owner()
 
     def shown(self, call: ObservedCall, update: Json) -> None:
-        """Note the terminals that an update lets a call show."""
+        """Note the terminals in the content of a call's update."""
         content = update.get("content")
         for item in many(content) or [content]:
-            told = obj(item)
-            key = text(told.get("terminalId"))
-            if key is not None and told.get("type") == "terminal":
+            fields = obj(item)
+            key = text(fields.get("terminalId"))
+            if key is not None and fields.get("type") == "terminal":
                 _note(self._owners, (call.session.id, key), ref(call))
 
     def created(self, session: ObservedSession, key: str | None, line: RecordedLine) -> None:
-        """Note that a terminal was made."""
+        """Note that a terminal was created."""
         if key is not None and key not in session.terminals:
             _note(session.terminals, key, line.number)
 
     def background(self, session: ObservedSession, listed: Any) -> frozenset[str] | None:
-        """Return the calls that go on in the background, by v2's list of calls and terminals.
+        """Return the calls that run in the background, by v2's list of calls and terminals.
 
-        None if that is not said, or said in words that nobody knows.
+        None if there is no list, or one in an unknown form.
         """
         found: set[str] = set()
         for item in many(listed):
-            told = obj(item)
-            owner = self.owner(session, text(told.get("terminalId")))
-            key = text(told.get("toolCallId")) or (owner.id if owner is not None else None)
-            if key is None and told.get("type") != "terminal":
+            fields = obj(item)
+            owner = self.owner(session, text(fields.get("terminalId")))
+            key = text(fields.get("toolCallId")) or (owner.id if owner is not None else None)
+            if key is None and fields.get("type") != "terminal":
                 return None
             found.add(key or "")
         return frozenset(found) if isinstance(listed, list) else None
@@ -395,25 +395,25 @@ class TerminalTracker:
         session: ObservedSession,
         update: Json,
     ) -> Iterator[TerminalUpdated]:
-        """Return what an update of a call tells of terminals by the way, as some v1 agents do."""
+        """Yield the updates of terminals in a call's `_meta`, where some v1 agents put them."""
         meta = obj(update.get("_meta"))
         if not meta:
             return
         self.created(session, text(obj(meta.get("terminal_info")).get("terminal_id")), line)
         for name in ("terminal_output", "terminal_output_delta", "terminal_exit"):
-            told = obj(meta.get(name))
-            key = text(told.get("terminal_id"))
+            fields = obj(meta.get(name))
+            key = text(fields.get("terminal_id"))
             if key is not None:
-                yield self.told(line, connection, session, key, told)
+                yield self.updated(line, connection, session, key, fields)
 
-    def ended(self, session: ObservedSession, key: str | None, told: Json) -> None:
-        """Note the exit code of a terminal's command, if that is told."""
-        call, status = self.owner(session, key), obj(told.get("exitStatus")) or told
+    def ended(self, session: ObservedSession, key: str | None, fields: Json) -> None:
+        """Note the exit code of a terminal's command, if there is one."""
+        call, status = self.owner(session, key), obj(fields.get("exitStatus")) or fields
         code = status.get("exitCode", status.get("exit_code"))
         if call is not None and type(code) is int:
             call.exit_code = code
 
-    def told(
+    def updated(
         self,
         line: RecordedLine,
         connection: ObservedConnection,
@@ -421,7 +421,7 @@ class TerminalTracker:
         key: str,
         update: Json,
     ) -> TerminalUpdated:
-        """Take in what is told of a terminal."""
+        """Apply an update of a terminal."""
         known, kind = key in session.terminals, update.get("sessionUpdate")
         if kind == "terminal_update":
             self.created(session, key, line)

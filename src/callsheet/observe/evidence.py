@@ -1,13 +1,12 @@
-"""What a call has shown, and what its raw output says: texts, exit codes, errors.
+"""What calls give evidence of: texts that they show, errors, files that exist, streamed arguments.
 
-Which files are there, surely, as far as calls have shown it: those that were read or changed.
-
-A command may remove any file without a word, so whatever could have run one makes all of it uncertain.
-
-Arguments that an agent shows in a call's content while its model still writes them.
-
-Some agents have no other place for them: the content is the text of a JSON object that grows, until the
-output takes its place. Whether it is that is for others to judge; here it is only kept.
+- Results: content and raw output come in many shapes. Here are the texts in them, and whether one of them
+  says that the tool has failed. A field `error` of a document that was read is no failure, so evidence
+  must come from where agents report an outcome.
+- Files: those that were read or changed certainly exist. A command may remove any file silently, so
+  whatever could have run one makes all of that uncertain.
+- Streamed arguments: some agents show them in a call's content while the model still writes them, as the
+  text of a JSON object that grows until the output replaces it. Here it is only stored.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ OUTPUT_KEYS = ("stdout", "stderr", "output", "content", "text", "message", "resu
 """Where clients look for text in a raw output that is an object."""
 
 _TEXTS = (*OUTPUT_KEYS, "error", "aggregated_output", "formatted_output")
-"""Where tools put what people should see."""
+"""Where tools put what the user should see."""
 
 _SUCCEEDED = frozenset(("success", "ok", "isError", "is_error"))
-_TOLD_WITH = frozenset(
+_OUTCOME_KEYS = frozenset(
     (*OUTPUT_KEYS, "error", "errors", "reason", "detail", "exit_code", "exitCode", "title")
 )
 """What stands beside a status that is the tool's own."""
@@ -40,9 +39,9 @@ _WRAPPERS = (
     "exitStatus",
     "observation",
 )
-"""Where agents put what a tool has given, in an object of their own."""
+"""Where agents put what a tool has returned, in an object of their own."""
 _FEW = 6
-"""Fields of a raw output that only tells of an error, at most."""
+"""Fields of a raw output that is no more than an error, at most."""
 _OF_COMMANDS = frozenset(("output", "stdout", "stderr", "command"))
 _LONGEST = 64 * 1024
 _ON_FILES = ("read", "edit", "delete", "move")
@@ -60,10 +59,10 @@ _TOOL_FAILED = re.compile(
     r"|tool (?:call |execution )?(?:failed|error)"
     r"|(?:an )?error (?:occurred )?(?:while )?(?:calling|executing|running|invoking) (?:the )?tool)"
 ).match
-"""What agents say of a tool that could not do its work, at the beginning of its result."""
+"""How agents report that a tool could not do its work, at the beginning of its result."""
 _MARK = re.compile(r"\s*(?:\[[!x]\]|[\u2190-\u2bff\U0001f300-\U0001faff\ufe0f])+\s*").match
-"""A sign before a line, by which agents mark what they say themselves."""
-_OTHERS_WORDS = ("read", "search", "fetch", "execute")
+"""A sign before a line, by which agents mark messages of their own."""
+_OTHERS_TEXT = ("read", "search", "fetch", "execute")
 """Kinds of calls whose results are what others wrote, be they files or programs."""
 _NOT_THERE = re.compile(r"(?i)not found|no such file|does not exist|doesn't exist|ENOENT").search
 
@@ -86,11 +85,11 @@ def shows_something(content: Any) -> bool:
 
 
 def _is_shown(item: Any) -> bool:
-    told = obj(item)
-    block = obj(told.get("content"))
-    if told.get("type") == "content" and block.get("type") == "text":
+    fields = obj(item)
+    block = obj(fields.get("content"))
+    if fields.get("type") == "content" and block.get("type") == "text":
         return not is_blank(text(block.get("text")))
-    return bool(told)
+    return bool(fields)
 
 
 def is_blank(value: str | None) -> bool:
@@ -99,14 +98,14 @@ def is_blank(value: str | None) -> bool:
 
 
 def raw_text(raw: Any) -> str:
-    """Return a text in a raw output that people should see, the first; "" if there is none."""
+    """Return the first text in a raw output that the user should see; "" if there is none."""
     if type(raw) is str:
         return "" if is_blank(raw) else raw
     if type(raw) is list:
         return next((found for item in many(raw) if (found := raw_text(item))), "")
-    told = obj(raw)
+    fields = obj(raw)
     for key in _TEXTS:
-        if key in told and (found := raw_text(told[key])):
+        if key in fields and (found := raw_text(fields[key])):
             return found
     return ""
 
@@ -139,9 +138,9 @@ def results_in(raw: Any) -> list[Any]:
 
 
 def raw_texts(raw: Any) -> list[str]:
-    """Return the texts in a raw output that people should see: of each of its parts, the first."""
+    """Return the texts in a raw output that the user should see: of each of its parts, the first."""
     try:
-        return [said for part in results_in(raw) if (said := raw_text(part))]
+        return [phrase for part in results_in(raw) if (phrase := raw_text(part))]
     except RecursionError:
         return []
 
@@ -159,14 +158,14 @@ def of_a_command(raw: Any) -> Any:
     if type(raw) is not str or raw[:1] != "{" or len(raw) > _LONGEST:
         return raw
     try:
-        told = obj(_decode(raw))
+        fields = obj(_decode(raw))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return raw
-    return raw if _OF_COMMANDS.isdisjoint(told) else told
+    return raw if _OF_COMMANDS.isdisjoint(fields) else fields
 
 
 def error_in(call: ObservedCall) -> str | None:
-    """Return the field in which a call's tool says that it has failed."""
+    """Return where a call's result says that the tool has failed; None if it does not."""
     raw: Any = call.fields.get("rawOutput")
     if _says_tool_failed(call):
         return "its result says that the tool failed"
@@ -176,8 +175,8 @@ def error_in(call: ObservedCall) -> str | None:
     if type(raw) is list:
         where = _error_in_parts(raw, call.fields.get("kind"))
         return where and f"rawOutput: {where}"
-    for told in inner(obj(raw)):
-        where = _error_in(told)
+    for fields in inner(obj(raw)):
+        where = _error_in(fields)
         if where is not None:
             return f"rawOutput: {where}"
     return "content: it says that there is no such file" if _says_missing(call) else None
@@ -185,22 +184,22 @@ def error_in(call: ObservedCall) -> str | None:
 
 def result_text(call: ObservedCall) -> str:
     """Return the text that a call's result is, if it is no more than one that is short; else ""."""
-    shown = [said for said in texts(call.fields.get("content")) if not is_blank(said)]
+    shown = [phrase for phrase in texts(call.fields.get("content")) if not is_blank(phrase)]
     found = shown or raw_texts(call.fields.get("rawOutput"))
     return found[0].strip("` \n") if len(found) == 1 and len(found[0]) <= _NO_LONGER else ""
 
 
 def _says_tool_failed(call: ObservedCall) -> bool:
-    """Whether a result begins with the agent's word that the tool failed; not that of a file or a program."""
-    said = result_text(call)
-    mark = _MARK(said)
-    if mark is None and call.fields.get("kind") in _OTHERS_WORDS:
+    """Whether a result begins with the agent's own message that the tool failed, not with a file's text."""
+    phrase = result_text(call)
+    mark = _MARK(phrase)
+    if mark is None and call.fields.get("kind") in _OTHERS_TEXT:
         return False
-    said = said[mark.end() if mark is not None else 0 :]
-    if _TOOL_FAILED(said) is not None:
+    phrase = phrase[mark.end() if mark is not None else 0 :]
+    if _TOOL_FAILED(phrase) is not None:
         return True
     is_change = call.fields.get("kind") in ("edit", "delete", "move")
-    return is_change and _FAILED(said.partition("\n")[0]) is not None
+    return is_change and _FAILED(phrase.partition("\n")[0]) is not None
 
 
 def _says_missing(call: ObservedCall) -> bool:
@@ -210,8 +209,8 @@ def _says_missing(call: ObservedCall) -> bool:
     shown = list(texts(call.fields.get("content"))) or raw_texts(call.fields.get("rawOutput"))
     if len(shown) != 1 or len(shown[0]) > _LINE or not _is_missing(shown[0].strip("` \n")):
         return False
-    given = obj(call.fields.get("rawInput")).values()
-    return any(type(value) is str and len(value) > 2 and value in shown[0] for value in given)
+    raw_input = obj(call.fields.get("rawInput")).values()
+    return any(type(value) is str and len(value) > 2 and value in shown[0] for value in raw_input)
 
 
 def _is_missing(line: str) -> bool:
@@ -220,40 +219,40 @@ def _is_missing(line: str) -> bool:
 
 def _error_in_parts(raw: Any, kind: Any) -> str | None:
     """Find that all parts of a call's work have failed; of several commands, that any has."""
-    said = [_says_failed(told) for told in parts(raw)]
-    failed = [where for where in said if where is not None]
-    if not failed or (len(failed) < len(said) and kind != "execute"):
+    results = [_says_failed(fields) for fields in parts(raw)]
+    failed = [where for where in results if where is not None]
+    if not failed or (len(failed) < len(results) and kind != "execute"):
         return None
     return f"in a part, {failed[0]}"
 
 
-def _says_failed(told: Json) -> str | None:
+def _says_failed(fields: Json) -> str | None:
     for key in ("isError", "is_error"):
-        if told.get(key) is True:
+        if fields.get(key) is True:
             return f"{key} is true"
     for key in ("success", "ok"):
-        if told.get(key) is False:
+        if fields.get(key) is False:
             return f"{key} is false"
     return None
 
 
-def _error_in(told: Json) -> str | None:
-    said = _says_failed(told)
-    if said is not None:
-        return said
-    if told.get("status") in ("error", "failed", "failure") and _is_its_own(told):
-        return f"status is {told['status']}"
-    error = told.get("error")
-    if not error or type(error) not in (str, dict) or not _SUCCEEDED.isdisjoint(told):
+def _error_in(fields: Json) -> str | None:
+    where = _says_failed(fields)
+    if where is not None:
+        return where
+    if fields.get("status") in ("error", "failed", "failure") and _is_its_own(fields):
+        return f"status is {fields['status']}"
+    error = fields.get("error")
+    if not error or type(error) not in (str, dict) or not _SUCCEEDED.isdisjoint(fields):
         return None
     # A document may well have a field `error`. Beside a result, it is no outcome.
-    has_result = any(told.get(key) for key in ("output", "content", "result", "data", "stdout"))
-    return None if has_result or len(told) > _FEW else "it has an error, and no result"
+    has_result = any(fields.get(key) for key in ("output", "content", "result", "data", "stdout"))
+    return None if has_result or len(fields) > _FEW else "it has an error, and no result"
 
 
-def _is_its_own(told: Json) -> bool:
+def _is_its_own(fields: Json) -> bool:
     """Whether a status is the tool's own, and not that of what it has looked up: a build, a job."""
-    return len(told) == 1 or not _TOLD_WITH.isdisjoint(told)
+    return len(fields) == 1 or not _OUTCOME_KEYS.isdisjoint(fields)
 
 
 def _error_in_text(raw: str, kind: Any) -> str | None:
@@ -268,18 +267,20 @@ def _error_in_text(raw: str, kind: Any) -> str | None:
     return where and f"rawOutput: {where}"
 
 
+# Files
+
 MOST_FILES = 1024
-"""Files of a session that are known."""
+"""Files of a session that are remembered."""
 
 _HARMLESS = ("read", "search", "fetch", "think", "edit", "switch_mode")
-_COMPLAINT = re.compile(r"(?i)not found|no such|n.t exist|not exist|enoent|error|cannot|could not")
+_ERROR_TEXT = re.compile(r"(?i)not found|no such|n.t exist|not exist|enoent|error|cannot|could not")
 _LOOKED_AT = 400
 _LEAVES = ("add", "modify", "move", "copy")
-"""What a change of v2 does so that there is a file afterwards."""
+"""Operations of a change in v2 after which there is a file."""
 
 
 def note_files(session: ObservedSession, call: ObservedCall, line: int) -> None:
-    """Take in what a call shows, after an update of it."""
+    """Note which files exist by what a call shows, after an update of it."""
     if call.fields.get("kind") not in _HARMLESS:
         session.files.clear()
     if call.ended != line:
@@ -295,13 +296,13 @@ def note_files(session: ObservedSession, call: ObservedCall, line: int) -> None:
 
 
 def _shown(fields: Json) -> Iterator[str]:
-    """Return the files that a completed call has read or changed."""
+    """Yield the files that a completed call has read or changed."""
     kind, content, places = fields.get("kind"), many(fields.get("content")), fields.get("locations")
     if kind == "edit":
         for item in content:
-            for told in (obj(item), *map(obj, many(obj(item).get("changes")))):
-                path = text(told.get("path"))
-                if path is not None and (told.get("newText") or told.get("operation") in _LEAVES):
+            for change in (obj(item), *map(obj, many(obj(item).get("changes")))):
+                path, leaves = text(change.get("path")), change.get("operation") in _LEAVES
+                if path is not None and (change.get("newText") or leaves):
                     yield path
     elif kind == "read" and len(many(places)) == 1 and _is_good(content):
         path = text(obj(many(places)[0]).get("path"))
@@ -310,13 +311,16 @@ def _shown(fields: Json) -> Iterator[str]:
 
 
 def _is_good(content: list[object]) -> bool:
-    """Whether a read has given something that is no complaint."""
-    said = text(obj(obj(content[0]).get("content")).get("text")) if content else None
-    return bool(said) and not _COMPLAINT.search(said[:_LOOKED_AT])
+    """Whether a read has returned something that is no error message."""
+    phrase = text(obj(obj(content[0]).get("content")).get("text")) if content else None
+    return bool(phrase) and not _ERROR_TEXT.search(phrase[:_LOOKED_AT])
+
+
+# Streamed arguments
 
 
 def note_streaming(call: ObservedCall, update: Json) -> None:
-    """Keep the content if it may be arguments: it begins as an object does, and nothing else was told."""
+    """Store the content as streamed arguments if it begins like an object, and there is no input yet."""
     if call.given or call.ended is not None or update.get("status") in FINAL:
         return
     if "rawOutput" in call.fields:

@@ -1,9 +1,9 @@
-"""How a call's command ended, as far as its result tells: by terminals, raw output, or text.
+"""How a call's command ended, as far as that is evident: from terminals, raw output, or text.
 
-What a terminal or the raw output says is sure. In a text, only a status line counts: one that says nothing
+What a terminal or the raw output says is certain. In a text, only a status line counts: one that says nothing
 else, above or below what the command has printed. Neither what it prints itself is evidence, nor the command.
 
-Whether a call was running when people cancelled, and so may have been stopped by it.
+It also answers whether a call was running when the user cancelled, and so may have been stopped by it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _NO_SUCH = re.compile(
     r"(?:\[stderr\] *)?(?:[\w./-]*sh: )?(?:(?:line )?\d+: )?"
     r"(?:(?P<program>[^\s:]+): (?:command )?not found|command not found: (?P<last>\S+))"
 ).fullmatch
-"""What shells say of a program that isn't there."""
+"""How shells report a program that does not exist."""
 _ASKS_FOR_CODES = re.compile(r"\$\?|PIPESTATUS|LASTEXITCODE|ERRORLEVEL").search
 _PROGRAM = re.compile(
     r"(?:^|[;&|\n({])\s*(?:\w+=\S*\s+|(?:sudo|command|time|env)\s+)*([\w./-]+)(?:\s+([\w-]+))?"
@@ -94,30 +94,10 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
 _IN_A_SHELL = re.compile(r"\S*sh\s+-\w*c\s").match
 _NEXT = re.compile(r"&&|[;\n]").split
 _LAST_PROGRAM = re.compile(r"(?:^|[;&|\n(])\s*(?:\w+=\S*\s+)*(?:command\s+)?([\w./\[-]+)[^;&|\n]*$")
-_ONE_IS_AN_ANSWER = frozenset(
-    [
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "ag",
-        "ack",
-        "diff",
-        "cmp",
-        "test",
-        "[",
-        "[[",
-        "pgrep",
-        "pidof",
-        "which",
-        "command",
-        "type",
-        "expr",
-        "comm",
-        "git grep",
-        "git diff",
-    ]
-)
+_ONE_IS_AN_ANSWER = frozenset((
+    "grep", "egrep", "fgrep", "rg", "ag", "ack", "diff", "cmp", "test", "[", "[[", "pgrep",
+    "pidof", "which", "command", "type", "expr", "comm", "git grep", "git diff",
+))  # fmt: skip
 _MAX_COMMAND = 2000
 
 
@@ -131,15 +111,15 @@ class CommandExit(Struct, frozen=True):
 
 
 def exit_of(call: ObservedCall) -> CommandExit | None:
-    """Return how a call's command ended, or None if nothing tells."""
-    found = _told(call)
+    """Return how a call's command ended, or None if there is no evidence."""
+    found = _reported(call)
     if found is None:
         return None
     code, where, field = found
     return CommandExit(code, where, field, code == 0 or (code == 1 and _is_an_answer(call)))
 
 
-def _told(call: ObservedCall) -> tuple[int, str, str] | None:
+def _reported(call: ObservedCall) -> tuple[int, str, str] | None:
     if call.exit_code is not None:
         return call.exit_code, "its terminal says exit code", "update.status"
     code = _in_meta(call)
@@ -163,7 +143,7 @@ def _told(call: ObservedCall) -> tuple[int, str, str] | None:
 
 
 def _in_meta(call: ObservedCall) -> int | None:
-    """Return the code that an update tells of a terminal by the way, as some v1 agents do."""
+    """Return the code in a call's `_meta`, where some v1 agents put it."""
     meta = call.fields.get("_meta")
     code: Any = obj(obj(meta).get("terminal_exit")).get("exit_code") if meta else None
     return code if type(code) is int else None
@@ -171,15 +151,15 @@ def _in_meta(call: ObservedCall) -> int | None:
 
 def _looks_after_another(call: ObservedCall) -> bool:
     """Whether the call asks how a process does that another has begun: the code is not its own."""
-    told = obj(call.fields.get("rawInput"))
-    return not _OF_ANOTHER.isdisjoint(told) and not command_of(call)
+    fields = obj(call.fields.get("rawInput"))
+    return not _OF_ANOTHER.isdisjoint(fields) and not command_of(call)
 
 
 def _in_raw_output(raw: Json) -> int | None:
-    for told in inner(raw):
-        keys = _KEYS if _BESIDE.isdisjoint(told) else (*_KEYS, *_VAGUE_KEYS)
+    for fields in inner(raw):
+        keys = _KEYS if _BESIDE.isdisjoint(fields) else (*_KEYS, *_VAGUE_KEYS)
         for key in keys:
-            code = _as_code(told.get(key)) if key in told else None
+            code = _as_code(fields.get(key)) if key in fields else None
             if code is not None:
                 return code
     return None
@@ -187,7 +167,7 @@ def _in_raw_output(raw: Json) -> int | None:
 
 def _says_unknown(raw: Json) -> bool:
     """Whether a raw output says that there is no exit code, or none yet."""
-    return any(told.get(key) == -1 for told in inner(raw) for key in _KEYS)
+    return any(fields.get(key) == -1 for fields in inner(raw) for key in _KEYS)
 
 
 def _as_code(value: Any) -> int | None:
@@ -207,7 +187,7 @@ def _in_texts(call: ObservedCall, raw: Any) -> tuple[int, str, str] | None:
 
 
 def _shown(call: ObservedCall, raw: Any) -> Iterator[tuple[str, str]]:
-    """Return the texts that tell what a command has printed: its content, its raw output if that is one."""
+    """Yield the texts that a command has printed: its content, and its raw output if that is a text."""
     content = call.fields.get("content")
     for shown in texts(content):
         yield "update.content", shown
@@ -217,13 +197,13 @@ def _shown(call: ObservedCall, raw: Any) -> Iterator[tuple[str, str]]:
 
 
 def _of_no_command(call: ObservedCall, raw: Any) -> tuple[int, str, str] | None:
-    """Return the code of a command that is one program, of which a shell says that there is none."""
+    """Return the code of a command that is a single program, which the shell did not find."""
     asked = _ONE_PROGRAM(command_of(call)[:_MAX_COMMAND])
     if asked is None:
         return None
     for field, found in _shown(call, raw):
-        said = _NO_SUCH(found[:_EDGE].strip("` \t\r\n").partition("\n")[0])
-        if said is not None and asked[1] in (said["program"], said["last"]):
+        phrase = _NO_SUCH(found[:_EDGE].strip("` \t\r\n").partition("\n")[0])
+        if phrase is not None and asked[1] in (phrase["program"], phrase["last"]):
             return 127, "its shell knows no such command: exit code", field
     return None
 
@@ -247,16 +227,19 @@ def _first_status(lines: Iterable[str]) -> int | None:
 
 
 def _status_in(line: str) -> int | None:
-    """Return the exit code if a line says just that, in whatever words, brackets and marks."""
+    """Return the exit code if a line is nothing but a status, in any wording, brackets and marks."""
     line = _MARKS("", line).strip()
     tagged = _TAGGED(line)
     if tagged is not None:
         return int(tagged[1])
     in_brackets = line[:1] in ("(", "[", "<")
-    said = " ".join(line.translate(_BRACKETS).lower().split())
-    said = said.replace("exitcode", "exit code").replace("returncode", "return code")
+    phrase = " ".join(line.translate(_BRACKETS).lower().split())
+    phrase = phrase.replace("exitcode", "exit code").replace("returncode", "return code")
     match = (
-        _LABELLED(said) or _ENDED(said) or _PLAIN(said) or (_SHORT(said) if in_brackets else None)
+        _LABELLED(phrase)
+        or _ENDED(phrase)
+        or _PLAIN(phrase)
+        or (_SHORT(phrase) if in_brackets else None)
     )
     return int(match["code"]) if match is not None else None
 
@@ -281,7 +264,7 @@ def _is_an_answer(call: ObservedCall) -> bool:
     if _IN_A_SHELL(command):
         return _answers(command)  # what is quoted is the command
     last = _QUOTED.sub("''", command).rstrip("; \n").rpartition(";")[2]
-    # Of `test -f a && b`, nobody knows whose code it is.
+    # In `test -f a && b`, the code may be of either.
     return any(map(_answers, _NEXT(last)))
 
 
@@ -295,12 +278,14 @@ def _answers(command: str) -> bool:
     return program in _ONE_IS_AN_ANSWER
 
 
+# Cancels
+
 CROSSED = 0.005
 """Seconds in which a cancel and the call's own end may cross on the wire."""
 
 
 def ran_when_cancelled(call: ObservedCall, ended: int | None) -> bool:
-    """Whether a call that ended on a line had begun before its turn was cancelled, and ended after it."""
+    """Whether a call that ended on this line began before its turn was cancelled, and ended after it."""
     turn = call.turn
     if turn is None or turn.cancelled is None or ended is None:
         return False
@@ -308,7 +293,7 @@ def ran_when_cancelled(call: ObservedCall, ended: int | None) -> bool:
 
 
 def did_its_work(call: ObservedCall) -> bool:
-    """Whether a call surely was through with what it had to do: its command says so."""
+    """Whether a call had certainly finished its work: its command succeeded."""
     found = exit_of(call)
     return found is not None and found.is_fine
 

@@ -1,4 +1,9 @@
-"""What is sent of a call more than once: unchanged, or grown a little each time."""
+"""What is sent of a call more than once: unchanged, or grown a little each time.
+
+v1 has no way to append to content, so agents that show live output send all of it again with each update:
+bytes grow with the square of the output. Here it is counted (`note_repetition`), and what is new in a value
+is found (`news`), so that a secret is looked for only once.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +29,16 @@ def note_repetition(call: ObservedCall, update: Json, line: RecordedLine) -> Non
     if line.size < _SMALL:
         return
     for name in FIELDS:
-        known, given = call.fields.get(name), update.get(name)
-        if not given:
+        known, value = call.fields.get(name), update.get(name)
+        if not value:
             continue
         if name == "content":
-            call.news_bytes += _added(known, given)
+            call.news_bytes += _added(known, value)
         if not known:
             continue
-        if given == known:
+        if value == known:
             _add(call, (name, "same"), known, line)
-        elif grew(known, given) and bulk(known) > _WINDOW:
+        elif grew(known, value) and bulk(known) > _WINDOW:
             _add(call, (name, "grown"), known, line)
 
 
@@ -79,7 +84,7 @@ _ENOUGH = 64
 
 
 def _added(old: Any, new: Any) -> int:
-    """Return how much text is new: of one that goes on, or of which only the end is kept, what was added."""
+    """Return how much text is new: what was added to one that grew, or of which only the end is shown."""
     if isinstance(new, str):
         if not isinstance(old, str) or not old:
             return len(new)

@@ -1,7 +1,7 @@
-"""Who has sent a message, where the recording does not say it.
+"""JSON-RPC as seen from outside: who has sent a message, which requests wait, what a permission asks.
 
-Most methods belong to one side. An answer goes to whoever has asked; where both sides have asked under one
-id, what is in it tells.
+Where the recording does not say who has sent a message: most methods belong to one side, and a response goes
+to whoever has asked. Where both sides have a pending request of the same id, the fields of the result decide.
 
 Which requests wait for an answer, and what a message has to do with them.
 
@@ -48,7 +48,7 @@ _TELLING = {
 
 
 def sender_of_method(method: str) -> Sender | None:
-    """Return who calls a method."""
+    """Return which side calls a method; None if either may."""
     if method == "terminal/cancel":
         return "client"
     if method in AGENTS or method.startswith(_AGENTS_BEGIN):
@@ -59,7 +59,7 @@ def sender_of_method(method: str) -> Sender | None:
 def sender_of_response(
     message: Json, key: Any, asked: dict[tuple[Sender, Any], Any]
 ) -> Sender | None:
-    """Return who has answered. `asked` has what waits for an answer, by who asked and under which id."""
+    """Return who has sent a response. `asked` has the pending requests, by sender and id."""
     ways: list[Sender] = [way for way in ("client", "agent") if (way, key) in asked]
     if "client" not in ways and answered_method(obj(message.get("result"))):
         return "agent"  # what the client has asked was not recorded
@@ -69,7 +69,7 @@ def sender_of_response(
         ways = [way for way in ways if _fits(asked[way, key][0], message)] or ways
     if not ways:
         return None
-    # Where nothing tells, it is the last question that is answered first: a turn waits for what it asks.
+    # In doubt, the last request is answered first: a turn waits for what it asks.
     asker = max(ways, key=lambda way: asked[way, key][2])
     return "agent" if asker == "client" else "client"
 
@@ -81,18 +81,21 @@ def _fits(method: str, message: Json) -> bool:
 
 
 def identifies_method(message: Json) -> bool:
-    """Whether an answer tells by what is in it which method it answers."""
+    """Whether the fields of a response identify the method that it answers."""
     return not obj(message.get("result")).keys().isdisjoint(_TELLING.values())
 
 
 def sender_of_cancel(key: Any, asked: dict[tuple[Sender, Any], Any]) -> Sender | None:
-    """Return who takes back a request: whoever has made it. None if both have asked under one id."""
+    """Return who cancels a request: whoever has sent it. None if both sides have one of this id."""
     ways: list[Sender] = [way for way in ("client", "agent") if (way, key) in asked]
     return ways[0] if len(ways) == 1 else None
 
 
 def answered_method(result: Json) -> str:
-    """Return the method that an agent has answered, of a recording that has only the agent's lines."""
+    """Return the method that an agent has answered, by the fields of the result; "" if they fit none.
+
+    This serves recordings that have only the agent's lines.
+    """
     for method in ("initialize", "session/new", "session/prompt"):
         if _TELLING[method] in result:
             return method
@@ -100,7 +103,7 @@ def answered_method(result: Json) -> str:
 
 
 def pending_opening(asked: dict[tuple[Sender, Any], Any]) -> int | None:
-    """Return the line of the client's last request that may open a session, if none has answered it."""
+    """Return the line of the client's last pending request that may open a session."""
     lines = [
         line
         for (asker, _), (method, _, line) in asked.items()
@@ -110,16 +113,16 @@ def pending_opening(asked: dict[tuple[Sender, Any], Any]) -> int | None:
 
 
 MOST_REQUESTS = 4096
-"""Requests that wait at most. One that nobody answers must not be kept for ever."""
+"""Requests that may wait. Of more, the oldest is forgotten: it may never be answered."""
 
 
 class RequestTracker:
-    """The requests of a recording, by who asked and under which id."""
+    """The pending requests, by sender and id."""
 
     def __init__(self) -> None:
         self.asked: dict[tuple[Sender, Any], tuple[str, Json, int]] = {}
         self._either: dict[Any, int] = {}
-        """Requests of which nobody knows who made them, by their ids: of extensions."""
+        """Requests of extensions, which either side may have sent, by their ids."""
         self.messages: int = 0
         self.first: int = 0
         self.has_ids: bool = False
@@ -132,7 +135,7 @@ class RequestTracker:
         self.asked[sender, key] = method, params, line.number
 
     def ask_of_either(self, key: Any, line: RecordedLine) -> None:
-        """Note a request of one side or the other."""
+        """Note a request of an unknown sender."""
         if len(self._either) >= MOST_REQUESTS:
             del self._either[next(iter(self._either))]
         self._either[key] = line.number
@@ -144,7 +147,7 @@ class RequestTracker:
         self._time = None
 
     def sender(self, message: Json, params: Json) -> Sender | None:
-        """Return who has sent a message, where the recording does not say it."""
+        """Return who has sent a message, where the recording does not say it; None if that is uncertain."""
         method, key = text(message.get("method")), rpc_id(message.get("id"))
         if method == "$/cancel_request":
             return sender_of_cancel(rpc_id(params.get("requestId")), self.asked)
@@ -154,7 +157,7 @@ class RequestTracker:
             return None
         return sender_of_response(message, key, self.asked)
 
-    def heard(
+    def seen(
         self,
         line: RecordedLine,
         message: Json,
@@ -162,22 +165,22 @@ class RequestTracker:
         connection: ObservedConnection,
         params: Json,
     ) -> MessageSeen:
-        """Make a moment of a message."""
+        """Count a message, and return its event."""
         self.messages += 1
         self.first = self.first or line.number
         session, method = text(params.get("sessionId")), text(message.get("method"))
-        heard = MessageSeen(line, message, sender, connection, session, method, before=self._time)
+        event = MessageSeen(line, message, sender, connection, session, method, before=self._time)
         if line.time is not None:
             self._time = line.time
         if "id" in message:
             self.has_ids = True
-            self._relate(heard, sender, rpc_id(message["id"]))
-        return heard
+            self._relate(event, sender, rpc_id(message["id"]))
+        return event
 
     def over(
         self, line: int, connection: ObservedConnection, calls: int, turns: list[ObservedTurn]
     ) -> RecordingEnded:
-        """Return the last moment: what there was, and what was never answered."""
+        """Return the last event: what there was, and what was never answered."""
         waiting = [
             UnansweredRequest(way, method, line)
             for (way, _), (method, _, line) in self.asked.items()
@@ -194,29 +197,29 @@ class RequestTracker:
             turns=turns,
         )
 
-    def _relate(self, heard: MessageSeen, sender: Sender | None, key: Any) -> None:
+    def _relate(self, event: MessageSeen, sender: Sender | None, key: Any) -> None:
         if sender is None:
-            is_odd = heard.method is None and self._either.pop(key, None) is None
-            heard.answers = "" if is_odd else None
-        elif heard.method is None:
+            is_odd = event.method is None and self._either.pop(key, None) is None
+            event.answers = "" if is_odd else None
+        elif event.method is None:
             asker: Sender = "client" if sender == "agent" else "agent"
-            heard.answers = self.asked.get((asker, key), ("",))[0]
+            event.answers = self.asked.get((asker, key), ("",))[0]
         elif key is not None and (sender, key) in self.asked:
-            heard.same_id = self.asked[sender, key][2]
+            event.same_id = self.asked[sender, key][2]
 
 
 _SAYS_MORE = re.compile(r"\S+\s.*[/\\.\"'`].*", re.DOTALL).fullmatch
-"""Whether a title says what a call works on, not only what it is."""
+"""Whether a title names what a call works on, not only what it is."""
 
 
 _ALIKE = 200
-"""Characters of two results that tell whether they are alike."""
+"""Characters of two results that are compared."""
 
 
 def question_of(
     line: RecordedLine, request: Any, params: Json, session: ObservedSession | None
 ) -> ApprovalRequest:
-    """Make sense of a request for permission. v2 says what it is about in `subject`."""
+    """Return an approval request. In v2, `subject` has what it is about."""
     subject = obj(params.get("subject"))
     tool_call = obj(params.get("toolCall")) or obj(subject.get("toolCall"))
     key = text(tool_call.get("toolCallId")) or text(subject.get("toolCallId"))
@@ -225,16 +228,16 @@ def question_of(
 
 
 def outcome_of(message: Json, question: ApprovalRequest) -> Decision:
-    """Return what the client decided. None if it can't be told."""
+    """Return what the client decided; None if that is unclear."""
     if "error" in message:
         return "error"
     outcome = obj(obj(message.get("result")).get("outcome"))
     if outcome.get("outcome") != "selected":
         return "cancelled" if outcome.get("outcome") == "cancelled" else None
     for option in many(question.params.get("options")):
-        told = obj(option)
-        if told and told.get("optionId") == outcome.get("optionId"):
-            return _by_kind(text(told.get("kind")) or "")
+        fields = obj(option)
+        if fields and fields.get("optionId") == outcome.get("optionId"):
+            return _by_kind(text(fields.get("kind")) or "")
     return None
 
 
@@ -245,9 +248,13 @@ def _by_kind(kind: str) -> Decision:
 
 
 def twin_of(question: ApprovalRequest) -> ObservedCall | None:
-    """Return the open call of the turn that is surely the one that a question under another id is about."""
-    told, turn = question.tool_call, question.turn
-    given, title = told.get("rawInput"), text(told.get("title")) or ""
+    """Return the open call that a request under another id is certainly about; None in doubt.
+
+    Some agents ask under an id of their own. The call is the only one of the turn with the same input, else
+    with the same descriptive title, else with a diff of the same file.
+    """
+    fields, turn = question.tool_call, question.turn
+    value, title = fields.get("rawInput"), text(fields.get("title")) or ""
     if turn is None:
         return None
     open_ones = [
@@ -256,25 +263,26 @@ def twin_of(question: ApprovalRequest) -> ObservedCall | None:
         if call.announced is not None
         and call.ended is None
         and not call.questions
-        and _agree(told.get("kind"), call.fields.get("kind"))
+        and _agree(fields.get("kind"), call.fields.get("kind"))
     ]
-    if not given:
-        # It asks for a yes to what was announced: that can only be the one that is there.
-        shows = many(told.get("content")) or many(told.get("locations"))
-        return open_ones[0] if told and len(open_ones) == 1 and not shows else None
-    found = [call for call in open_ones if call.fields.get("rawInput") == given]
+    if not value:
+        # It asks about what was announced: that can only be the one call that is there.
+        shows = many(fields.get("content")) or many(fields.get("locations"))
+        return open_ones[0] if fields and len(open_ones) == 1 and not shows else None
+    found = [call for call in open_ones if call.fields.get("rawInput") == value]
     if not found and _SAYS_MORE(title):
-        # Some tell their input in other words when they ask.
+        # Some agents describe their input differently when they ask.
         found = [call for call in open_ones if call.fields.get("title") == title]
     if not found:
-        found = [call for call in open_ones if _is_about_it(told, call)]
+        found = [call for call in open_ones if _is_about_it(fields, call)]
     return found[0] if len(found) == 1 else None
 
 
 def meant_by(over: ObservedCall, update: Json) -> ObservedCall | None:
-    """Return the call that an update surely means which is under the id of one that is over.
+    """Return the call that an update under the id of an ended call certainly means; None in doubt.
 
-    Some ask under an id of their own, and tell the result under the model's, which that may have used before.
+    Some agents ask under an id of their own, and send the result under the model's id, which may be an
+    earlier call's.
     """
     turn = over.session.turn
     if (
@@ -283,7 +291,7 @@ def meant_by(over: ObservedCall, update: Json) -> ObservedCall | None:
         or not _is_another_result(over, update)
     ):
         return None
-    if over.late:  # it is told again and again
+    if over.late:  # it is sent again and again
         return None
     allowed = [
         call
@@ -298,24 +306,24 @@ def meant_by(over: ObservedCall, update: Json) -> ObservedCall | None:
 
 
 def _is_another_result(over: ObservedCall, update: Json) -> bool:
-    """Whether an update shows something else than the call has shown, not the same in other words."""
-    before, now = ("\n".join(texts(told.get("content"))) for told in (over.fields, update))
+    """Whether an update has another result than the call, not just the same result in another form."""
+    before, now = ("\n".join(texts(fields.get("content"))) for fields in (over.fields, update))
     if not before.strip() or not now.strip():
         return False
     return SequenceMatcher(None, before[:_ALIKE], now[:_ALIKE], autojunk=False).ratio() < 0.5
 
 
-def _is_about_it(told: Json, call: ObservedCall) -> bool:
-    """Whether a question shows a diff of the one file that a call is there to change."""
+def _is_about_it(fields: Json, call: ObservedCall) -> bool:
+    """Whether a request shows a diff of the one file that a call has as its location."""
     changed = [
         text(item.get("path"))
-        for item in map(obj, many(told.get("content")))
+        for item in map(obj, many(fields.get("content")))
         if item.get("type") == "diff"
     ]
     places = [text(obj(place).get("path")) for place in many(call.fields.get("locations"))]
-    return "edit" == told.get("kind") == call.fields.get("kind") and changed == places != []
+    return "edit" == fields.get("kind") == call.fields.get("kind") and changed == places != []
 
 
 def _agree(one: object, other: object) -> bool:
-    said = (text(one), text(other))
-    return None in said or "other" in said or one == other
+    phrase = (text(one), text(other))
+    return None in phrase or "other" in phrase or one == other

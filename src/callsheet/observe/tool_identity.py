@@ -3,7 +3,7 @@
 Only exact names that `describe` knows count here. A word that may mean anything ("create", "search")
 counts only together with the arguments that go with it.
 
-Does a title say what a call does, or is it no more than the name of a tool?
+The last part judges titles: does one describe the call, or is it no more than the name of a tool?
 """
 
 from __future__ import annotations
@@ -27,33 +27,10 @@ IDENTIFIER = re.compile(r"[A-Za-z][\w.-]*(?:/[A-Za-z][\w.-]*)?").fullmatch
 
 LONGEST_NAME = 80
 
-PROGRAMS = frozenset(
-    [
-        "cat",
-        "cmd",
-        "cp",
-        "dir",
-        "exec",
-        "find",
-        "ipython",
-        "ls",
-        "lsp",
-        "mkdir",
-        "mv",
-        "patch",
-        "process",
-        "pwsh",
-        "python",
-        "rg",
-        "ripgrep",
-        "rm",
-        "sh",
-        "tree",
-        "unlink",
-        "zsh",
-        "view",
-    ]
-)
+PROGRAMS = frozenset((
+    "cat", "cmd", "cp", "dir", "exec", "find", "ipython", "ls", "lsp", "mkdir", "mv", "patch",
+    "process", "pwsh", "python", "rg", "ripgrep", "rm", "sh", "tree", "unlink", "zsh", "view",
+))  # fmt: skip
 """Names of tools that are names of programs, too: as a title, they may be the whole command."""
 
 _SURE_WORDS = frozenset(["bash", "glob", "grep", "shell", "powershell", "ripgrep", "rg"])
@@ -73,36 +50,24 @@ _EVIDENCE: dict[Shape, tuple[str, ...]] = {
     running.shell: roles.COMMAND,
     running.foreign_shell: roles.COMMAND,
 }
-"""What tools can't do without, by what they do. Others are too various to say anything about."""
+"""The arguments that tools can't do without, by what they do. Other tools are too various."""
 
-_OF_THE_MIND = (ToolKind.THINK, ToolKind.OTHER, ToolKind.SWITCH_MODE)
+_WITHOUT_OBJECT = (ToolKind.THINK, ToolKind.OTHER, ToolKind.SWITCH_MODE)
 
 FILE_SHAPES = (files.read, files.write, files.edit, files.delete, files.move)
 FILE_KINDS = ("read", "edit", "delete", "move")
 
-_FILE_KEYS = frozenset(
-    [
-        "file_path",
-        "filePath",
-        "filepath",
-        "filename",
-        "file_name",
-        "fileName",
-        "absolute_path",
-        "absolutePath",
-        "target_file",
-        "TargetFile",
-        "AbsolutePath",
-        "notebook_path",
-        "notebookPath",
-    ]
-)
+_FILE_KEYS = frozenset((
+    "file_path", "filePath", "filepath", "filename", "file_name", "fileName", "absolute_path",
+    "absolutePath", "target_file", "TargetFile", "AbsolutePath", "notebook_path",
+    "notebookPath",
+))  # fmt: skip
 _PATH_KEYS = ("path", "file", "relative_path", "target_path")
 _ELSEWHERE = frozenset(("owner", "repo", "repository", "project_id", "projectId", "bucket", "host"))
 
 
 def tool_name(call: ObservedCall) -> str:
-    """Return the tool's name: the one that is told, or the bare name that the call was announced under."""
+    """Return the tool's name: the one that was sent, or the bare name that the call was announced under."""
     if call.name:
         return call.name
     title = text(call.opening.get("title")) or ""
@@ -117,8 +82,8 @@ def is_name_of_tool(title: str) -> bool:
     entry = TABLE.get(name)
     if entry is None or name in PROGRAMS:
         return False
-    # "Think" and "Plan" say all that there is to say.
-    return entry.kind not in _OF_THE_MIND or len(words_of(title)) > 1
+    # "Think" and "Plan" are complete titles.
+    return entry.kind not in _WITHOUT_OBJECT or len(words_of(title)) > 1
 
 
 def certain_kind(call: ObservedCall) -> str | None:
@@ -130,7 +95,7 @@ def certain_kind(call: ObservedCall) -> str | None:
 
 
 def entry_kind(call: ObservedCall) -> str | None:
-    """Return the kind of the well-known tool that a call is of, whatever the call says of itself."""
+    """Return the kind of the well-known tool that a call is of, whatever kind the call has."""
     entry = _entry(call)
     return None if entry is None else entry.kind.value
 
@@ -156,32 +121,32 @@ def works_on_a_file(call: ObservedCall) -> bool:
         return False
     if entry is not None and not is_known:
         return False
-    told = obj(call.fields.get("rawInput"))
-    if not told:
-        # One that failed may have done so because it was given nothing.
+    fields = obj(call.fields.get("rawInput"))
+    if not fields:
+        # One that failed may have done so because it got no arguments.
         is_sure = is_known and call.status != "failed" and _is_plain(call)
         return is_sure or any(diff_paths(call.fields))
     is_meant = is_known and (kind in FILE_KINDS or _is_plain(call))
-    return _ELSEWHERE.isdisjoint(told) and _has_path(told, is_meant)
+    return _ELSEWHERE.isdisjoint(fields) and _has_path(fields, is_meant)
 
 
 def diff_paths(fields: Json) -> Iterator[str]:
     """Return the paths of the diffs that a call shows: v1's, and v2's."""
     for item in many(fields.get("content")):
-        told = obj(item)
-        if told.get("type") == "diff":
-            for change in (told, *map(obj, many(told.get("changes")))):
+        details = obj(item)
+        if details.get("type") == "diff":
+            for change in (details, *map(obj, many(details.get("changes")))):
                 path = text(change.get("path"))
                 if path is not None:
                     yield path
 
 
 def command_of(call: ObservedCall) -> str:
-    """Return the command that a call runs: from its input; where none is told, its title may be it."""
+    """Return the command that a call runs: from its input; without an input, its title may be it."""
     raw: Any = call.fields.get("rawInput")
-    told = obj(raw)
-    if told:
-        return text_of_command(roles.first(told, roles.COMMAND))
+    fields = obj(raw)
+    if fields:
+        return text_of_command(roles.first(fields, roles.COMMAND))
     if raw:
         return text_of_command(raw)
     return text(call.fields.get("title")) or "" if call.fields.get("kind") == "execute" else ""
@@ -193,7 +158,7 @@ def entry_of(name: str) -> Entry | None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether the name of a tool says it all by itself."""
+    """Whether the name of a tool is unambiguous by itself."""
     name = name.rpartition("/")[2]
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
 
@@ -209,25 +174,25 @@ def _is_plain(call: ObservedCall) -> bool:
 def _is_meant(call: ObservedCall, entry: Entry) -> bool:
     if _is_plain(call):
         return True
-    told = obj(call.fields.get("rawInput"))
+    fields = obj(call.fields.get("rawInput"))
     if entry.shape in FILE_SHAPES:
-        return _has_path(told, False)
-    return not told.keys().isdisjoint(_EVIDENCE[entry.shape])
+        return _has_path(fields, False)
+    return not fields.keys().isdisjoint(_EVIDENCE[entry.shape])
 
 
-def _has_path(told: Json, is_known: bool) -> bool:
+def _has_path(fields: Json, is_known: bool) -> bool:
     """Whether an input names a file. Of a tool that isn't known, only what can't be anything else counts."""
     if is_known:
         keys: tuple[str, ...] = (*roles.PATH, *roles.SOURCE)
-        return any(_is_file(told.get(key)) for key in keys if key in told) or any(
+        return any(_is_file(fields.get(key)) for key in keys if key in fields) or any(
             _is_file(path)
             for key in roles.MANY_PATHS
-            if key in told
-            for path, _ in roles.texts_of(told[key])
+            if key in fields
+            for path, _ in roles.texts_of(fields[key])
         )
-    if any(_is_file(told[key]) for key in _FILE_KEYS.intersection(told)):
+    if any(_is_file(fields[key]) for key in _FILE_KEYS.intersection(fields)):
         return True
-    named = (text(told.get(key)) or "" for key in _PATH_KEYS)
+    named = (text(fields.get(key)) or "" for key in _PATH_KEYS)
     return any(
         "." in path.replace("\\", "/").rpartition("/")[2] and _is_file(path) for path in named
     )
@@ -248,7 +213,7 @@ _WORDS = frozenset(
 
 
 def is_bare_title(title: str, call: ObservedCall | None) -> bool:
-    """Whether a title says no more than the name of a tool. `call` is what is known besides, if anything."""
+    """Whether a title is no more than the name of a tool. `call` is what is known besides, if anything."""
     title = title.strip()
     if call is None:
         return fits_any_call(title) or is_name_of_tool(title)
@@ -259,20 +224,20 @@ def is_bare_title(title: str, call: ObservedCall | None) -> bool:
 
 
 def fits_any_call(title: str) -> bool:
-    """Whether a title, without blanks around it, tells nothing at all."""
+    """Whether a stripped title would fit any call."""
     return not title or title.lower() in _WORDS
 
 
-def says_no_more(title: str, told_name: str, name: str, kind: object, raw: object) -> bool:
-    """Whether a title, without blanks around it, says no more than the name of its call's tool.
+def says_no_more(title: str, sent_name: str, name: str, kind: object, raw: object) -> bool:
+    """Whether a stripped title is no more than the name of its call's tool.
 
-    `told_name` is the name that was told, `name` the one that is known.
+    `sent_name` is the name that was sent, `name` the one that is known.
     """
     if len(title) > LONGEST_NAME or not IDENTIFIER(title) or title in _arguments(raw):
         return False
     if is_name_of_tool(title):
         return True
-    if title == told_name:
+    if title == sent_name:
         return kind not in ("think", "switch_mode")
     if name and title.rpartition("/")[2] == name.rpartition("/")[2]:
         return True
@@ -281,7 +246,7 @@ def says_no_more(title: str, told_name: str, name: str, kind: object, raw: objec
 
 
 def _arguments(raw: Any) -> Iterator[Any]:
-    """Return what a call was given: a title that is just that says something."""
+    """Yield a call's arguments: a title that is one of them does describe it."""
     if type(raw) is str:
         yield raw
     for value in obj(raw).values():

@@ -1,7 +1,11 @@
-"""What a patient reader of a recording knows: who spoke, which sessions, turns and calls there are.
+"""The tracker: lines of ACP traffic go in, events come out. Nothing is judged here.
 
-Lines go in, moments come out. Nothing is judged here. `sessions.py` knows of sessions, `turns.py` of
-turns, `calls.py` of calls.
+It puts together what the other modules know: `rpc.py` who has sent a message and which request it answers,
+`turns.py` sessions and turns, `calls.py` calls and terminals. It has no clock and asks nobody, so a live
+connection and its recording give the same events.
+
+Traffic may begin in the middle, lack one side, or have gaps. Then less is certain, and the connection says
+so (`is_whole`, `has_both_ways`, `has_gaps`): what began unseen gets the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -9,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.observe.calls import CallTracker, TerminalTracker, announces, begins_again, over
+from callsheet.observe.calls import (
+    CallTracker,
+    TerminalTracker,
+    announces,
+    begins_again,
+    close_call,
+)
 from callsheet.observe.events import (
     LARGE,
     CallBegan,
@@ -52,7 +62,7 @@ from callsheet.observe.rpc import (
 from callsheet.observe.turns import SessionTracker, TurnTracker
 
 KEEP_ASKED = 4096
-"""Questions that wait for an answer at most."""
+"""Approval requests that may wait for a response. Of more, the oldest is forgotten."""
 
 CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
@@ -62,7 +72,7 @@ _SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS
 
 
 class Tracker:
-    """Watches one recording."""
+    """Tracks one connection, or one recording."""
 
     def __init__(self) -> None:
         self.connection: ObservedConnection = ObservedConnection()
@@ -76,16 +86,16 @@ class Tracker:
 
     @property
     def sessions(self) -> dict[str, ObservedSession]:
-        """The sessions that are known, by their ids."""
+        """The known sessions, by their ids."""
         return self._sessions.by_id
 
     @property
     def calls(self) -> int:
-        """How many calls there were."""
+        """The number of calls so far."""
         return self._calls.count
 
     def feed(self, line: RecordedLine) -> Iterator[Any]:
-        """Take in a line, and give what happens in it."""
+        """Take in a line, and yield the events in it."""
         self.line = line.number
         message = line.message
         if line.fault is not None:
@@ -98,11 +108,11 @@ class Tracker:
         sender = line.sender or self._requests.sender(message, params)
         if sender == "client":
             self.connection.has_both_ways = True
-        heard = self._requests.heard(line, message, sender, self.connection, params)
-        yield heard
+        event = self._requests.seen(line, message, sender, self.connection, params)
+        yield event
         if line.size > LARGE:
-            yield LargeMessage(line, sender, heard.session, heard.method)
-        method = heard.method
+            yield LargeMessage(line, sender, event.session, event.method)
+        method = event.method
         if method == "session/update":
             yield from self._updated(line, params)
         elif method is not None:
@@ -110,16 +120,16 @@ class Tracker:
         elif "id" in message:
             yield from self._answered(line, message, sender)
         if self._calls.gone:
-            yield from self._calls.told()
+            yield from self._calls.closed()
 
     def _lost(self) -> None:
-        """Note that a message may be lost: what comes now can't be judged as if nothing were missing."""
+        """Note that a message may be lost: what comes now must not be judged as if nothing were missing."""
         self.connection.has_gaps, self.connection.is_whole = True, False
         for session in self.sessions.values():
             session.asked, session.opened = None, 0
 
     def finish(self) -> Iterator[Any]:
-        """Return what is over because the recording is."""
+        """Yield what has ended because the recording has."""
         yield from self._end()
         turns = [one.turn for one in self._sessions if one.turn is not None]
         yield self._requests.over(self.line, self.connection, self.calls, turns)
@@ -127,7 +137,7 @@ class Tracker:
     def _end(self) -> Iterator[Any]:
         for session in self._sessions:
             for call in list(session.calls.values()):
-                yield from over(call, self.connection, at_the_end=True)
+                yield from close_call(call, self.connection, at_the_end=True)
 
     # Requests and notifications
 
@@ -157,14 +167,14 @@ class Tracker:
         connection.capabilities = obj(offered)
 
     def _started_again(self) -> Iterator[Any]:
-        """End what another process of the agent has begun."""
+        """End what another process of the agent began."""
         yield from self._end()
         self._sessions.forget()
         self._requests.restart()
         self._questions, self._turns = {}, TurnTracker()
         self.connection = ObservedConnection(has_both_ways=self.connection.has_both_ways)
         if not self.connection.has_both_ways:
-            self._calls.used = UsedIds()  # a history may be told now, and nobody can tell
+            self._calls.used = UsedIds()  # a history may be replayed now, unseen
 
     def _of_client(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
@@ -175,7 +185,7 @@ class Tracker:
             session.is_replaying = method == "session/load" or bool(params.get("replayFrom"))
             session.cwd = session.cwd or text(
                 params.get("cwd")
-            )  # a history is told before the answer
+            )  # the history comes before the response
         elif not session.is_known:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":
@@ -220,7 +230,7 @@ class Tracker:
             yield CallBegan(line, self.connection, session, call)
         question.call = call
         call.questions.append(question)
-        self._calls.heard(call, line)
+        self._calls.mentioned(call, line)
         if self.connection.is_v2 and question.tool_call:  # v2: it is an update, and may announce
             self._calls.patch(call, question.tool_call, line, self.connection)
             if call.announced is None:
@@ -234,12 +244,12 @@ class Tracker:
         )
         if asker is None:
             return
-        key, told = rpc_id(message.get("id")), obj(message.get("result"))
+        key, fields = rpc_id(message.get("id")), obj(message.get("result"))
         method, params, asked = self._requests.asked.pop((asker, key), ("", {}, 0))
         if asker == "client":
-            method = method or answered_method(told)
+            method = method or answered_method(fields)
         if method == "initialize":
-            yield from self._agreed(told)
+            yield from self._agreed(fields)
         elif method == "session/prompt":
             yield from self._prompt_answered(line, key, message)
         elif method == "session/request_permission":
@@ -249,29 +259,29 @@ class Tracker:
         elif method == "terminal/create":
             session = self._session(params.get("sessionId"))
             if session is not None:
-                self._terminals.created(session, text(told.get("terminalId")), line)
+                self._terminals.created(session, text(fields.get("terminalId")), line)
         elif method in ("terminal/wait_for_exit", "terminal/output"):
             session = self._session(params.get("sessionId"))
             if session is not None:
-                self._terminals.ended(session, text(params.get("terminalId")), told)
+                self._terminals.ended(session, text(params.get("terminalId")), fields)
 
-    def _agreed(self, told: Json) -> Iterator[Any]:
+    def _agreed(self, fields: Json) -> Iterator[Any]:
         if self.connection.version is not None:  # the request was not recorded
             yield from self._started_again()
-        version, connection = told.get("protocolVersion"), self.connection
+        version, connection = fields.get("protocolVersion"), self.connection
         connection.is_whole = not connection.has_gaps
         connection.version = version if type(version) is int else None
-        connection.agent = name_of(told.get("agentInfo") or told.get("info"))
+        connection.agent = name_of(fields.get("agentInfo") or fields.get("info"))
         connection.agent_capabilities = obj(
-            told.get("agentCapabilities") or told.get("capabilities")
+            fields.get("agentCapabilities") or fields.get("capabilities")
         )
 
     def _opened(
         self, line: RecordedLine, method: str, params: Json, message: Json, asked: int
     ) -> Iterator[Any]:
-        told, failed = obj(message.get("result")), "error" in message
+        fields, failed = obj(message.get("result")), "error" in message
         opens = method in REOPENING
-        session = self._session(params.get("sessionId") if opens else told.get("sessionId"))
+        session = self._session(params.get("sessionId") if opens else fields.get("sessionId"))
         if session is not None and session.is_known and method not in OPENING:
             return
         if session is not None and not failed:
@@ -288,11 +298,11 @@ class Tracker:
                 call.cancelled = asked
 
     def _replayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
-        """Tell of calls that a history left open. In v2 they may be going on."""
+        """Yield the calls that a history left open. In v2 they may be running."""
         was, session.is_replaying = session.is_replaying, False
         if was:
             session.is_loaded = session.opened != 0
-            self._calls.were_told(session, self.connection)
+            self._calls.replayed(session, self.connection)
         if not was or self.connection.is_v2:
             return
         for call in session.calls.values():
@@ -327,24 +337,24 @@ class Tracker:
 
     def _updated(self, line: RecordedLine, params: Json) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
-        told = obj(params.get("update"))
-        if session is None or not told:
+        fields = obj(params.get("update"))
+        if session is None or not fields:
             return
         yield from self._strayed(line, session)
         session.updates += 1
-        kind = text(told.get("sessionUpdate")) or ""
+        kind = text(fields.get("sessionUpdate")) or ""
         if self.connection.spoken is None:
             self.connection.spoken = _SPOKEN.get(kind)
         if kind in CALLS:
-            yield from self._told(line, session, kind, told)
+            yield from self._call_updated(line, session, kind, fields)
         elif kind in TERMINALS:
-            terminal = text(told.get("terminalId"))
+            terminal = text(fields.get("terminalId"))
             if terminal is not None:
-                yield self._terminals.told(line, self.connection, session, terminal, told)
+                yield self._terminals.updated(line, self.connection, session, terminal, fields)
         else:
-            self._sessions.note_child(line, session, told, self.connection)
-            yield SessionUpdated(line, self.connection, session, told)
-            yield from self._spoke(line, session, kind, told)
+            self._sessions.note_child(line, session, fields, self.connection)
+            yield SessionUpdated(line, self.connection, session, fields)
+            yield from self._spoke(line, session, kind, fields)
 
     def _strayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
         if session.is_known or session.updates:
@@ -367,7 +377,7 @@ class Tracker:
             elif session.last_turn is not None:
                 session.last_turn.late += 1
 
-    def _told(
+    def _call_updated(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
     ) -> Iterator[Any]:
         key = text(update.get("toolCallId"))
@@ -381,7 +391,7 @@ class Tracker:
             line, self.connection, session, key, call, kind, update, known, elsewhere
         )
         if elsewhere is not None:
-            return  # it is another session's
+            return  # the call is another session's
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # it was let go long ago
         if call is None or begins_again(call, kind, update, self.connection):
@@ -390,7 +400,7 @@ class Tracker:
         elif call.ended is not None and kind == "tool_call_update":
             call = meant_by(call, update) or call
         is_first = call.updates == 0 and call.announced is None
-        self._calls.fold(call, kind, update, line, self.connection)
+        self._calls.apply(call, kind, update, line, self.connection)
         self._terminals.shown(call, update)
         self._sessions.note_child(line, session, update, self.connection)
         yield UpdateApplied(line, self.connection, session, call, kind, update, is_first)
@@ -406,5 +416,5 @@ class Tracker:
             session.turn.is_active = True
         return self._calls.begin(line, session, key, self.connection)
 
-    def _session(self, given: Any) -> ObservedSession | None:
-        return self._sessions.of(given, self.connection)
+    def _session(self, value: Any) -> ObservedSession | None:
+        return self._sessions.of(value, self.connection)

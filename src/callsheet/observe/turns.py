@@ -1,4 +1,4 @@
-"""Which turns there are: who has asked for one, whether it was refused, and when it is over.
+"""Sessions and their turns: who has requested one, whether it was refused, and when it ends.
 
 In v1 a turn is over when its prompt is answered. In v2 it is over when the session is idle: prompts may
 join a turn, and an agent may begin one by itself.
@@ -24,13 +24,13 @@ from callsheet.observe.model import (
 )
 
 KEEP_PROMPTS = 1024
-"""Prompts that wait for an answer at most."""
+"""Prompts that may wait for a response. Of more, the oldest is forgotten."""
 
 Key = Any
 
 
 class TurnTracker:
-    """The turns of a recording, by the ids of their prompts."""
+    """The turns, by the ids of their prompts."""
 
     def __init__(self) -> None:
         self._asked: dict[Key, ObservedTurn] = {}
@@ -38,7 +38,7 @@ class TurnTracker:
     def prompted(
         self, line: RecordedLine, key: Key, session: ObservedSession, connection: ObservedConnection
     ) -> None:
-        """Note that the client has asked for a turn."""
+        """Note that the client has sent a prompt."""
         now = session.turn
         if now is not None and not now.is_implied:
             if connection.is_v2:
@@ -54,7 +54,7 @@ class TurnTracker:
     def answered(
         self, key: Key, message: Json, connection: ObservedConnection
     ) -> ObservedTurn | None:
-        """Return the turn that is over by an answer to a prompt."""
+        """Return the turn that ends by a response to a prompt."""
         turn = self._asked.pop(key, None)
         if turn is None:
             return None
@@ -73,7 +73,7 @@ class TurnTracker:
     def state(
         self, line: RecordedLine, session: ObservedSession, update: Json
     ) -> ObservedTurn | None:
-        """Take in what v2 tells of the session's state, and give the turn that is over by it."""
+        """Apply the session's state in v2, and return the turn that ends by it."""
         state, turn = text(update.get("state")), session.turn
         if state in ("running", "requires_action"):
             if turn is None:
@@ -84,7 +84,7 @@ class TurnTracker:
         return None
 
     def over(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> None:
-        """Note that a turn is over. The next that waits begins."""
+        """Note that a turn has ended. The next one in the queue begins."""
         turn.ended, turn.stop_reason = line.number, text(reason)
         session = turn.session
         session.last_turn = turn
@@ -92,7 +92,7 @@ class TurnTracker:
             session.turn = session.queue.pop(0) if session.queue else None
 
     def cancelled(self, line: RecordedLine, session: ObservedSession) -> None:
-        """Note that the client has cancelled what the session does."""
+        """Note that the client has cancelled a session's turns."""
         for turn in (session.turn, *session.queue):
             if turn is not None:
                 _cancel(turn, line)
@@ -119,7 +119,7 @@ MOST_SESSIONS = 256
 
 
 class SessionTracker:
-    """The sessions of a recording."""
+    """The sessions, by their ids."""
 
     def __init__(self, calls: CallTracker) -> None:
         self.by_id: dict[str, ObservedSession] = {}
@@ -129,9 +129,9 @@ class SessionTracker:
     def __iter__(self) -> Iterator[ObservedSession]:
         return iter(self.by_id.values())
 
-    def of(self, given: Any, connection: ObservedConnection) -> ObservedSession | None:
-        """Return the session of an id, a new one if nobody knows it. None if it is no id."""
-        key = text(given)
+    def of(self, value: Any, connection: ObservedConnection) -> ObservedSession | None:
+        """Return the session of an id, a new one if it is unknown; None if the value is no id."""
+        key = text(value)
         if key is None:
             return None
         session = self.by_id.get(key)
@@ -147,7 +147,7 @@ class SessionTracker:
     def elsewhere(self, session: ObservedSession, call_id: str) -> str | None:
         """Return the other session in which a call of this id is open.
 
-        Where both are at work, each may have a call of this id: then it is the one that it is said to be of.
+        Where both are in a turn, each may have a call of this id: then the update's own session counts.
         """
         for other in self:
             call = other.calls.get(call_id)
@@ -164,7 +164,7 @@ class SessionTracker:
         update: Json,
         connection: ObservedConnection,
     ) -> None:
-        """Note the session of a subagent, which a call's `_meta` or an update of its own tells of."""
+        """Note the session of a subagent, from a call's `_meta` or from an update of its own."""
         if update.get("sessionUpdate") == "subagent_update":
             key, cwd = update.get("sessionId"), text(update.get("cwd"))
         else:

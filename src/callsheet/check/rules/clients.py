@@ -1,10 +1,11 @@
-"""What Zed would show people: by its own rules, which are those of ACP v1 and some more.
+"""What particular clients would show wrongly, whichever client the recording was made with.
 
-Sources: its code (`crates/acp_thread`), and what its users told.
+- Zed has rules of its own beside those of ACP v1. Sources: its code (`crates/acp_thread`), and reports of
+  its users.
+- Toad ignores locations, raw input and raw output, and shows a diff only if the key `oldText` is there.
+- acpx prints text from raw output by the names of keys.
 
-What Toad would show people. It ignores locations, raw input and raw output, and reads diffs by key.
-
-What acpx would print. It takes text out of raw output by the names of keys.
+None of them speaks v2, so nothing is reported where v2 is spoken.
 """
 
 from __future__ import annotations
@@ -51,18 +52,18 @@ _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 
 
 @rule("client/zed-spins-for-ever", CallClosed)
-def spins_for_ever(over: CallClosed) -> Violation | None:
-    """Find a call that no final status ended, though its turn is over, and that Zed did not end by itself."""
-    call = over.call
+def spins_for_ever(event: CallClosed) -> Violation | None:
+    """Find a call without a final status when its turn is over, unless Zed ended it by itself."""
+    call = event.call
     turn = call.turn
-    if turn is None or turn.ended is None or over.connection.is_v2:
+    if turn is None or turn.ended is None or event.connection.is_v2:
         return None
     if call.status in ENDS or call.is_replayed or _ended_by_zed(call):
         return None
     if call.status is None or call.status in STATUSES:
         return Violation(f"it is {call.status or 'pending'} when the turn is over, and stays so")
-    told = quoted(call.status, 20)
-    return Violation(f"its last status is {told}, which Zed shows as pending", "update.status")
+    status = quoted(call.status, 20)
+    return Violation(f"its last status is {status}, which Zed shows as pending", "update.status")
 
 
 def _ended_by_zed(call: ObservedCall) -> bool:
@@ -83,20 +84,20 @@ def _ended_by_zed(call: ObservedCall) -> bool:
 
 
 @rule("client/zed-not-found", UpdateArrived)
-def not_found(told: UpdateArrived) -> Violation | None:
+def not_found(event: UpdateArrived) -> Violation | None:
     """Find an update of a call that Zed has no card for."""
-    if told.kind != "tool_call_update" or told.known_before or told.connection.is_v2:
+    if event.kind != "tool_call_update" or event.known_before or event.connection.is_v2:
         return None
-    if not told.connection.is_whole:
+    if not event.connection.is_whole:
         return None
     return Violation("Zed shows a failed card “Tool call not found”, and not what this update says")
 
 
 @rule("client/zed-rewritten-card", CallBegan)
-def rewrites_a_card(begun: CallBegan) -> Violation | None:
+def rewrites_a_card(event: CallBegan) -> Violation | None:
     """Find a call that takes over the card of another that has ended."""
-    call = begun.call
-    if not call.is_reused or begun.connection.is_v2:
+    call = event.call
+    if not call.is_reused or event.connection.is_v2:
         return None
     which = f" of the call that ended on line {call.ended_before}" if call.ended_before else ""
     return Violation(
@@ -104,17 +105,17 @@ def rewrites_a_card(begun: CallBegan) -> Violation | None:
     )
 
 
-# What it says
+# What the card shows
 
 
 @rule("client/zed-markdown-title", UpdateArrived)
-def title_is_markdown(told: UpdateArrived) -> Violation | None:
+def title_is_markdown(event: UpdateArrived) -> Violation | None:
     """Find a title of which Zed's Markdown swallows characters."""
-    title = text(told.update.get("title"))
-    if title is None or told.kind == "tool_call_content_chunk" or told.connection.is_v2:
+    title = text(event.update.get("title"))
+    if title is None or event.kind == "tool_call_content_chunk" or event.connection.is_v2:
         return None
-    known = told.call.fields if told.call is not None else {}
-    kind = told.update.get("kind") or known.get("kind")
+    known = event.call.fields if event.call is not None else {}
+    kind = event.update.get("kind") or known.get("kind")
     if kind in _PLAIN_TITLES or known.get("title") == title:
         return None
     line = title.partition("\n")[0][:LONGEST_TITLE]
@@ -145,10 +146,10 @@ def _markdown() -> MarkdownIt:
 
 
 @rule("client/zed-hidden-output", UpdateApplied)
-def output_is_hidden(folded: UpdateApplied) -> Violation | None:
+def output_is_hidden(event: UpdateApplied) -> Violation | None:
     """Find an end that brings its output as raw output only, while older content is in its place."""
-    update, call = folded.update, folded.call
-    if update.get("status") not in ENDS or "content" in update or folded.connection.is_v2:
+    update, call = event.update, event.call
+    if update.get("status") not in ENDS or "content" in update or event.connection.is_v2:
         return None
     items = many(call.fields.get("content"))
     if not items or any(obj(item).get("type") != "content" for item in items):
@@ -169,15 +170,15 @@ def output_is_hidden(folded: UpdateApplied) -> Violation | None:
 
 
 @rule("client/zed-follow-nowhere", UpdateArrived)
-def follow_goes_nowhere(told: UpdateArrived) -> Violation | None:
+def follow_goes_nowhere(event: UpdateArrived) -> Violation | None:
     """Find locations of which the last, which moves follow, can't be opened."""
-    paths = _new_paths(told)
+    paths = _new_paths(event)
     if not paths:
         return None
     index, field = len(paths) - 1, f"update.locations[{len(paths) - 1}].path"
     if not _ABSOLUTE(paths[index]):
         return Violation(f"{quoted(paths[index])} is not absolute, so Zed opens nothing", field)
-    cwd = told.session.cwd
+    cwd = event.session.cwd
     if cwd and not _is_in(paths[index], cwd) and any(_is_in(path, cwd) for path in paths):
         return Violation(
             f"{quoted(paths[index])} is outside of the project, and stands last", field
@@ -186,20 +187,20 @@ def follow_goes_nowhere(told: UpdateArrived) -> Violation | None:
 
 
 @rule("client/zed-many-locations", UpdateArrived)
-def too_many_locations(told: UpdateArrived) -> Violation | None:
+def too_many_locations(event: UpdateArrived) -> Violation | None:
     """Find more locations than anybody wants to have opened."""
-    count = len(_new_paths(told))
+    count = len(_new_paths(event))
     if count <= MANY_LOCATIONS:
         return None
     return Violation(f"Zed opens {count:,} files, and follows to the last", "update.locations")
 
 
-def _new_paths(told: UpdateArrived) -> list[str]:
-    """Return the paths of locations that were not told before."""
-    locations = told.update.get("locations")
-    if not locations or told.connection.is_v2:
+def _new_paths(event: UpdateArrived) -> list[str]:
+    """Return the paths of an update's locations, unless they are unchanged."""
+    locations = event.update.get("locations")
+    if not locations or event.connection.is_v2:
         return []
-    if told.call is not None and told.call.fields.get("locations") == locations:
+    if event.call is not None and event.call.fields.get("locations") == locations:
         return []
     return [path for item in many(locations) if (path := text(obj(item).get("path")))]
 
@@ -213,27 +214,27 @@ def _is_in(path: str, cwd: str) -> bool:
 
 
 @rule("client/zed-unknown-terminal", UpdateArrived)
-def unknown_terminal(told: UpdateArrived) -> list[Violation]:
+def unknown_terminal(event: UpdateArrived) -> list[Violation]:
     """Find terminals in content that Zed knows nothing of."""
-    connection = told.connection
+    connection = event.connection
     if not (connection.is_whole and connection.has_both_ways and not connection.is_v2):
         return []
-    opened = _opened(told.update) if told.kind == "tool_call" else None
+    opened = _opened(event.update) if event.kind == "tool_call" else None
     return [
         Violation(
             f"Zed knows no terminal {quoted(key, 40)}, and drops this and what follows in the update",
             f"update.content[{index}].terminalId",
         )
-        for index, key in _terminals(told.update)
-        if key != opened and key not in told.session.terminals
+        for index, key in _terminals(event.update)
+        if key != opened and key not in event.session.terminals
     ]
 
 
 def _terminals(update: dict[str, Any]) -> Iterator[tuple[int, str]]:
     for index, item in enumerate(many(update.get("content"))):
-        told = obj(item)
-        key = text(told.get("terminalId"))
-        if key is not None and told.get("type") == "terminal":
+        fields = obj(item)
+        key = text(fields.get("terminalId"))
+        if key is not None and fields.get("type") == "terminal":
             yield index, key
 
 
@@ -242,14 +243,14 @@ def _opened(update: dict[str, Any]) -> str | None:
 
 
 @rule("client/zed-no-live-output", CallClosed)
-def no_live_output(over: CallClosed) -> Violation | None:
-    """Find output for a terminal that nobody has told of."""
-    if not over.connection.is_whole or over.connection.is_v2:
+def no_live_output(event: CallClosed) -> Violation | None:
+    """Find output for a terminal that was never announced."""
+    if not event.connection.is_whole or event.connection.is_v2:
         return None
-    meta = obj(over.call.fields.get("_meta"))
+    meta = obj(event.call.fields.get("_meta"))
     for name in ("terminal_output", "terminal_exit"):
         key = text(obj(meta.get(name)).get("terminal_id"))
-        if key is not None and key not in over.call.session.terminals:
+        if key is not None and key not in event.call.session.terminals:
             return Violation(
                 f"there is output for {quoted(key, 40)}, but no terminal_info with the announcement",
                 f"update._meta.{name}",
@@ -261,46 +262,46 @@ _NO_OLD_TEXT = "its diff has no oldText, so Toad does not show it"
 
 
 @rule("client/toad-no-diff", UpdateArrived)
-def diff_is_not_shown(told: UpdateArrived) -> list[Violation]:
+def diff_is_not_shown(event: UpdateArrived) -> list[Violation]:
     """Find diffs without the key `oldText`."""
-    if told.connection.is_v2:
+    if event.connection.is_v2:
         return []
-    before = {path for _, path in bare_diffs(told.call.fields)} if told.call is not None else ()
+    before = {path for _, path in bare_diffs(event.call.fields)} if event.call is not None else ()
     return [
         Violation(f"{quoted(path)}: {_NO_OLD_TEXT}", f"update.content[{index}].oldText")
-        for index, path in bare_diffs(told.update)
+        for index, path in bare_diffs(event.update)
         if path not in before
     ]
 
 
 @rule("client/toad-asks-without-diff", PermissionAsked)
-def diff_is_not_asked(asked: PermissionAsked) -> list[Violation]:
-    """Find the same in a request for permission, where it decides what people allow."""
-    if asked.connection.is_v2:
+def diff_is_not_asked(event: PermissionAsked) -> list[Violation]:
+    """Find the same in a request for permission, where it decides what the user allows."""
+    if event.connection.is_v2:
         return []
     return [
         Violation(f"{quoted(path)}: {_NO_OLD_TEXT}", f"params.toolCall.content[{index}].oldText")
-        for index, path in bare_diffs(asked.question.tool_call)
+        for index, path in bare_diffs(event.question.tool_call)
     ]
 
 
 @rule("client/toad-empty-card", CallClosed)
-def card_is_empty(over: CallClosed) -> Violation | None:
+def card_is_empty(event: CallClosed) -> Violation | None:
     """Find an output that is only in the raw output."""
-    call = over.call
-    if call.ended is None or not over.is_known or many(call.fields.get("content")):
+    call = event.call
+    if call.ended is None or not event.is_known or many(call.fields.get("content")):
         return None
-    if over.connection.is_v2 or not output_of(call.fields.get("rawOutput")).strip():
+    if event.connection.is_v2 or not output_of(call.fields.get("rawOutput")).strip():
         return None
     return Violation("all output is in rawOutput, which Toad does not show", "update.rawOutput")
 
 
 @rule("client/acpx-unknown-output", CallClosed)
-def output_has_no_key(over: CallClosed) -> Violation | None:
+def output_has_no_key(event: CallClosed) -> Violation | None:
     """Find a raw output of which acpx knows no key, where there is no content either."""
-    call = over.call
+    call = event.call
     raw = obj(call.fields.get("rawOutput"))
-    if call.ended is None or not raw or not over.is_known or over.connection.is_v2:
+    if call.ended is None or not raw or not event.is_known or event.connection.is_v2:
         return None
     if many(call.fields.get("content")) or not raw.keys().isdisjoint(OUTPUT_KEYS):
         return None
@@ -322,11 +323,11 @@ def _some(keys: list[str]) -> str:
 
 
 @rule("client/acpx-no-title", CallClosed)
-def no_title(over: CallClosed) -> Violation | None:
-    """Find a call that was never given a title."""
-    call = over.call
-    if (text(call.fields.get("title")) or "").strip() or over.connection.is_v2:
+def no_title(event: CallClosed) -> Violation | None:
+    """Find a call that never has a title."""
+    call = event.call
+    if (text(call.fields.get("title")) or "").strip() or event.connection.is_v2:
         return None
-    if not over.connection.is_whole or call.is_asked_first:
+    if not event.connection.is_whole or call.is_asked_first:
         return None
     return Violation("acpx prints the id where the title should be", "update.title")

@@ -1,6 +1,6 @@
-"""Does a call say what it is: by its title, its kind, its tool's name?
+"""Is a call described completely: title, kind, name and input, and in the end its outcome?
 
-Does a call say what its tool was given, in time, and before people decide about it?
+The input must be there in time: when the call is announced, and before the user decides about it.
 
 Does a call's end show what came of it, and is it the truth?
 """
@@ -35,9 +35,9 @@ from callsheet.observe.tool_identity import (
 
 
 @rule("complete/title-at-first", CallClosed)
-def bare_at_first(over: CallClosed) -> Violation | None:
+def bare_at_first(event: CallClosed) -> Violation | None:
     """Find an announcement under the tool's bare name."""
-    call = over.call
+    call = event.call
     if call.announced is None or call.is_replayed:
         return None
     what = _bare(call, call.opening.get("title"))
@@ -45,26 +45,24 @@ def bare_at_first(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/title", CallClosed)
-def bare_for_ever(over: CallClosed) -> Violation | None:
-    """Find a call that never says what it does."""
-    call = over.call
-    if call.announced is None or not over.is_settled:
-        return (
-            None  # of a call that was never announced, the title may have been told by a question
-        )
+def bare_for_ever(event: CallClosed) -> Violation | None:
+    """Find a call whose title never describes what it does."""
+    call = event.call
+    if call.announced is None or not event.is_settled:
+        return None  # of a call that was never announced, the title may be in an approval request
     what = _bare(call, call.fields.get("title"))
     return Violation(f"to the end, it stands {what}", "update.title") if what else None
 
 
 @rule("complete/kind", CallClosed)
-def kind_missing(over: CallClosed) -> Violation | None:
+def kind_missing(event: CallClosed) -> Violation | None:
     """Find a call without a kind, or with `other`, although its tool is well known."""
-    call = over.call
+    call = event.call
     kind = call.fields.get("kind")
-    if kind not in NO_KIND or not over.is_known or not over.is_settled:
+    if kind not in NO_KIND or not event.is_known or not event.is_settled:
         return None
     if call.opening.get("kind") not in NO_KIND:
-        return None  # it was told, and taken back
+        return None  # it was sent, and taken back
     known = certain_kind(call)
     if known is None:
         return None
@@ -73,16 +71,16 @@ def kind_missing(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/name", CallClosed)
-def name_missing(over: CallClosed) -> Violation | None:
-    """Find a call that does not say which tool it is of."""
-    if over.call.name or not over.is_known or not over.is_settled:
+def name_missing(event: CallClosed) -> Violation | None:
+    """Find a call without the name of its tool."""
+    if event.call.name or not event.is_known or not event.is_settled:
         return None
-    return Violation("its tool's name is nowhere", "update.name", over.call.announced)
+    return Violation("its tool's name is nowhere", "update.name", event.call.announced)
 
 
-def _bare(call: ObservedCall, told: Any) -> str | None:
-    """Say what a title lacks, or None if it tells something."""
-    title = text(told) or ""
+def _bare(call: ObservedCall, value: Any) -> str | None:
+    """Return what a title lacks, or None if it describes something."""
+    title = text(value) or ""
     if not is_bare_title(title, call):
         return None
     return (
@@ -94,25 +92,25 @@ _decode = msgspec.json.Decoder().decode
 
 
 @rule("complete/input-at-first", CallClosed)
-def empty_at_first(over: CallClosed) -> Violation | None:
+def empty_at_first(event: CallClosed) -> Violation | None:
     """Find an announcement without input. An empty object is none, unless the tool takes nothing."""
-    call = over.call
+    call = event.call
     if call.announced is None or call.is_replayed or call.opening.get("rawInput"):
         return None
-    told = call.opening.get("rawInput") is not None
+    is_empty = call.opening.get("rawInput") is not None
     if _takes_none(call) and not call.fields.get("rawInput"):
         return None
-    if told and not call.fields.get("rawInput") and not _lacks_to_the_end(call):
+    if is_empty and not call.fields.get("rawInput") and not _lacks_to_the_end(call):
         return None
-    what = "with an empty input" if told else "without its input"
+    what = "with an empty input" if is_empty else "without its input"
     return Violation(f"it is announced {what}", "update.rawInput", call.announced)
 
 
 @rule("complete/input", CallClosed)
-def empty_for_ever(over: CallClosed) -> Violation | None:
-    """Find a call whose input is never told."""
-    call = over.call
-    if call.fields.get("rawInput") or not over.is_known or not over.is_settled:
+def empty_for_ever(event: CallClosed) -> Violation | None:
+    """Find a call whose input is never sent."""
+    call = event.call
+    if call.fields.get("rawInput") or not event.is_known or not event.is_settled:
         return None
     if any(question.tool_call.get("rawInput") for question in call.questions):
         return None
@@ -136,21 +134,21 @@ def _lacks_to_the_end(call: ObservedCall) -> bool:
 
 
 @rule("complete/input-as-text", UpdateArrived)
-def text_of_json(told: UpdateArrived) -> Violation | None:
-    """Find an input that is a text of JSON. It is said once for a call."""
-    raw = told.update.get("rawInput")
+def text_of_json(event: UpdateArrived) -> Violation | None:
+    """Find an input that is JSON encoded as a string. It is reported once per call."""
+    raw = event.update.get("rawInput")
     if type(raw) is not str or not _is_json(raw):
         return None
-    before = told.call.fields.get("rawInput") if told.call is not None else None
+    before = event.call.fields.get("rawInput") if event.call is not None else None
     if _is_json(before):
         return None
     return Violation("it is an object, written as a text", "update.rawInput")
 
 
 @rule("complete/asked-input-as-text", PermissionAsked)
-def asked_as_json(asked: PermissionAsked) -> Violation | None:
+def asked_as_json(event: PermissionAsked) -> Violation | None:
     """Find the same in a request for permission."""
-    question = asked.question
+    question = event.question
     before = question.call.fields.get("rawInput") if question.call is not None else None
     if not _is_json(question.tool_call.get("rawInput")) or _is_json(before):
         return None
@@ -158,58 +156,58 @@ def asked_as_json(asked: PermissionAsked) -> Violation | None:
 
 
 @rule("complete/asked-blindly", PermissionAsked)
-def asked_blindly(asked: PermissionAsked) -> Violation | None:
+def asked_blindly(event: PermissionAsked) -> Violation | None:
     """Find a request for permission that shows nothing of what is to be done."""
-    if not _lacks_input(asked) or _shows_what(asked.question):
+    if not _lacks_input(event) or _shows_what(event.question):
         return None
-    return Violation("neither input, nor title, nor content says what would be done", _field(asked))
+    return Violation("neither input, nor title, nor content says what would be done", _field(event))
 
 
 @rule("complete/asked-without-input", PermissionAsked)
-def asked_without_input(asked: PermissionAsked) -> Violation | None:
-    """Find a request for permission that tells what is to be done in words for people only."""
-    if not _lacks_input(asked) or not _shows_what(asked.question):
+def asked_without_input(event: PermissionAsked) -> Violation | None:
+    """Find a request for permission that describes what is to be done in text only."""
+    if not _lacks_input(event) or not _shows_what(event.question):
         return None
-    return Violation("what would be done is only in its title or content", _field(asked))
+    return Violation("what would be done is only in its title or content", _field(event))
 
 
-def _lacks_input(asked: PermissionAsked) -> bool:
-    question = asked.question
+def _lacks_input(event: PermissionAsked) -> bool:
+    question = event.question
     if question.call_id is None or question.tool_call.get("rawInput"):
         return False
     call = question.call
     if call is None:
-        return asked.connection.is_whole
-    if call.announced is None and not asked.connection.is_whole:
+        return event.connection.is_whole
+    if call.announced is None and not event.connection.is_whole:
         return False
     if call.fields.get("rawInput"):
-        return False  # it was told before, and what is left out of an update stays as it was
+        return False  # it was sent before, and what is left out of an update stays as it was
     has_told = "rawInput" in question.tool_call or "rawInput" in call.fields
     return not has_told or needs_input(_as_asked(question, call))
 
 
 def _as_asked(question: ApprovalRequest, call: ObservedCall) -> ObservedCall:
-    """Return a call as it is after what a question tells of it."""
+    """Return a call with the fields that an approval request has."""
     return msgspec.structs.replace(call, fields={**call.fields, **question.tool_call})
 
 
 def _shows_what(question: ApprovalRequest) -> bool:
-    told = question.tool_call
+    details = question.tool_call
     known = question.call.fields if question.call is not None else {}
     if any(text(question.params.get(key)) for key in ("title", "description")):
-        return True  # in v2, a question speaks for itself
-    for fields in (told, known):
+        return True  # in v2, an approval request has texts of its own
+    for fields in (details, known):
         if any(diff_paths(fields)):
             return True
-    title = text(told.get("title")) or text(known.get("title")) or ""
+    title = text(details.get("title")) or text(known.get("title")) or ""
     if not is_bare_title(title, question.call):
         return True
-    shown = (*texts(told.get("content")), *texts(known.get("content")))
+    shown = (*texts(details.get("content")), *texts(known.get("content")))
     return any(not is_blank(found) for found in shown)
 
 
-def _field(asked: PermissionAsked) -> str:
-    inside = "params.subject.toolCall" if "subject" in asked.question.params else "params.toolCall"
+def _field(event: PermissionAsked) -> str:
+    inside = "params.subject.toolCall" if "subject" in event.question.params else "params.toolCall"
     return f"{inside}.rawInput"
 
 
@@ -226,10 +224,10 @@ _SILENT_KINDS = ("think", "switch_mode")
 
 
 @rule("complete/result-in-raw-output", CallClosed)
-def only_in_raw_output(over: CallClosed) -> Violation | None:
+def only_in_raw_output(event: CallClosed) -> Violation | None:
     """Find a result that is in `rawOutput` and not in `content`."""
-    call = over.call
-    if call.status not in ("completed", "failed") or not over.is_known or has_output(call):
+    call = event.call
+    if call.status not in ("completed", "failed") or not event.is_known or has_output(call):
         return None
     raw = call.fields.get("rawOutput")
     if not raw_text(raw) and not (raw and call.status == "failed"):
@@ -238,10 +236,10 @@ def only_in_raw_output(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/nothing-shown", CallClosed)
-def nothing_shown(over: CallClosed) -> Violation | None:
+def nothing_shown(event: CallClosed) -> Violation | None:
     """Find a call that is completed and shows nothing. A raw output may say that there was nothing."""
-    call = over.call
-    if call.status != "completed" or not over.is_known or has_output(call):
+    call = event.call
+    if call.status != "completed" or not event.is_known or has_output(call):
         return None
     if call.fields.get("rawOutput") is not None or call.exit_code is not None or _is_silent(call):
         return None
@@ -249,9 +247,9 @@ def nothing_shown(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/exit-code", CallClosed)
-def exit_code_hidden(over: CallClosed) -> Violation | None:
+def exit_code_hidden(event: CallClosed) -> Violation | None:
     """Find a command that failed and is shown as completed."""
-    call = over.call
+    call = event.call
     if call.status != "completed":
         return None
     found: CommandExit | None = exit_of(call)
@@ -265,9 +263,9 @@ def exit_code_hidden(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/error-as-success", CallClosed)
-def error_hidden(over: CallClosed) -> Violation | None:
-    """Find a tool that says that it failed, and is shown as completed."""
-    call = over.call
+def error_hidden(event: CallClosed) -> Violation | None:
+    """Find a tool that reports an error, and is shown as completed."""
+    call = event.call
     if call.status != "completed":
         return None
     where = error_in(call)
@@ -277,11 +275,11 @@ def error_hidden(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/failed-without-reason", CallClosed)
-def failed_without_reason(over: CallClosed) -> Violation | None:
-    """Find a failed call that says nothing about why."""
-    call = over.call
-    if call.status != "failed" or not over.is_known or not over.connection.has_both_ways:
-        return None  # what people have rejected or cancelled is not in half of a recording
+def failed_without_reason(event: CallClosed) -> Violation | None:
+    """Find a failed call without a reason."""
+    call = event.call
+    if call.status != "failed" or not event.is_known or not event.connection.has_both_ways:
+        return None  # what the user rejected or cancelled is missing in half of a recording
     if _is_known_to_people(call) or _has_terminal(call):
         return None
     if call.output_bytes or call.exit_code is not None or call.fields.get("rawOutput"):
@@ -292,7 +290,7 @@ def failed_without_reason(over: CallClosed) -> Violation | None:
 
 
 def _is_known_to_people(call: ObservedCall) -> bool:
-    """Whether people have ended it themselves, or the agent gives a reason in its own way."""
+    """Whether the user has ended it, or the agent has a reason in a field of its own."""
     if call.turn is not None and call.turn.cancelled is not None:
         return True
     if any(question.outcome != "allowed" for question in call.questions):

@@ -1,4 +1,4 @@
-"""Does a call say where it works, by paths and lines that an editor can open?
+"""Does a call have locations and diffs that an editor can open?
 
 Does a diff show what was there before?
 """
@@ -20,9 +20,9 @@ _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 @rule("complete/locations-at-first", CallClosed)
-def nowhere_at_first(over: CallClosed) -> Violation | None:
+def nowhere_at_first(event: CallClosed) -> Violation | None:
     """Find a call that works on a file and is announced without a location."""
-    call = over.call
+    call = event.call
     if call.announced is None or call.is_replayed or many(call.opening.get("locations")):
         return None
     if not works_on_a_file(call):
@@ -31,10 +31,10 @@ def nowhere_at_first(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/locations", CallClosed)
-def nowhere_for_ever(over: CallClosed) -> Violation | None:
-    """Find a call that works on a file and never gives a location."""
-    call = over.call
-    if many(call.fields.get("locations")) or not over.is_known or not over.is_settled:
+def nowhere_for_ever(event: CallClosed) -> Violation | None:
+    """Find a call that works on a file and never has a location."""
+    call = event.call
+    if many(call.fields.get("locations")) or not event.is_known or not event.is_settled:
         return None
     return (
         Violation("it never says where it works", "update.locations")
@@ -44,36 +44,36 @@ def nowhere_for_ever(over: CallClosed) -> Violation | None:
 
 
 @rule("complete/path-not-absolute", UpdateArrived)
-def not_absolute(told: UpdateArrived) -> list[Violation] | None:
+def not_absolute(event: UpdateArrived) -> list[Violation] | None:
     """Find paths that are relative, begin at a home, or are links."""
-    return _not_absolute(_paths(told.update, "update")) if _may_have_paths(told.update) else None
+    return _not_absolute(_paths(event.update, "update")) if _may_have_paths(event.update) else None
 
 
 @rule("complete/asked-path-not-absolute", PermissionAsked)
-def not_absolute_when_asked(asked: PermissionAsked) -> list[Violation]:
+def not_absolute_when_asked(event: PermissionAsked) -> list[Violation]:
     """Find the same in a request for permission."""
-    return _not_absolute(_asked_paths(asked))
+    return _not_absolute(_asked_paths(event))
 
 
 @rule("complete/path-not-normal", UpdateArrived)
-def not_normal(told: UpdateArrived) -> list[Violation] | None:
+def not_normal(event: UpdateArrived) -> list[Violation] | None:
     """Find absolute paths that go back and forth."""
-    if not _may_have_paths(told.update):
+    if not _may_have_paths(event.update):
         return None
     return [
         Violation(f"{quoted(path)} has steps in it that lead nowhere", field, once=path)
-        for field, path in _paths(told.update, "update")
+        for field, path in _paths(event.update, "update")
         if _STEP(path) and _ABSOLUTE(path)
     ]
 
 
 @rule("complete/line-zero", UpdateArrived)
-def line_zero(told: UpdateArrived) -> list[Violation] | None:
+def line_zero(event: UpdateArrived) -> list[Violation] | None:
     """Find a line 0."""
-    places = many(told.update.get("locations"))
+    places = many(event.update.get("locations"))
     if not places:
         return None
-    before = many(told.call.fields.get("locations")) if told.call is not None else []
+    before = many(event.call.fields.get("locations")) if event.call is not None else []
     return [
         Violation("the first line of a file is line 1", f"update.locations[{index}].line")
         for index, place in enumerate(places)
@@ -103,20 +103,20 @@ def _why_not_absolute(path: str) -> str | None:
     return "is relative" if path else "is empty"
 
 
-def _asked_paths(asked: PermissionAsked) -> Iterator[tuple[str, str]]:
-    question = asked.question
+def _asked_paths(event: PermissionAsked) -> Iterator[tuple[str, str]]:
+    question = event.question
     known = {path for _, path in _paths(question.call.fields, "")} if question.call else set[str]()
     for field, path in _paths(question.tool_call, "params.toolCall"):
         if path not in known:
             yield field, path
 
 
-def _paths(told: Json, begin: str) -> Iterator[tuple[str, str]]:
-    for index, place in enumerate(many(told.get("locations"))):
+def _paths(fields: Json, begin: str) -> Iterator[tuple[str, str]]:
+    for index, place in enumerate(many(fields.get("locations"))):
         path = text(obj(place).get("path"))
         if path is not None:
             yield f"{begin}.locations[{index}].path", path
-    content: Any = told.get("content")
+    content: Any = fields.get("content")
     if type(content) is dict:  # a chunk of v2 brings one item
         yield from _paths_of_item(obj(content), f"{begin}.content")
     for index, item in enumerate(many(content)):
@@ -139,12 +139,12 @@ def _paths_of_item(item: Json, begin: str) -> Iterator[tuple[str, str]]:
 
 
 @rule("complete/old-text-left-out", UpdateArrived)
-def old_text_left_out(told: UpdateArrived) -> list[Violation] | None:
-    """Find diffs without the key `oldText`. It is said once for each file of a call."""
-    bare = list(bare_diffs(told.update)) if told.update.get("content") else None
+def old_text_left_out(event: UpdateArrived) -> list[Violation] | None:
+    """Find diffs without the key `oldText`. It is reported once for each file of a call."""
+    bare = list(bare_diffs(event.update)) if event.update.get("content") else None
     if not bare:
         return None
-    before = told.call.fields if told.call is not None else {}
+    before = event.call.fields if event.call is not None else {}
     known = {path for _, path in bare_diffs(before)}
     return [
         Violation("the diff has no `oldText`", f"update.content[{index}]")
@@ -154,18 +154,18 @@ def old_text_left_out(told: UpdateArrived) -> list[Violation] | None:
 
 
 @rule("complete/overwrite-as-new", UpdateApplied)
-def overwrite_as_new(folded: UpdateApplied) -> list[Violation] | None:
+def overwrite_as_new(event: UpdateApplied) -> list[Violation] | None:
     """Find a call that ends with a diff of a new file, where there was a file before."""
-    call = folded.call
-    if call.ended != folded.line.number or call.status != "completed":
+    call = event.call
+    if call.ended != event.line.number or call.status != "completed":
         return None
-    return list(_as_new(call.fields, folded.session, call, "update"))
+    return list(_as_new(call.fields, event.session, call, "update"))
 
 
 @rule("complete/overwrite-asked-as-new", PermissionAsked)
-def overwrite_asked_as_new(asked: PermissionAsked) -> list[Violation] | None:
-    """Find the same where people have to decide about it."""
-    question = asked.question
+def overwrite_asked_as_new(event: PermissionAsked) -> list[Violation] | None:
+    """Find the same where the user has to decide about it."""
+    question = event.question
     if question.session is None:
         return None
     found = _as_new(question.tool_call, question.session, question.call, "params.toolCall")
@@ -206,6 +206,6 @@ def bare_diffs(fields: Json) -> Iterator[tuple[int, str]]:
 
 def _diffs(fields: Json) -> Iterator[tuple[int, Json]]:
     for index, item in enumerate(many(fields.get("content"))):
-        told = obj(item)
-        if told.get("type") == "diff":
-            yield index, told
+        diff = obj(item)
+        if diff.get("type") == "diff":
+            yield index, diff

@@ -1,6 +1,7 @@
-"""Does each call open once, under an id of its own, and move only as it may? How calls end: `endings.py`.
+"""Does each call open once, under an id of its own, move only as it may, and end?
 
-Does each call end: with its turn, after a cancel, after a no? And does it end as what it was?
+A call must end with its turn, after a cancel and after a denial, and with the status that is true: the
+second half of this file.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ _INSTANT = ("think", "switch_mode")
 
 
 @rule("lifecycle/announced-twice", UpdateArrived)
-def announced_twice(told: UpdateArrived) -> Violation | None:
+def announced_twice(event: UpdateArrived) -> Violation | None:
     """Find a `tool_call` for a call that is open."""
-    call = told.call
-    if told.kind != "tool_call" or call is None or call.ended is not None:
+    call = event.call
+    if event.kind != "tool_call" or call is None or call.ended is not None:
         return None
-    if call.announced is None or _is_told_again(told):
+    if call.announced is None or _is_replayed_again(event):
         return None
     return Violation(f"it was announced on line {call.announced}, and is open", "update.toolCallId")
 
 
 @rule("lifecycle/id-reused", CallBegan)
-def id_reused(begun: CallBegan) -> Violation | None:
+def id_reused(event: CallBegan) -> Violation | None:
     """Find a call that has the id of another that was there before."""
-    call = begun.call
+    call = event.call
     if not call.is_reused:
         return None
     before = f", which ended on line {call.ended_before}" if call.ended_before else ""
@@ -40,14 +41,14 @@ def id_reused(begun: CallBegan) -> Violation | None:
 
 
 @rule("lifecycle/not-announced", UpdateArrived)
-def not_announced(told: UpdateArrived) -> Violation | None:
+def not_announced(event: UpdateArrived) -> Violation | None:
     """Find the first update of a call that was not announced."""
-    if told.kind == "tool_call" or told.elsewhere is not None or not told.session.is_whole:
+    if event.kind == "tool_call" or event.elsewhere is not None or not event.session.is_whole:
         return None
-    if told.connection.is_v2 and told.kind == "tool_call_update":
+    if event.connection.is_v2 and event.kind == "tool_call_update":
         return None  # it announces
-    call = told.call
-    if call is None and not told.known_before:
+    call = event.call
+    if call is None and not event.known_before:
         return Violation("no call of this id was announced", "update.toolCallId")
     if call is not None and call.announced is None and not call.updates:
         asked = call.questions[0].line if call.questions else call.first
@@ -58,13 +59,13 @@ def not_announced(told: UpdateArrived) -> Violation | None:
 
 
 @rule("lifecycle/moved-back", UpdateArrived)
-def moved_back(told: UpdateArrived) -> Violation | None:
+def moved_back(event: UpdateArrived) -> Violation | None:
     """Find a call that goes back: from running to pending, from an end to anything that is none."""
-    call, status = told.call, _status(told)
-    if call is None or status is None or told.kind == "tool_call" or _is_told_again(told):
+    call, status = event.call, _status(event)
+    if call is None or status is None or event.kind == "tool_call" or _is_replayed_again(event):
         return None
     if call.ended is not None:
-        is_back = status not in FINAL and call.status in FINAL and not _tells_anew(told)
+        is_back = status not in FINAL and call.status in FINAL and not _opens_another(event)
     else:
         is_back = status == "pending" and call.status in _STARTED
     return (
@@ -75,14 +76,14 @@ def moved_back(told: UpdateArrived) -> Violation | None:
 
 
 @rule("lifecycle/never-ran", UpdateArrived)
-def never_ran(told: UpdateArrived) -> Violation | None:
-    """Find a call that is done, and never was shown to run."""
-    call = told.call
+def never_ran(event: UpdateArrived) -> Violation | None:
+    """Find a call that is completed, and was never in progress."""
+    call = event.call
     if call is None or call.announced is None or call.is_replayed or call.ended is not None:
         return None
-    if call.status != "pending" or _status(told) != "completed" or told.kind == "tool_call":
+    if call.status != "pending" or _status(event) != "completed" or event.kind == "tool_call":
         return None
-    if call.denied is not None or call.fields.get("kind") in _INSTANT or _may_be_history(told):
+    if call.denied is not None or call.fields.get("kind") in _INSTANT or _may_be_history(event):
         return None
     since = next((line for status, line in call.statuses if status == "pending"), call.first)
     return Violation(
@@ -92,13 +93,13 @@ def never_ran(told: UpdateArrived) -> Violation | None:
 
 
 @rule("lifecycle/after-the-end", UpdateArrived)
-def changed_after_its_end(told: UpdateArrived) -> Violation | None:
+def changed_after_its_end(event: UpdateArrived) -> Violation | None:
     """Find the first update of a call that has ended, and each that ends it in another way."""
-    call, status = told.call, _status(told)
-    if told.kind == "tool_call" or _is_told_again(told):
+    call, status = event.call, _status(event)
+    if event.kind == "tool_call" or _is_replayed_again(event):
         return None
     if call is None:
-        is_gone = told.known_before and not told.session.is_replaying
+        is_gone = event.known_before and not event.session.is_replaying
         return Violation("it was over long ago") if is_gone else None
     if call.ended is None or (status is not None and status not in FINAL):
         return None  # the latter is a move back
@@ -114,42 +115,42 @@ def changed_after_its_end(told: UpdateArrived) -> Violation | None:
 
 
 @rule("lifecycle/unknown-status", UpdateArrived)
-def unknown_status(told: UpdateArrived) -> Violation | None:
+def unknown_status(event: UpdateArrived) -> Violation | None:
     """Find a status that the version of the protocol does not have."""
-    status, connection = text(told.update.get("status")), told.connection
+    status, connection = text(event.update.get("status")), event.connection
     if status is None or status in V1:
         return None
     if not connection.is_v1 and (status in V2 or status.startswith("_")):
         return None
-    if told.call is not None and told.call.status == status:
-        return None  # it was told
+    if event.call is not None and event.call.status == status:
+        return None  # it was reported
     return Violation(
         f"{quoted(status, 40)} is no status of ACP {_version(connection)}", "update.status"
     )
 
 
-def _status(told: UpdateArrived) -> str | None:
-    status = told.update.get("status")
-    if status is None and "status" in told.update and told.connection.is_v2:
+def _status(event: UpdateArrived) -> str | None:
+    status = event.update.get("status")
+    if status is None and "status" in event.update and event.connection.is_v2:
         return "pending"  # v2: null resets it
     return text(status)
 
 
-def _is_told_again(told: UpdateArrived) -> bool:
-    """Whether a history is told of a call that was known before."""
-    session, call = told.session, told.call
+def _is_replayed_again(event: UpdateArrived) -> bool:
+    """Whether a history is replayed of a call that was known before."""
+    session, call = event.session, event.call
     return session.is_replaying and call is not None and call.first < (session.asked or 0)
 
 
-def _may_be_history(told: UpdateArrived) -> bool:
-    """Whether a session may just be loaded: of the agent's lines alone, nobody can tell."""
-    session = told.session
-    return not (told.connection.has_both_ways or session.is_whole or session.last_turn)
+def _may_be_history(event: UpdateArrived) -> bool:
+    """Whether a session may just be loaded: the agent's lines alone don't show it."""
+    session = event.session
+    return not (event.connection.has_both_ways or session.is_whole or session.last_turn)
 
 
-def _tells_anew(told: UpdateArrived) -> bool:
+def _opens_another(event: UpdateArrived) -> bool:
     """Whether v2 opens another call under the id, which is another matter."""
-    return told.connection.is_v2 and ("title" in told.update or "rawInput" in told.update)
+    return event.connection.is_v2 and ("title" in event.update or "rawInput" in event.update)
 
 
 def _version(connection: ObservedConnection) -> str:
@@ -157,55 +158,55 @@ def _version(connection: ObservedConnection) -> str:
 
 
 @rule("lifecycle/never-ended", CallLeftOpen)
-def never_ended(left: CallLeftOpen) -> Violation | None:
+def never_ended(event: CallLeftOpen) -> Violation | None:
     """Find a call that is open when its turn is over, and nobody stopped it."""
-    if left.call.is_replayed or _was_cancelled(left) or _was_denied(left):
+    if event.call.is_replayed or _was_cancelled(event) or event.call.denied:
         return None
-    return Violation(f"{_state(left.call)} when its turn is over (line {left.line})")
+    return Violation(f"{_state(event.call)} when its turn is over (line {event.line})")
 
 
 @rule("lifecycle/open-after-cancel", CallLeftOpen)
-def open_after_cancel(left: CallLeftOpen) -> Violation | None:
+def open_after_cancel(event: CallLeftOpen) -> Violation | None:
     """Find a call that was cancelled, and did not end."""
-    if left.call.is_replayed or not _was_cancelled(left):
+    if event.call.is_replayed or not _was_cancelled(event):
         return None
-    by = left.call.cancelled or (left.turn.cancelled if left.turn is not None else None)
-    return Violation(f"it was cancelled on line {by}, and did not end: {_state(left.call)}")
+    by = event.call.cancelled or (event.turn.cancelled if event.turn is not None else None)
+    return Violation(f"it was cancelled on line {by}, and did not end: {_state(event.call)}")
 
 
 @rule("lifecycle/open-after-denial", CallLeftOpen)
-def open_after_denial(left: CallLeftOpen) -> Violation | None:
+def open_after_denial(event: CallLeftOpen) -> Violation | None:
     """Find a call that was denied, and did not end."""
-    denied = left.call.denied
-    if left.call.is_replayed or denied is None or _was_cancelled(left):
+    denied = event.call.denied
+    if event.call.is_replayed or denied is None or _was_cancelled(event):
         return None
     return Violation(
-        f"it was denied on line {denied.answered}, and did not end: {_state(left.call)}"
+        f"it was denied on line {denied.answered}, and did not end: {_state(event.call)}"
     )
 
 
 @rule("lifecycle/open-in-history", CallLeftOpen)
-def open_in_history(left: CallLeftOpen) -> Violation | None:
-    """Find a call of a history that is told without an end."""
-    if not left.call.is_replayed:
+def open_in_history(event: CallLeftOpen) -> Violation | None:
+    """Find a call of a history that is replayed without an end."""
+    if not event.call.is_replayed:
         return None
-    return Violation(f"{_state(left.call)} when the session is loaded (line {left.line})")
+    return Violation(f"{_state(event.call)} when the session is loaded (line {event.line})")
 
 
 @rule("lifecycle/cut-off", CallClosed)
-def cut_off(over: CallClosed) -> Violation | None:
+def cut_off(event: CallClosed) -> Violation | None:
     """Find a call that is open only because the recording ends before its turn does."""
-    call = over.call
-    if not over.at_the_end or call.ended is not None or call.is_left or call.is_background:
+    call = event.call
+    if not event.at_the_end or call.ended is not None or call.is_left or call.is_background:
         return None
     return Violation(f"{_state(call)} where the recording ends")
 
 
 @rule("lifecycle/denied-but-completed", UpdateArrived)
-def denied_but_completed(told: UpdateArrived) -> Violation | None:
-    """Find a call that is shown as done, although people said no."""
-    call = told.call
-    if call is None or told.update.get("status") != "completed" or call.ended is not None:
+def denied_but_completed(event: UpdateArrived) -> Violation | None:
+    """Find a call that is shown as done, although the user denied it."""
+    call = event.call
+    if call is None or event.update.get("status") != "completed" or call.ended is not None:
         return None
     denied = call.denied
     if denied is None:
@@ -217,9 +218,9 @@ def denied_but_completed(told: UpdateArrived) -> Violation | None:
 
 
 @rule("lifecycle/cancelled-but-completed", CallClosed)
-def cancelled_but_completed(over: CallClosed) -> Violation | None:
-    """Find a call that ran when people cancelled, and is shown as done."""
-    call, turn = over.call, over.call.turn
+def cancelled_but_completed(event: CallClosed) -> Violation | None:
+    """Find a call that ran when the user cancelled, and is shown as done."""
+    call, turn = event.call, event.call.turn
     if turn is None or turn.stop_reason != "cancelled" or not ran_when_cancelled(call, call.ended):
         return None
     if _first_end(call) != "completed" or call.denied is not None or did_its_work(call):
@@ -235,18 +236,14 @@ def _first_end(call: ObservedCall) -> str | None:
     return next((status for status, line in call.statuses if line == call.ended), None)
 
 
-def _was_cancelled(left: CallLeftOpen) -> bool:
-    turn = left.turn
-    if left.call.cancelled is not None:
+def _was_cancelled(event: CallLeftOpen) -> bool:
+    turn = event.turn
+    if event.call.cancelled is not None:
         return True
     if turn is None or turn.cancelled is None:
         return False
-    denied = left.call.denied
+    denied = event.call.denied
     return denied is None or denied.outcome != "rejected"
-
-
-def _was_denied(left: CallLeftOpen) -> bool:
-    return left.call.denied is not None
 
 
 def _state(call: ObservedCall) -> str:

@@ -1,6 +1,6 @@
-"""Does each message come where it belongs: in its session, and in its turn? Questions: `asking.py`.
+"""Does each message come where it belongs: in its session, in its turn, and permission in its order?
 
-Is permission asked for a call that people can see, and is the answer waited for?
+Permission must be asked for a call that the user can see, and its answer must be waited for.
 """
 
 from __future__ import annotations
@@ -33,81 +33,81 @@ _OF_A_SESSION = frozenset(
         "usage_update",
     )
 )
-"""Updates that tell how a session is, and nothing that is done in it."""
+"""Updates about the state of a session, not about what is done in it."""
 _OF_A_TURN = ("agent_message_chunk", "agent_thought_chunk")
 
 
 @rule("order/before-session", UnopenedSession)
-def before_session(strayed: UnopenedSession) -> Violation | None:
+def before_session(event: UnopenedSession) -> Violation | None:
     """Find an update of a session that is not answered yet."""
-    return None if _is_news(strayed) else _too_early(strayed)
+    return None if _is_state(event) else _too_early(event)
 
 
 @rule("order/news-before-session", UnopenedSession)
-def news_before_session(strayed: UnopenedSession) -> Violation | None:
-    """Find news of a session that is not answered yet: its commands, its mode, its use of tokens."""
-    return _too_early(strayed) if _is_news(strayed) else None
+def news_before_session(event: UnopenedSession) -> Violation | None:
+    """Find the state of a session (commands, mode, usage) before its request is answered."""
+    return _too_early(event) if _is_state(event) else None
 
 
-def _too_early(strayed: UnopenedSession) -> Violation | None:
-    if strayed.opening is None or not _is_all_recorded(strayed):
+def _too_early(event: UnopenedSession) -> Violation | None:
+    if event.opening is None or not _is_all_recorded(event):
         return None
     return Violation(
-        f"the request of line {strayed.opening} is not answered yet, so nobody knows of the session",
+        f"the request of line {event.opening} is not answered yet, so nobody knows of the session",
         "params.sessionId",
     )
 
 
-def _is_news(strayed: UnopenedSession) -> bool:
-    update = obj(obj(obj(strayed.line.message).get("params")).get("update"))
+def _is_state(event: UnopenedSession) -> bool:
+    update = obj(obj(obj(event.line.message).get("params")).get("update"))
     return update.get("sessionUpdate") in _OF_A_SESSION
 
 
 @rule("order/unknown-session", UnopenedSession)
-def unknown_session(strayed: UnopenedSession) -> Violation | None:
+def unknown_session(event: UnopenedSession) -> Violation | None:
     """Find an update of a session that nobody has opened."""
-    if strayed.opening is not None or not _is_all_recorded(strayed):
+    if event.opening is not None or not _is_all_recorded(event):
         return None
     return Violation("nobody has opened this session", "params.sessionId")
 
 
 @rule("order/another-session", UpdateArrived)
-def another_session(told: UpdateArrived) -> Violation | None:
+def another_session(event: UpdateArrived) -> Violation | None:
     """Find an update of a call that is another session's."""
-    if told.elsewhere is None:
+    if event.elsewhere is None:
         return None
-    return Violation(f"the call is one of session {told.elsewhere}", "params.sessionId")
+    return Violation(f"the call is one of session {event.elsewhere}", "params.sessionId")
 
 
 @rule("order/late-call", UpdateArrived)
-def late_call(told: UpdateArrived) -> Violation | None:
+def late_call(event: UpdateArrived) -> Violation | None:
     """Find the first update of a call that comes after its turn."""
-    if told.session.is_replaying:
+    if event.session.is_replaying:
         return None
-    turn = _turn_missed(told)
+    turn = _turn_missed(event)
     if turn is None:
         return None
     return Violation(f"its turn was over on line {turn.ended}")
 
 
 @rule("order/late-content", SessionUpdated)
-def late_content(updated: SessionUpdated) -> Violation | None:
+def late_content(event: SessionUpdated) -> Violation | None:
     """Find the first message of the agent after the turn that it belongs to."""
-    session, turn = updated.session, updated.session.last_turn
-    if turn is None or turn.late or updated.connection.is_v2 or not _is_between(session):
+    session, turn = event.session, event.session.last_turn
+    if turn is None or turn.late or event.connection.is_v2 or not _is_between(session):
         return None
-    if not updated.connection.has_both_ways:
+    if not event.connection.has_both_ways:
         return None
-    kind = text(updated.update.get("sessionUpdate"))
+    kind = text(event.update.get("sessionUpdate"))
     if kind not in _OF_A_TURN:
         return None
     return Violation(f"{kind} after the turn was over on line {turn.ended}", "update.sessionUpdate")
 
 
 @rule("order/overlapping-prompts", TurnEnded)
-def overlapping_prompts(over: TurnEnded) -> Violation | None:
+def overlapping_prompts(event: TurnEnded) -> Violation | None:
     """Find a prompt that was taken while another was not answered."""
-    turn, connection = over.turn, over.connection
+    turn, connection = event.turn, event.connection
     first = turn.overlaps
     if first is None or turn.is_failed or connection.is_v2:
         return None
@@ -121,27 +121,27 @@ def overlapping_prompts(over: TurnEnded) -> Violation | None:
     )
 
 
-def _is_all_recorded(strayed: UnopenedSession) -> bool:
-    return strayed.connection.is_whole and strayed.connection.has_both_ways
+def _is_all_recorded(event: UnopenedSession) -> bool:
+    return event.connection.is_whole and event.connection.has_both_ways
 
 
-def _turn_missed(told: UpdateArrived) -> ObservedTurn | None:
+def _turn_missed(event: UpdateArrived) -> ObservedTurn | None:
     """Return the turn that an update comes too late for."""
-    call = told.call
+    call = event.call
     if call is None:
-        return _turn_before(told)
+        return _turn_before(event)
     turn = call.turn
     if turn is None or turn.ended is None or call.ended is not None or call.late:
         return None
-    return None if _may_go_on(call, told) else turn
+    return None if _may_go_on(call, event) else turn
 
 
-def _turn_before(told: UpdateArrived) -> ObservedTurn | None:
+def _turn_before(event: UpdateArrived) -> ObservedTurn | None:
     """Return the turn after which a call begins that no turn has. v2 lets an agent begin by itself."""
-    session, connection = told.session, told.connection
+    session, connection = event.session, event.connection
     if not (connection.is_v1 and connection.has_both_ways and _is_between(session)):
         return None
-    if told.known_before or _is_of_background(told):
+    if event.known_before or _is_of_background(event):
         return None
     return session.last_turn
 
@@ -150,26 +150,26 @@ def _is_between(session: ObservedSession) -> bool:
     return session.turn is None and not session.is_replaying and session.last_turn is not None
 
 
-def _may_go_on(call: ObservedCall, told: UpdateArrived) -> bool:
-    if call.is_background or _is_of_background(told):
+def _may_go_on(call: ObservedCall, event: UpdateArrived) -> bool:
+    if call.is_background or _is_of_background(event):
         return True
-    return told.connection.is_v2 and told.session.background is None
+    return event.connection.is_v2 and event.session.background is None
 
 
-def _is_of_background(told: UpdateArrived) -> bool:
+def _is_of_background(event: UpdateArrived) -> bool:
     """Whether the call was made by one that goes on in the background."""
-    meta = obj(told.update.get("_meta"))
+    meta = obj(event.update.get("_meta"))
     parent = (
         text(obj(meta.get("claudeCode")).get("parentToolUseId"))
         or text(meta.get("parentToolCallId"))
         or text(obj(meta.get("callsheet")).get("parentId"))
     )
-    made_by = told.session.calls.get(parent) if parent is not None else None
+    made_by = event.session.calls.get(parent) if parent is not None else None
     return made_by is not None and made_by.is_background
 
 
 def _queues(capabilities: object) -> bool:
-    """Whether an agent says that it takes prompts while it works on one."""
+    """Whether an agent declares that it queues prompts while it works on one."""
     for value in obj(obj(capabilities).get("_meta")).values():
         if obj(value).get("promptQueueing") is True:
             return True
@@ -177,18 +177,18 @@ def _queues(capabilities: object) -> bool:
 
 
 @rule("order/asked-unannounced", PermissionAsked)
-def asked_unannounced(asked: PermissionAsked) -> Violation | None:
-    """Find a question about a call that was never announced."""
-    question = asked.question
-    if question.twin is not None or not _is_unheard_of(asked):
+def asked_unannounced(event: PermissionAsked) -> Violation | None:
+    """Find an approval request about a call that was never announced."""
+    question = event.question
+    if question.twin is not None or not _is_first_mention(event):
         return None
     return Violation(f"no call {question.call_id} was announced", _field(question))
 
 
 @rule("order/asked-under-another-id", PermissionAsked)
-def asked_under_another_id(asked: PermissionAsked) -> Violation | None:
-    """Find a question about a call that was announced under another id."""
-    question = asked.question
+def asked_under_another_id(event: PermissionAsked) -> Violation | None:
+    """Find an approval request about a call that was announced under another id."""
+    question = event.question
     twin = question.twin
     if twin is None or question.session is None or not question.session.is_whole:
         return None
@@ -198,10 +198,10 @@ def asked_under_another_id(asked: PermissionAsked) -> Violation | None:
 
 
 @rule("order/left-unanswered", TurnEnded)
-def left_unanswered(over: TurnEnded) -> list[Violation] | None:
-    """Find the questions that are open when their turn is over."""
-    turn = over.turn
-    if not turn.questions or turn.cancelled is not None or not over.connection.has_both_ways:
+def left_unanswered(event: TurnEnded) -> list[Violation] | None:
+    """Find the approval requests that are open when their turn is over."""
+    turn = event.turn
+    if not turn.questions or turn.cancelled is not None or not event.connection.has_both_ways:
         return None
     return [
         Violation(f"the question of line {question.line} is neither answered nor taken back")
@@ -211,11 +211,11 @@ def left_unanswered(over: TurnEnded) -> list[Violation] | None:
 
 
 @rule("order/ended-while-asking", PermissionDecided)
-def ended_while_asking(decided: PermissionDecided) -> Violation | None:
-    """Find a question whose call ended before it was answered."""
-    question = decided.question
+def ended_while_asking(event: PermissionDecided) -> Violation | None:
+    """Find an approval request whose call ended before it was answered."""
+    question = event.question
     call, turn = question.call, question.turn
-    if call is None or call.ended is None or not question.line < call.ended < decided.line.number:
+    if call is None or call.ended is None or not question.line < call.ended < event.line.number:
         return None
     if question.withdrawn is not None or call.cancelled is not None:
         return None
@@ -224,9 +224,9 @@ def ended_while_asking(decided: PermissionDecided) -> Violation | None:
     return Violation(f"it was {call.status} on line {call.ended}, before the answer")
 
 
-def _is_unheard_of(asked: PermissionAsked) -> bool:
-    """Whether a question is the first that is heard of its call, and no announcement, as in v2."""
-    question, session = asked.question, asked.question.session
+def _is_first_mention(event: PermissionAsked) -> bool:
+    """Whether a request is the first to mention its call, and does not announce it, as it does in v2."""
+    question, session = event.question, event.question.session
     call = question.call
     if call is None or session is None or not session.is_whole or question.is_known:
         return False

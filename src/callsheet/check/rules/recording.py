@@ -1,6 +1,6 @@
-"""Is the recording itself sound: can each line be read? How its messages hang together: `traffic.py`.
+"""Is the recording itself sound: can each line be read, and do its messages fit together?
 
-Do the messages of a recording hang together: times, directions, questions and answers?
+Messages fit together by their times, their directions, and by requests and responses.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ def _finds(
 ) -> Callable[[UnreadableLine], Violation | None]:
     """Make a rule of lines with one fault. `once` is for faults that a file has on each line, or on none."""
 
-    def check(unreadable: UnreadableLine) -> Violation | None:
-        if unreadable.line.fault != fault:
+    def check(event: UnreadableLine) -> Violation | None:
+        if event.line.fault != fault:
             return None
         # What can still be read of a line makes it one of many, not a file of another kind.
-        is_once = once and unreadable.line.message is None
+        is_once = once and event.line.message is None
         return Violation(message, once=fault if is_once else None)
 
     return check
 
 
 @rule("recording/lost-bytes", UnreadableLine)
-def lost_bytes(unreadable: UnreadableLine) -> Violation | None:
-    """Find where the recorder could not keep up, as it says itself."""
-    line = unreadable.line
+def lost_bytes(event: UnreadableLine) -> Violation | None:
+    """Find where the recorder was too slow, as it has noted itself."""
+    line = event.line
     return Violation(line.problem or "") if line.fault == "lost" else None
 
 
 @rule("recording/no-messages", RecordingEnded)
-def no_messages(over: RecordingEnded) -> Violation | None:
-    """Find a recording in which nobody says anything."""
-    if over.messages:
+def no_messages(event: RecordingEnded) -> Violation | None:
+    """Find a recording without a message."""
+    if event.messages:
         return None
-    lines = f"none of its {over.lines} lines is a message" if over.lines else "it is empty"
-    return Violation(lines, line=max(1, over.line))
+    lines = f"none of its {event.lines} lines is a message" if event.lines else "it is empty"
+    return Violation(lines, line=max(1, event.line))
 
 
 rule("recording/cut-line", UnreadableLine)(
@@ -78,18 +78,18 @@ _LAST = 3
 
 
 @rule("recording/begins-in-the-middle", RecordingEnded)
-def begins_in_the_middle(over: RecordingEnded) -> Violation | None:
+def begins_in_the_middle(event: RecordingEnded) -> Violation | None:
     """Find a recording of a conversation without its beginning."""
-    seen = over.connection
-    if not over.has_ids or seen.is_whole or seen.version is not None:
+    seen = event.connection
+    if not event.has_ids or seen.is_whole or seen.version is not None:
         return None
-    return Violation("there is no `initialize`: what was before is not known", line=over.first)
+    return Violation("there is no `initialize`: what was before is not known", line=event.first)
 
 
 @rule("recording/breaks-off", RecordingEnded)
-def breaks_off(over: RecordingEnded) -> Iterator[Violation]:
+def breaks_off(event: RecordingEnded) -> Iterator[Violation]:
     """Find turns that go on when the recording is over."""
-    for turn in over.turns:
+    for turn in event.turns:
         if not turn.is_implied and turn.request is not None:
             yield Violation(
                 f"the prompt of line {turn.begun} is not answered when the recording ends"
@@ -97,20 +97,20 @@ def breaks_off(over: RecordingEnded) -> Iterator[Violation]:
 
 
 @rule("recording/time-goes-back", MessageSeen)
-def time_goes_back(heard: MessageSeen) -> Violation | None:
+def time_goes_back(event: MessageSeen) -> Violation | None:
     """Find a message that was earlier than the one before."""
-    now, before = heard.line.time, heard.before
+    now, before = event.line.time, event.before
     if now is None or before is None or now >= before - _JITTER:
         return None
-    if heard.method == "initialize":
+    if event.method == "initialize":
         return None  # another run of the agent, with its own clock
     return Violation(f"it is {before - now:.3f} s earlier than the message before", "t")
 
 
 @rule("recording/wrong-direction", MessageSeen)
-def wrong_way(heard: MessageSeen) -> Violation | None:
+def wrong_way(event: MessageSeen) -> Violation | None:
     """Find a message that goes from the one who should get it."""
-    sender, method = heard.line.sender, heard.method
+    sender, method = event.line.sender, event.method
     if sender is None or method is None:
         return None
     if sender == "agent" and method in _CLIENTS:
@@ -125,40 +125,40 @@ def wrong_way(heard: MessageSeen) -> Violation | None:
 
 
 @rule("recording/answer-without-request", MessageSeen)
-def answer_to_nobody(heard: MessageSeen) -> Violation | None:
+def answer_to_nobody(event: MessageSeen) -> Violation | None:
     """Find an answer to something that nobody has asked, or that was answered before."""
-    if heard.answers != "" or heard.message.get("id") is None:
+    if event.answers != "" or event.message.get("id") is None:
         return None
-    if not (heard.connection.is_whole and heard.connection.has_both_ways):
+    if not (event.connection.is_whole and event.connection.has_both_ways):
         return None
     return Violation("nothing waits for an answer under this id", "id")
 
 
 @rule("recording/same-id", MessageSeen)
-def same_id(heard: MessageSeen) -> Violation | None:
+def same_id(event: MessageSeen) -> Violation | None:
     """Find a request under the id of another that waits."""
-    if heard.same_id is None or not heard.connection.has_both_ways:
+    if event.same_id is None or not event.connection.has_both_ways:
         return None  # the answer may be what was not recorded
     return Violation(
-        f"the request of line {heard.same_id} has this id too, and is not answered yet", "id"
+        f"the request of line {event.same_id} has this id too, and is not answered yet", "id"
     )
 
 
 @rule("recording/unanswered-request", RecordingEnded)
-def unanswered(over: RecordingEnded) -> Iterator[Violation]:
+def unanswered(event: RecordingEnded) -> Iterator[Violation]:
     """Find requests that were never answered, though all went on."""
-    seen = over.connection
-    if over.turns or not (seen.is_whole and seen.has_both_ways):
+    seen = event.connection
+    if event.turns or not (seen.is_whole and seen.has_both_ways):
         return
-    for waiting in over.waiting:
-        if over.line - waiting.line >= _LAST:
+    for waiting in event.waiting:
+        if event.line - waiting.line >= _LAST:
             other = "client" if waiting.asker == "agent" else "agent"
             yield Violation(f"the {other} never answered `{waiting.method}`", line=waiting.line)
 
 
 @rule("safety/lone-surrogate", UnreadableLine)
-def lone_surrogate(unreadable: UnreadableLine) -> Violation | None:
+def lone_surrogate(event: UnreadableLine) -> Violation | None:
     """Find half of a surrogate pair."""
-    if unreadable.line.fault != "surrogate":
+    if event.line.fault != "surrogate":
         return None
     return Violation("the message has half of a surrogate pair")

@@ -1,4 +1,4 @@
-"""Is what a call tells safe to show: no secrets, no tricks with characters, no terminal that is not there?"""
+"""Is a call safe to show: no secrets, no tricks with characters, no terminal that does not exist?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _COMMANDS = ("command", "cmd", "script")
 
 
 @rule("safety/secret", UpdateArrived, PermissionAsked, TerminalUpdated)
-def secret(moment: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Violation] | None:
-    """Find secrets in what is new about a call. Each rule is told once for a call, and no secret."""
-    fresh = _news(moment)
+def secret(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Violation] | None:
+    """Find secrets in what is new about a call. Each kind is reported once per call, without the secret."""
+    fresh = _news(event)
     if not fresh:
         return None
     is_clean = redactor().is_clean(fresh)  # all in one go
@@ -32,7 +32,7 @@ def secret(moment: UpdateArrived | PermissionAsked | TerminalUpdated) -> list[Vi
 
 
 def _secrets(value: Any, *, is_clean: bool) -> dict[str, int]:
-    """Count the secrets in a value. Where `guard`, by which the tap hides, sees none, another is asked."""
+    """Count the secrets in a value. The second opinion decides where `redaction` sees none."""
     found = {} if is_clean else redactor().found(value)
     return found or dict.fromkeys(secrets_in(value, redactor().spared), 1)
 
@@ -41,34 +41,34 @@ def _counted(name: str, count: int) -> str:
     return f"{name}, {count} times" if count > 1 else f"{name}, once"
 
 
-def _news(moment: UpdateArrived | PermissionAsked | TerminalUpdated) -> Json:
-    if isinstance(moment, TerminalUpdated):
-        data = text(moment.update.get("data"))
+def _news(event: UpdateArrived | PermissionAsked | TerminalUpdated) -> Json:
+    if isinstance(event, TerminalUpdated):
+        data = text(event.update.get("data"))
         return {"update.data": data} if data else {}
-    begin, update, known = _parts(moment)
+    begin, update, known = _parts(event)
     fresh: Json = {}
     for name in _FIELDS:
-        given = update.get(name)
-        value = news(known.get(name), given) if given else None
+        current = update.get(name)
+        value = news(known.get(name), current) if current else None
         if value is not None:
             fresh[f"{begin}.{name}"] = value
     return fresh
 
 
-def _parts(moment: UpdateArrived | PermissionAsked) -> tuple[str, Json, Json]:
+def _parts(event: UpdateArrived | PermissionAsked) -> tuple[str, Json, Json]:
     """Return where the fields are, the fields, and what was known of them."""
-    if isinstance(moment, UpdateArrived):
-        known = moment.call.fields if moment.call is not None else {}
-        return "update", moment.update, known
-    question = moment.question
+    if isinstance(event, UpdateArrived):
+        known = event.call.fields if event.call is not None else {}
+        return "update", event.update, known
+    question = event.question
     known = question.call.fields if question.call is not None else {}
     return "params.toolCall", question.tool_call, known
 
 
 @rule("safety/control-characters", UpdateArrived, PermissionAsked)
-def control_characters(moment: UpdateArrived | PermissionAsked) -> Violation | None:
+def control_characters(event: UpdateArrived | PermissionAsked) -> Violation | None:
     """Find a title with characters that steer a terminal instead of being shown."""
-    begin, update, _ = _parts(moment)
+    begin, update, _ = _parts(event)
     title = update.get("title")
     if type(title) is not str or title.isprintable():
         return None
@@ -81,9 +81,9 @@ def control_characters(moment: UpdateArrived | PermissionAsked) -> Violation | N
 
 
 @rule("safety/turned-text", UpdateArrived, PermissionAsked)
-def turning_characters(moment: UpdateArrived | PermissionAsked) -> list[Violation]:
-    """Find characters that turn the direction of the text around, where people read what will be done."""
-    begin, update, _ = _parts(moment)
+def turning_characters(event: UpdateArrived | PermissionAsked) -> list[Violation]:
+    """Find characters that turn the direction of the text around, where the user reads what will be done."""
+    begin, update, _ = _parts(event)
     return [
         Violation(
             f"U+{ord(found[0]):04X} lets the text look as it is not", f"{begin}.{name}", once=name
@@ -103,9 +103,9 @@ def _read_to_decide(update: Json) -> list[tuple[str, Any]]:
 
 
 @rule("safety/raw-escapes", UpdateArrived)
-def raw_escapes(told: UpdateArrived) -> Violation | None:
-    """Find what is meant for a terminal in text that is meant for people."""
-    for item in _items(told.update):
+def raw_escapes(event: UpdateArrived) -> Violation | None:
+    """Find what is meant for a terminal in text that is shown as it is."""
+    for item in _items(event.update):
         block = obj(obj(item).get("content"))
         shown = block.get("text")
         if type(shown) is str and ("\x1b" in shown or "\0" in shown):
@@ -115,17 +115,17 @@ def raw_escapes(told: UpdateArrived) -> Violation | None:
 
 
 @rule("safety/unknown-terminal", UpdateArrived)
-def unknown_terminal(told: UpdateArrived) -> list[Violation] | None:
+def unknown_terminal(event: UpdateArrived) -> list[Violation] | None:
     """Find a terminal that nobody has made."""
-    shown = [item for item in _items(told.update) if "terminalId" in obj(item)]
-    seen, session = told.connection, told.session
+    shown = [item for item in _items(event.update) if "terminalId" in obj(item)]
+    seen, session = event.connection, event.session
     if not shown or not (seen.is_whole and (seen.has_both_ways or seen.is_v2)):
         return None
     if session.is_replaying or not session.is_whole:
         return None
     known = {
         *session.terminals,
-        obj(obj(told.update.get("_meta")).get("terminal_info")).get("terminal_id"),
+        obj(obj(event.update.get("_meta")).get("terminal_info")).get("terminal_id"),
     }
     keys = [text(item["terminalId"]) for item in shown if item.get("type") == "terminal"]
     return [

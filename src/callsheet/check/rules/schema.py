@@ -1,4 +1,4 @@
-"""Is each message what the official schema of the agreed version says?"""
+"""Is each message valid by the official schema of the agreed version, and by JSON-RPC 2.0?"""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from callsheet.check.finding import Violation, rule
 from callsheet.observe.events import MessageSeen
 
 _MOST = 5
-"""So many breaches of a message are told."""
+"""Breaches of one message that are reported, at most."""
 
 
 @rule("schema/invalid", MessageSeen)
-def not_valid(heard: MessageSeen) -> Sequence[Violation] | None:
-    """Find a message that is not what its version says."""
-    message, method = heard.message, heard.method
+def not_valid(event: MessageSeen) -> Sequence[Violation] | None:
+    """Find a message that is invalid in its version of the protocol."""
+    message, method = event.message, event.method
     if method is not None:
         value = message.get("params")
-        return _judged(heard, (method, False), "params", {} if value is None else value)
+        return _judged(event, (method, False), "params", {} if value is None else value)
     if "error" in message:
-        return _broken(_versions(heard), "Error", "error", message["error"])
-    if heard.answers and "result" in message:
-        return _judged(heard, (heard.answers, True), "result", message["result"])
+        return _broken(_versions(event), "Error", "error", message["error"])
+    if event.answers and "result" in message:
+        return _judged(event, (event.answers, True), "result", message["result"])
     return None
 
 
 def _judged(
-    heard: MessageSeen, what: tuple[str, bool], begin: str, value: Any
+    event: MessageSeen, what: tuple[str, bool], begin: str, value: Any
 ) -> Sequence[Violation] | None:
-    versions = _versions(heard)
+    versions = _versions(event)
     for version in versions:
         found = schemas.definition(version, what)
         if found is None or found.is_valid(value) or (value is None and found.may_be_null):
@@ -39,11 +39,11 @@ def _judged(
     return _broken(versions[:1], first.name, begin, value) if first is not None else None
 
 
-def _versions(heard: MessageSeen) -> Sequence[int]:
+def _versions(event: MessageSeen) -> Sequence[int]:
     """Return the versions that a message may be of: before one is agreed on, each."""
-    seen = heard.connection
+    seen = event.connection
     version = seen.spoken if seen.version is None else seen.version
-    if version is None or heard.method == "initialize" or heard.answers == "initialize":
+    if version is None or event.method == "initialize" or event.answers == "initialize":
         return schemas.VERSIONS
     return _ONLY.get(version, ())
 
@@ -68,19 +68,19 @@ def _sentence(breach: schemas.Breach) -> str:
 
 
 def _field(begin: str, path: Sequence[str | int]) -> str:
-    """Write a path as people do: `update.content[0].type`."""
+    """Return a path in the usual notation: `update.content[0].type`."""
     if begin == "params" and path[:1] == ("update",):
         begin, path = "update", path[1:]
     return begin + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path)
 
 
 @rule("schema/not-json-rpc", MessageSeen)
-def not_json_rpc(heard: MessageSeen) -> Violation | None:
+def not_json_rpc(event: MessageSeen) -> Violation | None:
     """Find a message that is not one of JSON-RPC 2.0."""
-    message = heard.message
+    message = event.message
     if message.get("jsonrpc") != "2.0":
         return Violation('`jsonrpc` must be "2.0"', "jsonrpc")
-    if heard.method is not None:
+    if event.method is not None:
         return None
     if "method" in message:
         return Violation("`method` must be a text", "method")

@@ -12,13 +12,13 @@ from callsheet.observe.events import LARGE, CallClosed, LargeMessage
 from callsheet.observe.model import Json, ObservedCall, Repetition, obj
 
 FLOOR = 256 * 1024
-"""Bytes that a call may take on the wire, whatever it says."""
+"""Bytes that a call may take on the wire, however little it shows."""
 
 TIMES = 8
-"""Bytes on the wire per byte of what people see in the end, at most."""
+"""Bytes on the wire per byte of what is shown in the end, at most."""
 
 ENVELOPE = 512
-"""Bytes of a message that are not what it tells."""
+"""Bytes of a message that are not its content."""
 
 AGAIN = 1024
 """Bytes that a call may send again."""
@@ -36,44 +36,44 @@ FLOOD = 40
 
 
 @rule("size/amplified", CallClosed)
-def amplified(over: CallClosed) -> Violation | None:
-    """Find a call that takes many times the bytes of what it tells in the end."""
-    call = over.call
-    if call.wire_bytes < FLOOR or not over.is_known:
+def amplified(event: CallClosed) -> Violation | None:
+    """Find a call that takes many times the bytes of what it shows in the end."""
+    call = event.call
+    if call.wire_bytes < FLOOR or not event.is_known:
         return None
-    told = told_bytes(call)
+    net = net_bytes(call)
     envelopes = ENVELOPE * (call.updates + len(call.questions))
-    if call.wire_bytes <= FLOOR + TIMES * told + envelopes:
+    if call.wire_bytes <= FLOOR + TIMES * net + envelopes:
         return None
-    times = f"{call.wire_bytes / max(told, 1):.0f} times the {_size(told)} that it tells"
+    times = f"{call.wire_bytes / max(net, 1):.0f} times the {_size(net)} that it tells"
     return Violation(f"{_size(call.wire_bytes)} in {call.updates} updates: {times}")
 
 
-def told_bytes(call: ObservedCall) -> int:
-    """Return the bytes of what a call tells in the end: its input, and its output once."""
+def net_bytes(call: ObservedCall) -> int:
+    """Return the bytes that a call needs in the end: its input, and its output once."""
     fields = call.fields
     output = max(_encoded(fields.get("content")), _encoded(fields.get("rawOutput")))
-    given = max(_encoded(one.get("rawInput")) for one in (fields, *_asked(call)))
-    return given + max(output, call.output_bytes, call.news_bytes)
+    inputs = max(_encoded(one.get("rawInput")) for one in (fields, *_asked(call)))
+    return inputs + max(output, call.output_bytes, call.news_bytes)
 
 
 def _asked(call: ObservedCall) -> Iterator[Json]:
-    """Return what questions tell of a call. They may have all of an input that is cut elsewhere."""
+    """Return what approval requests say of a call: they may have the whole of an input that is cut."""
     return (question.tool_call for question in call.questions)
 
 
 @rule("size/sent-again", CallClosed)
-def sent_again(over: CallClosed) -> Iterator[Violation]:
+def sent_again(event: CallClosed) -> Iterator[Violation]:
     """Find fields that were sent again as they were."""
-    for (name, how), again in over.call.again.items():
+    for (name, how), again in event.call.again.items():
         if how == "same" and again.size > AGAIN:
             yield _again(name, again, "unchanged")
 
 
 @rule("size/growing", CallClosed)
-def grows(over: CallClosed) -> Iterator[Violation]:
+def grows(event: CallClosed) -> Iterator[Violation]:
     """Find fields that were sent again and again, each time with a little more."""
-    for (name, how), again in over.call.again.items():
+    for (name, how), again in event.call.again.items():
         if how == "grown" and again.times >= GROWTHS:
             yield _again(name, again, "with more at its end")
 
@@ -85,9 +85,9 @@ def _again(name: str, again: Repetition, how: str) -> Violation:
 
 
 @rule("size/output-twice", CallClosed)
-def output_twice(over: CallClosed) -> Violation | None:
+def output_twice(event: CallClosed) -> Violation | None:
     """Find a long text that is in the content and in the raw output."""
-    fields = over.call.fields
+    fields = event.call.fields
     shown = [text for text in _texts(fields.get("content")) if len(text) >= SAME]
     if not shown:
         return None
@@ -105,19 +105,19 @@ def _is_in(text: str, raw: list[str]) -> bool:
 
 
 @rule("size/flood", CallClosed)
-def flood(over: CallClosed) -> Violation | None:
+def flood(event: CallClosed) -> Violation | None:
     """Find a call with more updates than anybody can see."""
-    if over.call.busiest <= FLOOD:
+    if event.call.busiest <= FLOOD:
         return None
-    return Violation(f"{over.call.busiest} updates within a second")
+    return Violation(f"{event.call.busiest} updates within a second")
 
 
 def _bigger(least: int, most: int | None) -> Callable[[LargeMessage], Violation | None]:
     """Make a rule of messages of the agent that are bigger than one size, and not than the next."""
 
-    def check(big: LargeMessage) -> Violation | None:
-        size = big.line.size
-        if size <= least or big.sender == "client" or (most is not None and size > most):
+    def check(event: LargeMessage) -> Violation | None:
+        size = event.line.size
+        if size <= least or event.sender == "client" or (most is not None and size > most):
             return None
         return Violation(f"the message has {_size(size)}")
 
@@ -128,9 +128,9 @@ _over_64_kb = _bigger(LARGE, _MB)
 
 
 @rule("size/frame-64kb", LargeMessage)
-def over_64_kb(big: LargeMessage) -> Violation | None:
+def over_64_kb(event: LargeMessage) -> Violation | None:
     """Find messages that some clients die of. Who is asked for permission is shown the whole input."""
-    return None if big.method == "session/request_permission" else _over_64_kb(big)
+    return None if event.method == "session/request_permission" else _over_64_kb(event)
 
 
 def _encoded(value: Any) -> int:
