@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 VARIABLE = "CALLSHEET_CONFIG"
 URL_VARIABLE = "CALLSHEET_HISTORY"
 _NO_LIMIT = ("none", "unlimited")
+_warned: set[str] = set()
 
 _T = TypeVar("_T", int, float)
 
@@ -113,10 +114,10 @@ def project_settings(cwd: str | os.PathLike[str] = ".") -> SettingsFile | None:
     return None
 
 
-def warn(text: str, _said: set[str] = set()) -> None:  # noqa: B006 - once in a process
-    """Say what a project's file has that is not used, and go on."""
-    if text not in _said and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
-        _said.add(text)
+def warn(text: str) -> None:
+    """Warn once of what a project's file has that is not used, and go on."""
+    if text not in _warned and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
+        _warned.add(text)
         sys.stderr.write(f"callsheet: {text} (left out)\n")
 
 

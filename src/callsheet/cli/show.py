@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from callsheet.cli.amounts import ago, local_time
-from callsheet.cli.cards.content import TerminalOf, blocks_of
+from callsheet.cli.cards.content import TerminalOf, body_of
 from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.history.formats import whole_object
 from callsheet.cli.history.lookup import find_call, run
@@ -157,9 +157,8 @@ def _terminals(call: StoredCall) -> TerminalOf:
 def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact]) -> None:
     report, cwd = call.record.report, session.cwd if session is not None else ""
     write(visible(report.title or report.name or report.tool_call_id))
-    for block in blocks_of(report, _terminals(call), cwd):
-        for line in block.lines():
-            write(f"{line.lead}{line.text}".rstrip())
+    for line in body_of(report, _terminals(call), cwd):
+        write(f"{line.lead}{line.text}".rstrip())
     write(" · ".join(fact.text for fact in footer_of(report, cwd)))
     write("")
     for name, text in facts:

@@ -13,35 +13,9 @@ import click
 from callsheet.cli.call import own_tools, registry_of, tool_named
 from callsheet.cli.options import format_option, tools_option
 from callsheet.cli.output import Page
-from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
+from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.arguments import expected
 from callsheet.tools.tool import Tool
-
-_SAMPLES: dict[str, JsonValue] = {
-    "path": "README.md",
-    "pattern": "TODO",
-    "command": "ls -l",
-    "url": "https://example.com",
-    "content": "Hello",
-    "old_text": "before",
-    "new_text": "after",
-    "source": "old.txt",
-    "destination": "new.txt",
-    "thought": "First the tests",
-}
-"""What an example passes for an argument of this name; for others, what its type allows."""
-
-_BY_TYPE: dict[str, JsonValue] = {
-    "integer": 1,
-    "number": 0.5,
-    "boolean": True,
-    "array": [],
-    "object": {},
-    "null": None,
-}
-_TYPES = {"string": "text", "array": "list"}
-_FEW = 4
-"""Choices of an argument that are all named in the list."""
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -102,9 +76,7 @@ def show_list(page: Page, tools: Sequence[Tool]) -> None:
             (f"  {tool.description.strip().split(chr(10))[0]}", ""),
             hang=names + kinds + len(mark) + 2,
         )
-        arguments = (
-            f"{one.name}{'' if one.required else '?'}: {one.type}" for one in arguments_of(tool)
-        )
+        arguments = [one.name if one.required else f"{one.name}?" for one in arguments_of(tool)]
         page.line((", ".join(arguments) or "no arguments", "dim"), indent=2)
     page.blank()
     page.line(("? marks what may be left out. One in full: callsheet tools NAME", "dim"))
@@ -139,18 +111,14 @@ def show_tool(page: Page, tool: Tool, file: str | None = None) -> None:
         if one.description:
             page.line((one.description, ""), indent=6)
     page.blank()
-    page.line(("Example", "bold"))
-    page.verbatim(f"  {example(tool, file)}")
+    page.line(("Usage", "bold"))
+    page.verbatim(f"  {usage(tool, file)}")
 
 
-def example(tool: Tool, file: str | None = None) -> str:
+def usage(tool: Tool, file: str | None = None) -> str:
     """Return a command line that calls a tool with what it needs."""
-    words = ["callsheet", "call", tool.name]
-    for argument in arguments_of(tool):
-        if argument.required:
-            sample = _sample(argument.name, argument.schema, tool.schema)
-            text = sample if isinstance(sample, str) else json.dumps(sample, ensure_ascii=False)
-            words.append(f"{argument.name}={shlex.quote(text)}")
+    needed = [f"{one.name}={one.name.upper()}" for one in arguments_of(tool) if one.required]
+    words = ["callsheet", "call", tool.name, *needed]
     return " ".join(words + (["--tools", shlex.quote(file)] if file else []))
 
 
@@ -161,12 +129,10 @@ class Argument(NamedTuple):
     """One argument of a tool, in words."""
 
     name: str
-    type: str
     wanted: str
     required: bool
     default: str
     description: str
-    schema: JsonValue
 
 
 def arguments_of(tool: Tool) -> list[Argument]:
@@ -179,40 +145,13 @@ def arguments_of(tool: Tool) -> list[Argument]:
         found.append(
             Argument(
                 name,
-                type_of(plain := _without_null(_resolved(schema, tool.schema))),
-                expected(plain),
+                expected(_without_null(_resolved(schema, tool.schema))),
                 is_list(required) and name in required,
                 "" if default is None else json.dumps(default, ensure_ascii=False),
                 " ".join(str(schema.get("description", "")).split()),
-                given,
             )
         )
     return found
-
-
-def type_of(schema: JsonObject) -> str:
-    """Return in a word what a schema allows."""
-    if is_list(some := schema.get("enum")):
-        return "|".join(map(str, some)) if len(some) <= _FEW else "one of several"
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if is_list(options):
-        return "|".join(dict.fromkeys(type_of(one) for one in options if is_object(one)))
-    kinds = schema.get("type", "any")
-    return "|".join(_TYPES.get(str(kind), str(kind)) for kind in _as_list(kinds))
-
-
-def _sample(name: str, given: JsonValue, root: JsonObject) -> JsonValue:
-    schema = _resolved(given, root) if is_object(given) else {}
-    for key in ("examples", "enum"):
-        if is_list(some := schema.get(key)) and some:
-            return some[0]
-    if "const" in schema:
-        return schema["const"]
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if is_list(options) and options:
-        return _sample(name, options[0], root)
-    kind = next(iter(_as_list(schema.get("type"))), None)
-    return _BY_TYPE[kind] if kind in _BY_TYPE else _SAMPLES.get(name, "…")
 
 
 def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
@@ -234,7 +173,3 @@ def _without_null(schema: JsonObject) -> JsonObject:
     if is_list(kinds) and "null" in kinds and len(kinds) > 1:
         return {**schema, "type": [kind for kind in kinds if kind != "null"]}
     return schema
-
-
-def _as_list(value: JsonValue) -> list[JsonValue]:
-    return list(value) if is_list(value) else [value]

@@ -43,20 +43,28 @@ BATCH = 1 << 20
 """Bytes that are written at once."""
 
 
-def record(command: Sequence[str], output: str, form: Form = "wrapped") -> int:
+def record(
+    command: Sequence[str],
+    output: str,
+    form: Form = "wrapped",
+    *,
+    between: Between | None = None,
+) -> int:
     """Run an agent, pass on its traffic, and record it.
 
     Args:
         command: The agent's command line.
         output: A file, or a directory, which then gets a file for each run.
         form: `wrapped` lines have the time and the direction; `raw` lines are as they came.
+        between: Where the agent was started already, if it was.
 
     Returns:
         The agent's exit code, or what a shell exits with if it can't be started.
     """
-    between = Between()
     try:
-        between.start(command)
+        if between is None:
+            between = Between()
+            between.start(command)
     except CannotStart as exc:
         _warn(str(exc))
         return exc.exit_code

@@ -14,6 +14,7 @@ import pytest
 from callsheet.cli.settings import BadSettings, use_rules
 from callsheet.redaction.redactor import Redactor, Settings
 from callsheet.testing import AgentClient
+from tests.integration.cli.conftest import Command
 from tests.support.shells import CALLSHEET
 
 RULE = """
@@ -79,7 +80,13 @@ def run(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def by_agent(home: Path) -> str:
+def in_process(
+    home: Path, command: Command, *args: str, **env: str
+) -> subprocess.CompletedProcess[str]:
+    return command(*args, cwd=home / "project", **environ(home) | env)
+
+
+def by_agent(home: Path, _: Command) -> str:
     async def talk() -> list[bytes]:
         lines: list[bytes] = []
         command = [*CALLSHEET, "agent"]
@@ -94,35 +101,31 @@ def by_agent(home: Path) -> str:
     return b"\n".join(asyncio.run(talk())).decode()
 
 
-def by_call(home: Path) -> str:
-    return run(home, "call", "read", "path=a.txt", "--format", "acp").stdout
+def by_call(home: Path, command: Command) -> str:
+    return in_process(home, command, "call", "read", "path=a.txt", "--format", "acp").stdout
 
 
-def by_history(home: Path) -> str:
-    run(home, "call", "read", "path=a.txt")
-    return run(home, "history", "export").stdout
+def by_history(home: Path, command: Command) -> str:
+    in_process(home, command, "call", "read", "path=a.txt")
+    return in_process(home, command, "history", "export").stdout
 
 
-def by_tap(home: Path) -> str:
+def by_tap(home: Path, _: Command) -> str:
     return run(home, "tap", "--", "cat", "r.jsonl").stdout
 
 
-def by_tap_of_click(home: Path) -> str:
-    return run(home, "tap", "--locale", "de", "--", "cat", "r.jsonl").stdout
+def by_repair(home: Path, command: Command) -> str:
+    return in_process(home, command, "repair", "r.jsonl").stdout
 
 
-def by_repair(home: Path) -> str:
-    return run(home, "repair", "r.jsonl").stdout
-
-
-WAYS = [by_agent, by_call, by_history, by_tap, by_tap_of_click, by_repair]
+WAYS = [by_agent, by_call, by_history, by_tap, by_repair]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_the_users_rules_and_exceptions_hold_in_every_command(
-    home: Path, way: Callable[[Path], str]
+    home: Path, way: Callable[[Path, Command], str], command: Command
 ) -> None:
-    said = way(home)
+    said = way(home, command)
     assert "[redacted:acme-badge" in said
     assert "[redacted:proj-badge" in said
     assert "[redacted:aws" in said
@@ -131,26 +134,28 @@ def test_the_users_rules_and_exceptions_hold_in_every_command(
     assert not any(secret in said for secret in ("ACME-1234", "PROJ-5678", AWS))
 
 
-def test_a_file_that_is_named_holds_as_well(home: Path) -> None:
+def test_a_file_that_is_named_holds_as_well(home: Path, command: Command) -> None:
     named = home / "named.toml"
     named.write_text(RULE.format(table="redact", name="other-badge", word="ACME"))
-    done = run(home, "repair", "r.jsonl", CALLSHEET_CONFIG=str(named))
+    done = in_process(home, command, "repair", "r.jsonl", CALLSHEET_CONFIG=str(named))
     assert "[redacted:other-badge" in done.stdout
     assert TOKEN not in done.stdout
 
 
-def test_check_finds_what_the_users_rules_find(home: Path) -> None:
-    said = run(home, "check", "--select", "safety/secret", "--all", "r.jsonl").stdout
+def test_check_finds_what_the_users_rules_find(home: Path, command: Command) -> None:
+    said = in_process(
+        home, command, "check", "--select", "safety/secret", "--all", "r.jsonl"
+    ).stdout
     assert "acme-badge" in said
     assert "proj-badge" in said
 
 
-def test_check_makes_the_users_exceptions_as_well(home: Path) -> None:
+def test_check_makes_the_users_exceptions_as_well(home: Path, command: Command) -> None:
     content = {"type": "text", "text": "ghp_allowed7Dummy3Sample9Never1Real2Made5U ACME-0000"}
     call = json.loads(json.dumps(CALL))
     call["params"]["update"]["content"] = [{"type": "content", "content": content}]
     (home / "project" / "r.jsonl").write_text(json.dumps(call) + "\n")
-    done = run(home, "check", "--select", "safety/secret", "r.jsonl")
+    done = in_process(home, command, "check", "--select", "safety/secret", "r.jsonl")
     assert done.returncode == 0, done.stdout
 
 
@@ -179,16 +184,17 @@ def test_a_bad_entry_in_the_users_file_is_named(tmp_path: Path, how: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "command",
+    "arguments",
     [["agent"], ["tap", "--", "echo", "hi"], ["call", "think", "thought=x"], ["repair", "r.jsonl"], ["check", "r.jsonl"]],
-    ids=lambda command: command[0],
+    ids=lambda arguments: arguments[0],
 )  # fmt: skip
 def test_a_bad_rule_of_the_users_stops_a_command_at_its_start(
-    home: Path, command: list[str]
+    home: Path, command: Command, arguments: list[str]
 ) -> None:
     file = home / "config/callsheet/callsheet.toml"
     file.write_text(BAD["pattern"][0])
-    done = run(home, *command)
+    as_process = arguments[0] in ("agent", "tap")
+    done = run(home, *arguments) if as_process else in_process(home, command, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert str(file) in done.stderr
     assert "rule 'x'" in done.stderr

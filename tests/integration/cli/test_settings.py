@@ -14,7 +14,7 @@ from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
 from callsheet.cli.settings import BadSettings, history_settings
 from callsheet.history import KEEP, BadUrl
 from callsheet.history.url import file_of
-from tests.support.histories import Cli, cli_in_process
+from tests.integration.cli.conftest import Command
 from tests.support.shells import CALLSHEET
 
 
@@ -156,31 +156,15 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
 # `callsheet call` keeps what it does
 
 
-def call(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CALLSHEET, *args],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-@pytest.fixture
-def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    return cli_in_process(capsys, monkeypatch, f"sqlite:///{tmp_path}/h.sqlite")
-
-
 @pytest.mark.parametrize("style", ["pretty", "acp", "result"])
-def test_a_call_is_kept_and_nothing_more_is_said(tmp_path: Path, cli: Cli, style: str) -> None:
+def test_a_call_is_kept_and_nothing_more_is_said(
+    tmp_path: Path, command: Command, style: str
+) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    command = ["call", "read", "path=a.txt", "--format", style]
-    done = call(*command, "--history", "h.sqlite", cwd=tmp_path)
+    where = ["--history", "h.sqlite"]
+    done = command("call", "read", "path=a.txt", "--format", style, *where, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    (found,) = json.loads(cli("history", "--format", "json").out)
+    (found,) = json.loads(command("history", "--format", "json", *where, cwd=tmp_path).stdout)
     assert (found["tool"], found["status"], found["title"]) == (
         "read",
         "completed",
@@ -192,23 +176,23 @@ def test_a_call_is_kept_and_nothing_more_is_said(tmp_path: Path, cli: Cli, style
         assert {one["update"]["toolCallId"] for one in told} == {found["id"]}
 
 
-def test_secrets_of_a_call_are_not_kept(tmp_path: Path, cli: Cli) -> None:
+def test_secrets_of_a_call_are_not_kept(tmp_path: Path, command: Command) -> None:
     secret = "ghp_" + "a1B2" * 9
     (tmp_path / "a.txt").write_text(secret)
-    done = call(
+    done = command(
         "call", "read", "path=a.txt", "--format", "result", "--history", "h.db", cwd=tmp_path
     )
     assert secret in done.stdout
-    whole = call("history", "export", "--history", "h.db", cwd=tmp_path).stdout
+    whole = command("history", "export", "--history", "h.db", cwd=tmp_path).stdout
     assert "[redacted" in whole
     assert secret not in whole
 
 
 @pytest.mark.parametrize("how", ["off", "flag"])
-def test_a_call_can_be_kept_out_of_the_history(tmp_path: Path, how: str) -> None:
+def test_a_call_can_be_kept_out_of_the_history(tmp_path: Path, command: Command, how: str) -> None:
     options = ["--history", "off"] if how == "flag" else []
     env = {"CALLSHEET_HISTORY": "off" if how == "off" else "h.sqlite"}
-    done = call("call", "think", "thought=x", *options, cwd=tmp_path, **env)
+    done = command("call", "think", "thought=x", *options, cwd=tmp_path, **env)
     assert (done.returncode, done.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []
 
@@ -221,9 +205,9 @@ def test_a_call_can_be_kept_out_of_the_history(tmp_path: Path, how: str) -> None
     ],
 )
 def test_a_broken_history_is_said_once_and_does_not_break_the_call(
-    tmp_path: Path, url: str, said: str
+    tmp_path: Path, command: Command, url: str, said: str
 ) -> None:
-    done = call("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY=url)
+    done = command("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY=url)
     assert done.returncode == 0
     assert done.stdout.startswith("Thinking\nx\ncompleted")
     problem, *outcome = done.stderr.splitlines()
@@ -232,29 +216,33 @@ def test_a_broken_history_is_said_once_and_does_not_break_the_call(
     assert all("is written the next time" in line for line in outcome)
 
 
-def test_a_broken_settings_file_does_not_break_a_call_but_names_itself(tmp_path: Path) -> None:
+def test_a_broken_settings_file_does_not_break_a_call_but_names_itself(
+    tmp_path: Path, command: Command
+) -> None:
     toml(tmp_path / "pyproject.toml", "[tool.callsheet.history]\nurl = 1\n")
     env = {"CALLSHEET_HISTORY": ""}
-    done = call("call", "think", "thought=x", cwd=tmp_path, **env)
+    done = command("call", "think", "thought=x", cwd=tmp_path, **env)
     assert (done.returncode, done.stderr.count("\n")) == (0, 1)
     assert str(tmp_path / "pyproject.toml") in done.stderr
-    listed = call("history", cwd=tmp_path, **env)
+    listed = command("history", cwd=tmp_path, **env)
     assert (listed.returncode, listed.stdout.count("\n")) == (0, 1)
     assert listed.stderr.count(str(tmp_path / "pyproject.toml")) == 1
 
 
-def test_a_url_that_was_typed_wrong_is_bad_usage(tmp_path: Path) -> None:
-    done = call("call", "think", "thought=x", "--history", "ftp://x", cwd=tmp_path)
+def test_a_url_that_was_typed_wrong_is_bad_usage(tmp_path: Path, command: Command) -> None:
+    done = command("call", "think", "thought=x", "--history", "ftp://x", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--history" in done.stderr
 
 
-def test_a_history_that_another_process_holds_is_not_waited_for_long(tmp_path: Path) -> None:
+def test_a_history_that_another_process_holds_is_not_waited_for_long(
+    tmp_path: Path, command: Command
+) -> None:
     env = {"CALLSHEET_HISTORY": str(tmp_path / "h.sqlite")}
-    call("call", "think", "thought=first", cwd=tmp_path, **env)
+    command("call", "think", "thought=first", cwd=tmp_path, **env)
     db = sqlite3.connect(tmp_path / "h.sqlite", isolation_level=None)
     db.execute("BEGIN IMMEDIATE")
-    done = call("call", "think", "thought=second", cwd=tmp_path, **env)
+    done = as_process("call", "think", "thought=second", cwd=tmp_path, **env)
     db.execute("ROLLBACK")
     db.close()
     assert done.returncode == 0
@@ -262,17 +250,17 @@ def test_a_history_that_another_process_holds_is_not_waited_for_long(tmp_path: P
     assert done.stderr.count("is locked by") <= 1, "it is said once, if at all before the end"
     assert "1 entry for " in done.stderr
     assert "h.sqlite waits in" in done.stderr
-    again = call("call", "think", "thought=third", cwd=tmp_path, **env)
+    again = command("call", "think", "thought=third", cwd=tmp_path, **env)
     assert "1 entry that could not be written earlier is kept now.\n" in again.stderr
-    assert call("history", cwd=tmp_path, **env).stdout.count("\n") == 3
+    assert command("history", cwd=tmp_path, **env).stdout.count("\n") == 3
 
 
-def test_settings_of_the_project_hold_for_a_call_in_it(tmp_path: Path) -> None:
+def test_settings_of_the_project_hold_for_a_call_in_it(tmp_path: Path, command: Command) -> None:
     toml(tmp_path / "pyproject.toml", '[tool.callsheet.history]\nurl = "own/h.sqlite"\n')
-    done = call("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY="")
+    done = command("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY="")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "own" / "h.sqlite").exists()
-    listed = call("history", cwd=tmp_path, CALLSHEET_HISTORY="")
+    listed = command("history", cwd=tmp_path, CALLSHEET_HISTORY="")
     assert listed.stdout.count("\n") == 1
 
 
@@ -421,17 +409,39 @@ def test_what_is_only_unusual_is_read(
     assert capsys.readouterr().err == ""
 
 
+def as_process(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CALLSHEET, *args],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 @pytest.mark.parametrize("how", ["merge", "latin-1", "deep", "wrong scheme", "directory", "fifo"])
-@pytest.mark.parametrize(
-    "command",
-    [["agent"], ["agent", "--locale", "de"], ["tap", "--", "echo", "hi"], ["call", "think", "thought=x"]],
-    ids=["agent", "agent by click", "tap", "call"],
-)  # fmt: skip
-def test_a_project_s_broken_file_stops_no_command(
-    tmp_path: Path, command: list[str], how: str
-) -> None:
+def test_a_project_s_broken_file_stops_no_call(tmp_path: Path, command: Command, how: str) -> None:
     spoil(tmp_path / "pyproject.toml", how)
-    done = call(*command, cwd=tmp_path, CALLSHEET_HISTORY="")
+    done = command("call", "think", "thought=x", cwd=tmp_path, CALLSHEET_HISTORY="")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("pyproject.toml") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [
+        (["agent"], "fifo"),
+        (["agent", "--locale", "de"], "merge"),
+        (["tap", "--", "echo", "hi"], "wrong scheme"),
+    ],
+    ids=["agent", "agent by click", "tap"],
+)
+def test_nor_what_an_editor_starts(tmp_path: Path, command: list[str], how: str) -> None:
+    spoil(tmp_path / "pyproject.toml", how)
+    done = as_process(*command, cwd=tmp_path, CALLSHEET_HISTORY="")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("pyproject.toml") == 1
     assert command[0] != "tap" or done.stdout == "hi\n"
@@ -442,6 +452,6 @@ def test_a_file_that_the_user_named_and_is_broken_is_an_error(
     tmp_path: Path, command: list[str]
 ) -> None:
     file = toml(tmp_path / "mine.toml", "[history\n")
-    done = call(*command, cwd=tmp_path, CALLSHEET_HISTORY="", CALLSHEET_CONFIG=str(file))
+    done = as_process(*command, cwd=tmp_path, CALLSHEET_HISTORY="", CALLSHEET_CONFIG=str(file))
     assert (done.returncode, str(file) in done.stderr) == (2, True)
     assert done.stdout == ""

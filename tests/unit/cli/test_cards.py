@@ -20,13 +20,12 @@ from callsheet.cli.cards.board import Board, PlainBoard, board_for
 from callsheet.cli.cards.card import MOST_ROWS, CardSetting, ended_card, live_card, wrap_text
 from callsheet.cli.cards.content import (
     BodyLine,
-    block_of,
-    blocks_of,
-    diff_blocks,
+    body_of,
+    diff_lines,
+    fit_lines,
     last_lines,
-    output_block,
-    share_rows,
-    text_block,
+    output_lines,
+    text_lines,
 )
 from callsheet.cli.cards.style import PLAIN, PRETTY, glyphs_for
 from callsheet.cli.cards.terminal import TerminalBoard
@@ -144,12 +143,12 @@ def test_many_places_are_counted() -> None:
 
 
 def test_code_blocks_are_shown_without_their_fence() -> None:
-    assert [line.text for line in text_block("```python\nx = 1\n\ty\n```").head] == [
+    assert [line.text for line in text_lines("```python\nx = 1\n\ty\n```")] == [
         "x = 1",
         "        y",
     ]
-    assert [line.text for line in text_block("a\n```\nb\n```").head] == ["a", "```", "b", "```"]
-    assert [line.text for line in text_block("```\n```").head] == []
+    assert [line.text for line in text_lines("a\n```\nb\n```")] == ["a", "```", "b", "```"]
+    assert [line.text for line in text_lines("```\n```")] == []
 
 
 def test_images_sounds_links_and_resources_are_described() -> None:
@@ -160,8 +159,7 @@ def test_images_sounds_links_and_resources_are_described() -> None:
         ToolCallContent.resource("file:///a.bin", b"12345", "application/zip"),
         ToolCallContent.resource("file:///a.txt", "one\ntwo"),
     ]
-    blocks = blocks_of(call(content=items), no_terminal, CWD)
-    assert [line.text for block in blocks for line in block.lines()] == [
+    assert [line.text for line in body_of(call(content=items), no_terminal, CWD)] == [
         "[image · image/png · 3.0 kB]",
         "[audio · audio/wav · 300 B]",
         "[x · https://a.example/x · 2.0 MB]",
@@ -176,16 +174,16 @@ def test_content_of_a_future_kind_is_not_hidden() -> None:
     (event,) = v2.decode(
         {"sessionUpdate": "tool_call_update", "toolCallId": "c1", "content": [{"type": "hologram"}]}
     )
-    (block,) = blocks_of(call(content=event.fields["content"]), no_terminal, CWD)
-    assert "not known" in block.head[0].text
+    (line,) = body_of(call(content=event.fields["content"]), no_terminal, CWD)
+    assert "not known" in line.text
 
 
 # Diffs
 
 
 def diff_of(old: str | None, new: str | None) -> list[str]:
-    (block,) = diff_blocks(ToolCallContent.diff("/code/a.py", old, new), CWD)
-    return [f"{line.lead}{line.text}".rstrip() for line in block.lines()]
+    lines = diff_lines(ToolCallContent.diff("/code/a.py", old, new), CWD)
+    return [f"{line.lead}{line.text}".rstrip() for line in lines]
 
 
 def test_a_diff_has_line_numbers_and_three_lines_around_each_change() -> None:
@@ -210,8 +208,7 @@ def test_a_diff_of_a_large_file_keeps_its_line_numbers_over_the_wire() -> None:
     )
     board = Collecting()
     board.take(update(v2.encode(report)[0]))
-    (block,) = blocks_of(board.done[0], no_terminal, CWD)
-    lines = [f"{line.lead}{line.text}" for line in block.lines()]
+    lines = [f"{line.lead}{line.text}" for line in body_of(board.done[0], no_terminal, CWD)]
     assert lines[0] == "a.py  +1 −1"
     assert "2000 − line 2000" in lines
     assert "2000 + x" in lines
@@ -223,14 +220,14 @@ def test_new_and_deleted_files_are_said_to_be_so() -> None:
     assert diff_of(None, "") == ["a.py  new file"]
 
 
-def test_each_file_of_a_diff_has_its_own_block() -> None:
+def test_each_file_of_a_diff_has_its_name_above() -> None:
     changes = [
         FileChange.of_texts("/code/a.py", "1\n", "2\n"),
         FileChange(path="/code/b.png", operation="modify"),
         FileChange(path="/code/d", operation="move", old_path="/code/c"),
     ]
-    blocks = diff_blocks(ToolCallContent.diffs(*changes), CWD)
-    heads = [block.head[0].text for block in blocks]
+    lines = diff_lines(ToolCallContent.diffs(*changes), CWD)
+    heads = [line.text for line in lines if line.tone == "name"]
     assert heads == ["a.py  +1 −1", "b.png", "d  moved from c"]
 
 
@@ -245,20 +242,17 @@ def one(_: BodyLine) -> int:
     return 1
 
 
-def test_a_long_block_shows_its_ends_and_counts_the_rest() -> None:
-    lines = [line.text for line in block_of([str(n) for n in range(100)]).fitted(10, one)]
+def numbers(count: int) -> list[BodyLine]:
+    return [BodyLine(str(n)) for n in range(count)]
+
+
+def test_a_long_body_shows_its_ends_and_counts_the_rest() -> None:
+    lines = [line.text for line in fit_lines(numbers(100), 10, one)]
     assert lines == ["0", "1", "2", "… 91 lines left out …", "94", "95", "96", "97", "98", "99"]
 
 
-def test_a_block_that_fits_is_shown_whole() -> None:
-    lines = block_of([str(n) for n in range(10)]).fitted(10, one)
-    assert [line.text for line in lines] == [str(n) for n in range(10)]
-
-
-def test_rows_are_shared_so_that_small_items_are_whole() -> None:
-    assert share_rows(40, [100, 2, 100]) == [17, 6, 17]
-    assert share_rows(40, [300]) == [40]
-    assert share_rows(40, []) == []
+def test_a_body_that_fits_is_shown_whole() -> None:
+    assert fit_lines(numbers(10), 10, one) == numbers(10)
 
 
 def test_no_card_is_longer_than_a_screen_and_none_is_wider_than_it_may_be() -> None:
@@ -337,15 +331,16 @@ def test_progress_is_a_bar_where_the_total_is_known() -> None:
 
 def test_what_is_left_out_of_a_flood_is_counted_to_the_line() -> None:
     data = b"".join(b"line %d\n" % n for n in range(200_000))
-    lines = [line.text for line in output_block(terminal(data, keep=1 << 16)).fitted(20, one)]
+    stored = output_lines(terminal(data, keep=1 << 16))
+    lines = [line.text for line in fit_lines(stored, 20, one)]
     assert lines[:2] == ["line 0", "line 1"]
     assert lines[-1] == "line 199999"
     assert f"… {200_000 - len(lines) + 1:,} lines left out …" in lines
 
 
 def test_a_flood_without_lines_is_counted_in_bytes() -> None:
-    block = output_block(terminal(b"x" * 1_000_000, keep=1 << 14))
-    assert any("left out" in line.text and "kB" in line.text for line in block.fitted(20, one))
+    lines = output_lines(terminal(b"x" * 1_000_000, keep=1 << 14))
+    assert any("left out" in line.text and "kB" in line.text for line in fit_lines(lines, 20, one))
 
 
 # Boards

@@ -18,7 +18,7 @@ from callsheet.acp import v1, v2
 from callsheet.acp.jsonrpc import LineReader, Notification
 from callsheet.acp.peer import Peer
 from callsheet.acp.terminal_text import to_plain
-from callsheet.cli.cards.content import blocks_of
+from callsheet.cli.cards.content import body_of
 from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.output import is_terminal, visible
 from callsheet.report.content import TerminalContent
@@ -215,9 +215,8 @@ class PlainBoard(Board):
         self._marks[state.terminal_id] = (state.epoch, position + missed + len(data))
 
     def _write_end(self, report: ToolCallReport) -> None:
-        for block in blocks_of(report, lambda _: None, self._cwd):
-            for line in block.lines():
-                self._put(f"{line.lead}{line.text}".rstrip())
+        for line in body_of(report, lambda _: None, self._cwd):
+            self._put(f"{line.lead}{line.text}".rstrip())
         self._put(" · ".join(fact.text for fact in footer_of(report, self._cwd)))
 
     def _put(self, text: str) -> None:

@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
-from callsheet.cli.cards.content import BodyLine, TerminalOf, blocks_of, last_lines, share_rows
+from callsheet.cli.cards.content import BodyLine, TerminalOf, body_of, fit_lines, last_lines
 from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.cards.style import COLOURS, STYLES, Glyphs, icon, mark
 from callsheet.cli.output import visible
@@ -94,14 +94,11 @@ def ended_card(
     most_rows: int = MOST_ROWS,
 ) -> list[Text]:
     """Return the card of a call that has ended: all that it shows, cut in the middle if it is much."""
-    rows = _title_rows(report, setting)
-    blocks = blocks_of(report, terminal_of, setting.cwd)
     width = setting.width - 2
-    lines = [block.lines() for block in blocks]
-    heights = [sum(_height(line, width) for line in some[:most_rows]) for some in lines]
-    for block, most in zip(blocks, share_rows(most_rows, heights), strict=True):
-        for line in block.fitted(most, lambda line: _height(line, width)):
-            rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
+    body = body_of(report, terminal_of, setting.cwd)
+    rows = _title_rows(report, setting)
+    for line in fit_lines(body, most_rows, lambda line: _height(line, width)):
+        rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
     return [*rows, *_foot(report, setting)]
 
 

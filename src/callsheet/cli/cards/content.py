@@ -1,8 +1,7 @@
-"""What a call shows, as blocks of lines: text, diffs, output, and what can only be described.
+"""What a call shows, line by line: text, diffs, output, and what can only be described.
 
-`blocks_of` turns each item of a report's content into a `Block`. Whoever shows blocks decides how many rows
-there are: `share_rows` divides them among the blocks, and `Block.fitted` leaves out the middle of a long one
-and says how much that was. All text is safe for a terminal from here on.
+`body_of` turns the content of a report into lines. Whoever shows them knows how many rows there are, and
+`fit_lines` leaves out the middle of a long body. All text is safe for a terminal from here on.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ from callsheet.report.humanize import bytes_text, plural
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
 
-LEAST_ROWS = 6
-"""Rows that each block gets at least."""
-
 Tone = Literal["", "dim", "note", "name", "add", "remove"]
 """What a line is, for whoever has colours."""
 
@@ -52,75 +48,48 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _VERBS = {"add": "new file", "delete": "deleted", "move": "moved from", "copy": "copied from"}
 
 
-# Blocks
+# Lines
 
 
 class BodyLine(NamedTuple):
-    """One line of a body. `lead` stands before it, once, however often the line is broken."""
+    """One line of a body. `lead` stands before it, once, however often the line is wrapped.
+
+    `lines` is how many lines of the call's own it stands for: a note about what was left out stands for many.
+    """
 
     text: str
     tone: Tone = ""
     lead: str = ""
+    lines: int = 1
 
 
-class Block(NamedTuple):
-    """Lines that belong together. Between `head` and `tail` may be a gap of lines that are not known."""
-
-    head: Sequence[BodyLine]
-    tail: Sequence[BodyLine] = ()
-    gap_lines: int = 0
-    gap_bytes: int = 0
-
-    @property
-    def has_gap(self) -> bool:
-        """Whether something is left out between the two parts."""
-        return bool(self.gap_lines or self.gap_bytes)
-
-    def lines(self) -> list[BodyLine]:
-        """Return all lines that are known, the gap said where it is."""
-        return [*self.head, *self._notice(self.gap_lines), *self.tail]
-
-    def fitted(self, most: int, rows_of: Callable[[BodyLine], int]) -> list[BodyLine]:
-        """Return the beginning and the end of the block, in about `most` rows, and say what is left out."""
-        if not self.has_gap:
-            known = [*self.head, *self.tail]
-            if sum(map(rows_of, known[: most + 1])) <= most and len(known) <= most:
-                return known
-            first = _taken(known, most // 3, rows_of)
-            last = _taken(known[first:][::-1], most - most // 3 - 1, rows_of)
-            head, tail, left = known[:first], known[len(known) - last :], len(known) - first - last
-        else:
-            first = _taken(self.head, most // 3, rows_of)
-            last = _taken(self.tail[::-1], most - most // 3 - 1, rows_of)
-            head, tail = self.head[:first], self.tail[len(self.tail) - last :]
-            left = self.gap_lines + len(self.head) + len(self.tail) - first - last
-        return [*head, *self._notice(left), *tail]
-
-    def _notice(self, lines: int) -> list[BodyLine]:
-        if lines:
-            return [BodyLine(f"… {plural(lines, 'line')} left out …", "note")]
-        return (
-            [BodyLine(f"… {bytes_text(self.gap_bytes)} left out …", "note")] if self.has_gap else []
-        )
+def left_out(lines: int, size: int = 0) -> BodyLine:
+    """Return the note about lines that are left out; if these are not known, about their bytes."""
+    amount = plural(lines, "line") if lines else bytes_text(size)
+    return BodyLine(f"… {amount} left out …", "note", lines=lines)
 
 
-def block_of(texts: Sequence[str], tone: Tone = "") -> Block:
-    """Return a block of lines that all are alike."""
-    return Block([BodyLine(text, tone) for text in texts])
+def fit_lines(
+    lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], int]
+) -> Sequence[BodyLine]:
+    """Return the beginning and the end of a body, in about `most` rows, with a note about the rest.
+
+    Args:
+        lines: The body.
+        most: Rows that there are.
+        rows_of: Returns the rows that a line takes.
+    """
+    if len(lines) <= most and sum(map(rows_of, lines)) <= most:
+        return lines
+    first = _count_fitting(lines, most // 3, rows_of)
+    last = _count_fitting(lines[first:][::-1], most - most // 3 - 1, rows_of)
+    rest = lines[first : len(lines) - last]
+    note = [left_out(sum(line.lines for line in rest))] if rest else []
+    return [*lines[:first], *note, *lines[len(lines) - last :]]
 
 
-def share_rows(most: int, wanted: Sequence[int]) -> list[int]:
-    """Share rows out: who wants little gets all of that, and the others the same each."""
-    shares = [LEAST_ROWS] * len(wanted)
-    for place, index in enumerate(sorted(range(len(wanted)), key=lambda index: wanted[index])):
-        even = most // (len(wanted) - place)
-        shares[index] = max(LEAST_ROWS, min(wanted[index], even))
-        most -= shares[index]
-    return shares
-
-
-def _taken(lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], int]) -> int:
-    """Count the first lines that take `most` rows at most; one is taken in any case."""
+def _count_fitting(lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], int]) -> int:
+    """Return how many of the first lines take `most` rows at most; one is taken in any case."""
     rows = 0
     for count, line in enumerate(lines):
         rows += rows_of(line)
@@ -132,53 +101,52 @@ def _taken(lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], i
 # Items
 
 
-def blocks_of(report: ToolCallReport, terminal_of: TerminalOf, cwd: str) -> list[Block]:
-    """Return all that a call shows."""
-    blocks: list[Block] = []
+def body_of(report: ToolCallReport, terminal_of: TerminalOf, cwd: str) -> list[BodyLine]:
+    """Return all that a call shows, line by line.
+
+    Args:
+        report: The call.
+        terminal_of: Returns the output of a terminal that the call shows.
+        cwd: The directory that paths are shown relative to.
+    """
+    lines: list[BodyLine] = []
     for item in report.content:
-        if isinstance(item, TextContent) and repeats_the_end(item.text, report):
-            continue
-        blocks += [block for block in _item(item, terminal_of, cwd) if block.head or block.tail]
-    return blocks
+        if isinstance(item, TextContent):
+            lines += [] if repeats_the_end(item.text, report) else text_lines(item.text)
+        elif isinstance(item, DiffContent):
+            lines += diff_lines(item, cwd)
+        elif isinstance(item, TerminalContent):
+            state = terminal_of(item.terminal_id)
+            lines += [] if state is None else output_lines(state)
+        else:
+            lines += _described(item)
+    return lines
 
 
-def _item(item: ToolCallContent, terminal_of: TerminalOf, cwd: str) -> list[Block]:
-    if isinstance(item, TextContent):
-        return [text_block(item.text)]
-    if isinstance(item, DiffContent):
-        return diff_blocks(item, cwd)
-    if isinstance(item, TerminalContent):
-        state = terminal_of(item.terminal_id)
-        return [] if state is None else [output_block(state)]
-    return [_described(item)]
-
-
-def text_block(text: str) -> Block:
+def text_lines(text: str) -> list[BodyLine]:
     """Return text as lines. One that is a single code block is shown without its fence."""
     text = text.strip("\n")
     fenced = _FENCED.fullmatch(text)
     if fenced is not None:
         text = fenced[2]
-    return block_of([harmless(line.rstrip("\r")) for line in text.split("\n")] if text else [])
+    return [BodyLine(harmless(line.rstrip("\r"))) for line in text.split("\n")] if text else []
 
 
-def _described(item: ToolCallContent) -> Block:
-    """Give in a line what can't be shown in text."""
+def _described(item: ToolCallContent) -> list[BodyLine]:
+    """Return a description of what can't be shown as text."""
     if isinstance(item, (ImageContent, AudioContent)):
-        what = "image" if isinstance(item, ImageContent) else "audio"
-        size = _size(item.data)
-        return block_of([visible(f"[{what} · {item.mime_type} · {size}]")], "name")
-    if isinstance(item, ResourceLink):
-        said = [item.title or item.name, item.uri]
-        said += [bytes_text(item.size)] if item.size is not None else []
-        return block_of([visible(f"[{' · '.join(said)}]")], "name")
-    if isinstance(item, EmbeddedResource):
-        if item.text is None:
-            size = _size(item.blob or "")
-            kind = item.mime_type or "binary"
-            return block_of([visible(f"[{item.uri} · {kind} · {size}]")], "name")
-        return Block([*block_of([visible(item.uri)], "name").head, *text_block(item.text).head])
-    return block_of(["[content of a kind that is not known here]"], "note")
+        kind = "image" if isinstance(item, ImageContent) else "audio"
+        facts = [kind, item.mime_type, _size(item.data)]
+    elif isinstance(item, ResourceLink):
+        facts = [item.title or item.name, item.uri]
+        facts += [bytes_text(item.size)] if item.size is not None else []
+    elif isinstance(item, EmbeddedResource):
+        if item.text is not None:
+            return [BodyLine(visible(item.uri), "name"), *text_lines(item.text)]
+        facts = [item.uri, item.mime_type or "binary", _size(item.blob or "")]
+    else:
+        return [BodyLine("[content of a kind that is not known here]", "note")]
+    return [BodyLine(visible(f"[{' · '.join(facts)}]"), "name")]
 
 
 def _size(data: str) -> str:
@@ -199,26 +167,23 @@ def last_lines(state: TerminalState, most: int) -> list[str]:
     return [harmless(line) for line in lines[-most:]] if text.strip() else []
 
 
-def output_block(state: TerminalState) -> Block:
-    """Return the output as far as it is kept."""
-    kept = state.tail(state.total)
-    if len(kept) == state.total:
-        return block_of(to_lines(kept))
+def output_lines(state: TerminalState) -> list[BodyLine]:
+    """Return the output as far as it is stored: its beginning and its end, and a note about the rest."""
+    stored = state.tail(state.total)
+    if len(stored) == state.total:
+        return _plain_lines(stored)
     head = state.head[: state.head.rfind(b"\n") + 1] or state.head
-    tail = kept[kept.find(b"\n") + 1 :]
-    left = state.total - len(head) - len(tail)
+    tail = stored[stored.find(b"\n") + 1 :]
+    size = state.total - len(head) - len(tail)
+    if size <= 0:  # the two overlap: the end has all but the first bytes
+        return _plain_lines(head[: state.total - len(tail)] + tail)
     lines = state.newlines - head.count(b"\n") - tail.count(b"\n")
-    if (
-        left <= 0
-    ):  # what is kept of both overlaps: the end alone says it all but for its first bytes
-        head, left, lines = head[: state.total - len(tail)], 0, 0
-    return Block(block_of(to_lines(head)).head, block_of(to_lines(tail)).head, lines, left)
+    return [*_plain_lines(head), left_out(lines, size), *_plain_lines(tail)]
 
 
-def to_lines(data: bytes) -> list[str]:
-    """Return bytes of a terminal as plain lines."""
-    text = to_plain(data, final=True)
-    return [harmless(line) for line in text.removesuffix("\n").split("\n")] if text else []
+def _plain_lines(data: bytes) -> list[BodyLine]:
+    text = to_plain(data, final=True).removesuffix("\n")
+    return [BodyLine(harmless(line)) for line in text.split("\n")] if data else []
 
 
 # Diffs
@@ -232,18 +197,21 @@ class DiffRow(NamedTuple):
     text: str
 
 
-def diff_blocks(diff: DiffContent, cwd: str) -> list[Block]:
-    """Return a block for each file that has changed."""
+def diff_lines(diff: DiffContent, cwd: str) -> list[BodyLine]:
+    """Return the lines of each file that has changed, with a few lines around each change.
+
+    All diffs come as git patches: where an agent sent no patch of its own, one is made of the texts.
+    """
     patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
     sections = list(_sections(patch))
     if len(sections) != len(diff.changes):  # a file without text has none, and others can't be told
         by_one = [list(_sections(git_patch.write([change]))) for change in diff.changes]
         sections = [rows[0] if rows else [] for rows in by_one]
     pairs = zip(diff.changes, sections, strict=True)
-    return [_file_block(change, rows, cwd) for change, rows in pairs]
+    return [line for change, rows in pairs for line in _file_lines(change, rows, cwd)]
 
 
-def _file_block(change: FileChange, rows: list[DiffRow], cwd: str) -> Block:
+def _file_lines(change: FileChange, rows: list[DiffRow], cwd: str) -> list[BodyLine]:
     added = sum(row.sign == "+" for row in rows)
     removed = sum(row.sign == "-" for row in rows)
     name = visible(path_text(change.path, cwd))
@@ -252,7 +220,7 @@ def _file_block(change: FileChange, rows: list[DiffRow], cwd: str) -> Block:
         verb += " " + visible(path_text(change.old_path, cwd))
     counts = f"+{added} −{removed}" if rows else ""
     head = BodyLine("  ".join(filter(None, (name, verb, counts))), "name")
-    return Block([head, *_numbered(_near(rows))])
+    return [head, *_numbered(_near(rows))]
 
 
 def _numbered(rows: list[DiffRow | None]) -> Iterator[BodyLine]:

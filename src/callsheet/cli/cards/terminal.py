@@ -14,7 +14,7 @@ from rich.text import Text
 
 from callsheet.cli.cards.board import TICK, Board
 from callsheet.cli.cards.card import CardSetting, ended_card, live_card, wrap_text
-from callsheet.cli.cards.content import BodyLine, blocks_of
+from callsheet.cli.cards.content import BodyLine, body_of
 from callsheet.cli.cards.style import glyphs_for
 from callsheet.cli.output import console_for, fit, harmless, home, live_region
 from callsheet.report.report import ToolCallReport
@@ -136,8 +136,7 @@ class TerminalBoard(Board):
         if report.status is not ToolCallStatus.PENDING or not report.content:
             return []
         if self._previewed[0] is not report:
-            blocks = blocks_of(report, lambda _: None, self._setting.cwd)
-            self._previewed = report, [line for block in blocks for line in block.lines()]
+            self._previewed = report, body_of(report, lambda _: None, self._setting.cwd)
         return self._previewed[1]
 
     def _sized(self) -> CardSetting:
