@@ -28,14 +28,14 @@ from callsheet.history.codec import as_json_bytes
 from callsheet.history.rows import Batch, Query, SessionRow
 from callsheet.history.sink import WaitingCall
 from callsheet.history.sqlite_store import SqliteStore
-from callsheet.history.writer import MUCH, PendingRows
+from callsheet.history.writer import BATCH_ROWS, PendingRows
 
 from . import mix
 from .table import Claim, Figures, Subject
 from .timing import ratio
 
 CALLS = 200_000
-ROUND = 5 * MUCH
+ROUND = 5 * BATCH_ROWS
 INDEXED = 20_000
 """Calls of which a search index is made: its share of a store does not depend on how many there are."""
 
@@ -78,7 +78,7 @@ async def _measure(place: Path, made: list[mix.Template], calls: int) -> Subject
 
 def _others(made: list[mix.Template], pick: random.Random) -> list[WaitingCall]:
     """Return calls to be written and read again."""
-    return [replace(call, session_id="checked") for call in mix.waiting(made, MUCH, pick)]
+    return [replace(call, session_id="checked") for call in mix.waiting(made, BATCH_ROWS, pick)]
 
 
 async def _check(ingest: Ingest, calls: list[WaitingCall], expected: int) -> None:
@@ -98,7 +98,7 @@ async def _with_index(place: Path, made: list[mix.Template]) -> tuple[int, int, 
     ingest = Ingest(place / "searched")
     await ingest.store.open()
     stream = mix.waiting(made, INDEXED, random.Random(mix.SEED))
-    while some := list(islice(stream, MUCH)):
+    while some := list(islice(stream, BATCH_ROWS)):
         await ingest.write(some)
     before = _size(ingest.store)
     begun = process_time()
@@ -130,7 +130,7 @@ def _subject(
     ]
     share = after / before
     notes = [
-        f"{calls:,} calls of {bare / calls:,.0f} bytes as rows of plain JSON, in transactions of {MUCH:,};"
+        f"{calls:,} calls of {bare / calls:,.0f} bytes as rows of JSON, {BATCH_ROWS:,} in a transaction;"
         f" rounds of {ROUND:,}, in turns; ratios are the rounds' medians; every commit is on the disk",
         f"files: {ours / 1e6:,.1f} MB, and {bare / 1e6:,.1f} MB with plain JSON; with the search index"
         f" {share:.2f}× of ours, {ours / bare * share:.2f}× of plain JSON without one",
@@ -237,7 +237,9 @@ class Ingest:
     async def round(self, calls: list[WaitingCall]) -> None:
         """Write the same calls to all."""
         begun = _now()
-        written = [await self.write(calls[at : at + MUCH]) for at in range(0, len(calls), MUCH)]
+        written = [
+            await self.write(calls[at : at + BATCH_ROWS]) for at in range(0, len(calls), BATCH_ROWS)
+        ]
         self.costs[OURS].append(_since(begun))
         self._count(written)
         begun = _now()
@@ -245,8 +247,8 @@ class Ingest:
         making = _since(begun)
         for name, peer in ((READY, self.bare), (FLOOR, self.floor)):
             begun = _now()
-            for at in range(0, len(rows), MUCH):
-                peer.write(rows[at : at + MUCH])
+            for at in range(0, len(rows), BATCH_ROWS):
+                peer.write(rows[at : at + BATCH_ROWS])
             self.costs[name].append(_since(begun))
         wrote = self.costs[READY][-1]
         self.costs[MADE].append(Cost(wrote.cpu + making.cpu, wrote.wall + making.wall))
@@ -261,7 +263,7 @@ class Ingest:
         )
         batch, taken = self._pending.batch([SessionRow(session_id=key) for key in keys])
         await self.store.write(batch)
-        self._pending.wrote(taken)
+        self._pending.drop_written(taken)
         if self._pending:
             raise RuntimeError("a batch is smaller than it should be")
         return batch

@@ -65,7 +65,7 @@ async def fill(url: str, cwd: Path, *sinks: Sink, title: str = "Fix the parser")
         ("read", {"path": "missing.txt"}),
         ("write", {"path": "b.txt", "content": "=1+1\n"}),
     ]
-    history = History(url, tell=print)
+    history = History(url, notify=print)
     log = history.session(ONE, cwd=str(cwd))
     log.say("user", "msg_1", [{"type": "text", "text": title}])
     log.name(title)
@@ -87,7 +87,7 @@ async def fill_with_spill(url: str, cwd: Path) -> Path:
     spills = SpillStore(default_directory())
     before = set(spills.directory.glob("spill-*"))
     guard = GuardSettings(limits=Limits(content=2000, raw_output=2000), spill=spills)
-    history = History(url, tell=print)
+    history = History(url, notify=print)
     log = history.session(ONE, cwd=str(cwd))
     async with Session(ONE, cwd=cwd, sinks=[log], guard=guard, locale="en") as session:
         async with session.call("report", {}) as call:

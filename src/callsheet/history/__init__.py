@@ -1,7 +1,7 @@
-"""History: every call kept, found, told again.
+"""History: every call stored, found, replayed.
 
-`History` writes what sessions do, off their hot path; `store_at` gives a store to read; `Replay` tells a
-session again, as a client would have seen it live. What is named here is imported when it is first used.
+`History` writes what sessions report, off their hot path; `store_at` returns a store to read; `Replay` sends
+a session again, as a client would have seen it live. What is named here is imported when it is first used.
 """
 
 from importlib import import_module

@@ -1,10 +1,8 @@
-"""The ids of calls and messages, where several runs of an agent have used the same.
+"""What a store makes of a call record: another id, an end, a replacement, the spill files that it names.
 
-A call whose payload can't be read: what is known of it without that.
-
-How a call is closed whose process is gone.
-
-The spill files that a call's report names.
+Ids come from agents, and several runs of one may use the same: the second `call_0` of a session becomes
+`call_0~2`. A call whose process is gone is closed as abandoned. Of a call whose payload is damaged, what its
+row says is shown.
 """
 
 from __future__ import annotations
@@ -27,22 +25,22 @@ from callsheet.report.status import Reason, ToolCallStatus, to_status
 from callsheet.report.terminal import CallRecord
 
 
-def possible_ids(told: str) -> Iterator[str]:
-    """Return the ids that a call may have in its session, the one that its agent told first."""
-    yield told
+def possible_ids(call_id: str) -> Iterator[str]:
+    """Return the ids that a call may have in its session, its agent's own first."""
+    yield call_id
     for number in count(2):
-        yield f"{told}~{number}"
+        yield f"{call_id}~{number}"
 
 
 def renamed(record: CallRecord, call_id: str) -> CallRecord:
-    """Return a call by the id that it has in its session. Its terminals get names of their own with it."""
+    """Return a call with the id that it has in its session. Its terminals get ids of their own with it."""
     report, terminals = record.report, record.terminals
-    told = report.tool_call_id
-    if told == call_id:
+    own = report.tool_call_id
+    if own == call_id:
         return record
     content = report.content
-    if call_id.startswith(f"{told}~"):
-        end = call_id[len(told) :]
+    if call_id.startswith(f"{own}~"):
+        end = call_id[len(own) :]
         content = tuple(
             replace(item, terminal_id=item.terminal_id + end)
             if type(item) is TerminalContent
@@ -54,7 +52,7 @@ def renamed(record: CallRecord, call_id: str) -> CallRecord:
 
 
 def run_of(key: str, message_id: str) -> str:
-    """Return the run that a message was said in; empty where none was noted."""
+    """Return the run of a log that a message belongs to; empty where none was noted."""
     return "" if key.startswith(f"{message_id} ") else key.partition(" ")[0]
 
 
@@ -79,11 +77,11 @@ def unreadable(head: Head, why: str) -> CallRecord:
 
 
 def news_of_closed(count: int) -> str:
-    """Say that calls were closed."""
-    told = counted(
+    """Return the message that calls were closed."""
+    calls = counted(
         count, "call that a crash had left open was", "calls that a crash had left open were"
     )
-    return f"{told} closed as abandoned."
+    return f"{calls} closed as abandoned."
 
 
 def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord:
@@ -96,10 +94,10 @@ def abandoned(record: CallRecord, seen: float, locale: str | None) -> CallRecord
         return record
     if report.status is ToolCallStatus.PAUSED:  # which leads only to work going on
         report.update_status(ToolCallStatus.IN_PROGRESS)
-    said = TextContent(Describer("/", locale=locale).phrase("interrupted"))
+    note = TextContent(Describer("/", locale=locale).phrase("interrupted"))
     notes = _notes(report.notes, seen)
     report = report.changed(
-        {"status": ToolCallStatus.FAILED, "content": (*report.content, said)}, None, notes
+        {"status": ToolCallStatus.FAILED, "content": (*report.content, note)}, None, notes
     )
     return CallRecord(report, record.terminals)
 
@@ -129,8 +127,8 @@ def _notes(before: dict[str, Any], seen: float) -> dict[str, Any]:
 
 def spills_of(report: ToolCallReport) -> list[str]:
     """Return the paths of the files that hold what a report had no room for."""
-    told = report.notes.get("truncated")
-    records = [told] if is_object(told) else told if is_list(told) else []
+    noted = report.notes.get("truncated")
+    records = [noted] if is_object(noted) else noted if is_list(noted) else []
     found: list[str] = []
     for record in records:
         if is_object(record):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from callsheet.report.errors import CallsheetError
 
 
-def sentence(said: object) -> str:
-    """Return what was said as a sentence that another one can follow."""
-    text = str(said).rstrip()
+def sentence(message: object) -> str:
+    """Return a message as a sentence that another one can follow."""
+    text = str(message).rstrip()
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 

@@ -1,8 +1,10 @@
-"""The history of one process: a thread that writes what sessions say and do, in batches and in order.
+"""The history of one process: a thread that writes what sessions report, in batches and in order.
 
-Whoever reports is never held up: an item is put into a dict, where a later state of the same call takes the
-place of an earlier one. The thread packs what waits and writes it in one transaction. `flush` returns when
-everything that was put before is durable: in the store, or, if that takes too long, in a local spool.
+Whoever reports is never held up: an entry is put into a dict, where a later state of the same call takes the
+place of an earlier one. The thread encodes what waits and writes it in one transaction (see `writer`).
+`flush` returns when everything that was put before is durable: in the store, or, if that takes too long, in a
+local spool. Three counts tell how far that is: entries that were put, that were taken by the thread, and that
+are durable.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ Who wants to know that it is durable does not wait for that: see `flush`.
 
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0
-"""Seconds without news after which there is time to index and to tidy up."""
+"""Seconds without news after which there is time to index and to prune."""
 
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
@@ -57,16 +59,20 @@ _all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
-    """Say something to whoever started the program."""
+    """Write a message for whoever started the program."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"callsheet: history: {text}\n")
         sys.stderr.flush()
 
 
 class History:
-    """Keeps what sessions say and do in a store.
+    """Stores what sessions report.
 
-    `tell` hears of what people should know; `forget_spills` gets the spill files of calls that were removed.
+    Args:
+        url: Where the store is.
+        keep: How much of it is kept.
+        notify: Is called with each message that users should see: what is wrong, and that it is over.
+        forget_spills: Is called with the spill files of calls that were removed.
     """
 
     def __init__(
@@ -74,21 +80,22 @@ class History:
         url: str,
         *,
         keep: Retention = KEEP,
-        tell: Callable[[str], None] = to_stderr,
+        notify: Callable[[str], None] = to_stderr,
         forget_spills: Callable[[list[str]], object] | None = None,
     ) -> None:
         self.url: str = without_password(url)
         self.lock: threading.RLock = threading.RLock()
         self.run: str = token_hex(8)
-        self._make: Callable[[], StoreWriter] = lambda: StoreWriter(url, keep, tell, forget_spills)
+        self._make: Callable[[], StoreWriter] = lambda: StoreWriter(
+            url, keep, notify, forget_spills
+        )
         self._writer: StoreWriter = self._make()
         self._thread: threading.Thread | None = None
         self._ready: threading.Event = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
-        # What waits, as it was given. Counts tell what of it was taken, and what is durable.
-        self._given: dict[tuple[str, str], Waiting] = {}
+        self._waiting: dict[tuple[str, str], Waiting] = {}
         self._sessions: dict[str, SessionRow] = {}
         self._in_hand: dict[str, SessionRow] = {}
         self._put_count: int = 0
@@ -103,7 +110,7 @@ class History:
 
     @property
     def health(self) -> HistoryHealth:
-        """How well it goes."""
+        """How well the store is written."""
         return self._writer.health
 
     def session(
@@ -129,13 +136,13 @@ class History:
     # For whoever reports
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
-        """Write an item down soon. A later one under the same key takes its place."""
+        """Write an entry soon. A later one under the same key takes its place."""
         with self.lock:
             if self._is_closed:
                 self._put_count += 1
                 self.health.lost += 1
                 return
-            self._given[key] = item
+            self._waiting[key] = item
             self._sessions[session.session_id] = session
             self._put_count += 1
             if self._is_awake:
@@ -144,18 +151,22 @@ class History:
         self._wake()
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
-        """Return when everything so far is durable, and give whether it is.
+        """Wait until everything so far is durable, `timeout` seconds at most.
 
-        That is in the store, or, if it fails or takes too long, in a spool on the disk of this machine.
+        Durable is what is in the store, or, if that fails or takes too long, in a spool on the disk of this
+        machine.
+
+        Returns:
+            Whether it is.
         """
         done = asyncio.wrap_future(self._flushed())
         await asyncio.wait({done}, timeout=min(SOON, timeout))
         if _is_true(done):
             return True
         try:
-            is_durable = await asyncio.to_thread(self._put_by)
+            is_durable = await asyncio.to_thread(self._spool_waiting)
         except RuntimeError:  # no thread can be started
-            is_durable = self._put_by()
+            is_durable = self._spool_waiting()
         if is_durable:
             return True
         await asyncio.wait({done}, timeout=max(0.0, timeout - SOON))
@@ -165,9 +176,9 @@ class History:
         """Do the same without an event loop, until a monotonic time."""
         done, left = self._flushed(), until - time.monotonic()
         wait({done}, max(0.0, min(SOON, left)))
-        return _is_true(done) or self._put_by()
+        return _is_true(done) or self._spool_waiting()
 
-    def _put_by(self) -> bool:
+    def _spool_waiting(self) -> bool:
         """Spool what is not in the store yet. Return whether everything is durable."""
         with self._taking:
             self._take(Codec())
@@ -175,14 +186,14 @@ class History:
                 count, sessions = self._taken, {**self._in_hand, **self._sessions}
                 if self._durable >= count:
                     return True
-            if self._is_closed or not self._writer.put_by(sessions):
+            if self._is_closed or not self._writer.spool_pending(sessions):
                 return False
             with self.lock:
                 self._durable = max(self._durable, count)
         return True
 
     def _flushed(self) -> Future[bool]:
-        """Return what will tell whether everything is durable."""
+        """Return the future of whether everything so far is durable."""
         done: Future[bool] = Future()
         with self.lock:
             is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
@@ -197,7 +208,11 @@ class History:
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
-        """Ask the store something, in its thread. What was put before is written first, if it can be."""
+        """Ask the store something, in its thread. What was put before is written first, if it can be.
+
+        Raises:
+            StoreUnavailable: The history is closed, or the store can't be used now.
+        """
         await self.flush()
         if self._is_closed:
             raise StoreUnavailable("The history is closed.")
@@ -223,7 +238,7 @@ class History:
             raise
 
     async def forget(self, session_id: str) -> Pruned:
-        """Remove a session, with all that it has said and done, and its spill files."""
+        """Remove a session with its calls and messages, and their spill files."""
         return await self.ask(lambda _: self._writer.forget(session_id))
 
     async def close(self, timeout: float = PATIENCE) -> None:
@@ -251,7 +266,7 @@ class History:
             self._writer.leave({**self._in_hand, **self._sessions})
 
     def at_last(self, until: float) -> bool:
-        """Wait as `wait` does, at the end of the process, and say what is in the spool only."""
+        """Wait as `wait` does, at the end of the process, and notify of what is in the spool only."""
         if self._is_closed:
             return True
         is_durable = self.wait(until)
@@ -308,7 +323,7 @@ class History:
             if not self._writer.is_behind:
                 await self._next_news()
             is_written = await self._write_waiting()
-            if self._is_closing and not (is_written and self._given):
+            if self._is_closing and not (is_written and self._waiting):
                 break
             if is_written:
                 pause = RETRY
@@ -325,7 +340,7 @@ class History:
         self._answer_flushes()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the store is tried again. What comes in meanwhile is packed, and bounded."""
+        """Wait before the store is tried again. What comes in meanwhile is encoded, and bounded."""
         assert self._hurry is not None
         until = time.monotonic() + seconds
         while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
@@ -335,14 +350,14 @@ class History:
         self._hurry.clear()
 
     async def _next_news(self) -> None:
-        """Wait for something to write, and a little longer for more of it. Tidy up meanwhile."""
+        """Wait for something to write, and a little longer for more of it. Do the upkeep meanwhile."""
         assert self._news is not None
         assert self._hurry is not None
         while not (self._news.is_set() or self._is_closing):
             try:
                 await asyncio.wait_for(self._news.wait(), IDLE)
             except TimeoutError:
-                while not self._news.is_set() and await self._writer.tidy():
+                while not self._news.is_set() and await self._writer.upkeep():
                     await asyncio.sleep(0)  # news may come in
                 await self._news.wait()
         if not self._hurry.is_set() and not self._is_closing:
@@ -352,7 +367,7 @@ class History:
         self._hurry.clear()
 
     async def _write_waiting(self) -> bool:
-        """Pack and write what waits. Gives whether it is durable."""
+        """Encode and write what waits. Return whether it is durable."""
         self._take()
         with self.lock:
             self._in_hand |= self._sessions
@@ -366,14 +381,14 @@ class History:
         return is_written
 
     def _take(self, codec: Codec | None = None) -> None:
-        """Pack what was given. Threads other than ours have a codec of their own for it."""
+        """Encode what waits. Threads other than ours have a codec of their own for it."""
         with self._taking:
             with self.lock:
-                given, self._given = self._given, {}
+                waiting, self._waiting = self._waiting, {}
                 self._taken = self._put_count
                 self._is_awake = self._is_awake and codec is not None
                 sessions = {**self._in_hand, **self._sessions}
-            self._writer.take(given, sessions, codec)
+            self._writer.take(waiting, sessions, codec)
 
     def _answer_flushes(self) -> None:
         with self.lock:
@@ -393,7 +408,7 @@ class History:
         self.run = token_hex(8)
         self._thread = self._loop = self._news = self._hurry = None
         self._ready = threading.Event()
-        self._given, self._sessions, self._in_hand = {}, {}, {}
+        self._waiting, self._sessions, self._in_hand = {}, {}, {}
         self._writer = self._make()
         self._durable = self._taken = self._put_count
         self._is_awake = self._is_closing = self._is_closed = False

@@ -44,7 +44,7 @@ SELECT set_config('search_path', 'callsheet', false), set_config('tcp_keepalives
             THEN set_config('synchronous_commit', 'on', false) END
 """
 
-_SAID = {
+_MESSAGES = {
     "28P01": "the password is wrong",
     "28000": "the server does not let this user in",
     "3D000": "there is no such database",
@@ -126,7 +126,7 @@ STEPS = (
     -- The blobs that a row has used and uses no more: perhaps nobody does.
     CREATE TABLE callsheet.leftovers (hash bytea PRIMARY KEY);
     """,
-    # A row is told from others by a key of ours. `seq` is the order in which calls were written.
+    # A row is identified by a key of ours. `seq` is the order in which calls were written.
     """
     ALTER TABLE callsheet.calls ADD COLUMN key text COLLATE "C";
     UPDATE callsheet.calls SET key = call_id;
@@ -290,14 +290,14 @@ class Connection:
             if not _is_servers(exc):
                 raise
             if getattr(exc, "sqlstate", None) == "23505":
-                raise Taken(self._told(exc)) from exc
-            if (getattr(exc, "sqlstate", None) or "")[:2] == "22":  # what was given is at fault
-                raise HistoryError(self._told(exc)) from exc
+                raise Taken(self._message(exc)) from exc
+            if (getattr(exc, "sqlstate", None) or "")[:2] == "22":  # a value is at fault
+                raise HistoryError(self._message(exc)) from exc
             if _is_lost(exc) or (self._db is not None and self._db.is_closed()):
                 self._give_up()
-                raise _Lost(self._told(exc)) from exc
-            raise StoreUnavailable(self._told(exc)) from exc
-        except BaseException:  # stopped in the middle: nobody knows what the server will say next
+                raise _Lost(self._message(exc)) from exc
+            raise StoreUnavailable(self._message(exc)) from exc
+        except BaseException:  # stopped in the middle: nobody knows what the server will send next
             self._give_up()
             raise
 
@@ -327,11 +327,11 @@ class Connection:
             with suppress(Exception):
                 db.terminate()
 
-    def _told(self, exc: Exception) -> str:
-        """Say what went wrong."""
+    def _message(self, exc: Exception) -> str:
+        """Return a message for an error."""
         state = getattr(exc, "sqlstate", None)
-        if state in _SAID:
-            return f"{self.shown}: {_SAID[state]} ({self._plain(exc)})."
+        if state in _MESSAGES:
+            return f"{self.shown}: {_MESSAGES[state]} ({self._plain(exc)})."
         if isinstance(exc, TimeoutError):
             return f"{self.shown} does not answer."
         if isinstance(exc, OSError):
@@ -339,7 +339,7 @@ class Connection:
         return f"{self.shown}: {self._plain(exc) or type(exc).__name__}."
 
     def _plain(self, exc: Exception) -> str:
-        """Return the beginning of what an error says, without the password."""
+        """Return the beginning of an error's message, without the password."""
         text = (str(exc).splitlines() or [""])[0].rstrip(".")[:300]
         for secret in _secrets(self._url):
             text = text.replace(secret, "…")
@@ -378,7 +378,7 @@ async def _transaction(db: Any, work: Callable[[Any], Awaitable[_T]], kind: str)
 
 
 def _is_servers(exc: Exception) -> bool:
-    """Whether the server says so, or the way to it is at fault. A `ValueError` is about what was given."""
+    """Whether an error is the server's, or of the way to it. A `ValueError` is about a value of ours."""
     if isinstance(exc, ValueError):
         return False
     return isinstance(exc, (OSError, EOFError)) or type(exc).__module__.startswith("asyncpg")

@@ -309,13 +309,13 @@ async def timeline(
         return []
     within = "WHERE session_id = ? AND position > ? AND position <= ?"
     values = (session_id, after, sorted(places)[:limit][-1])
-    did = await db.fetch(f"SELECT {HEAD}, c.payload FROM calls c {within}", *values)
-    said = await db.fetch(
+    call_rows = await db.fetch(f"SELECT {HEAD}, c.payload FROM calls c {within}", *values)
+    message_rows = await db.fetch(
         f"SELECT position, at, message_id, part, kind, key, payload FROM messages {within}", *values
     )
     both = sorted(
-        [(row[2], row[8], 1, row[1], 0, row) for row in did]
-        + [(row[0], row[1], 0, row[2], row[3], row) for row in said],
+        [(row[2], row[8], 1, row[1], 0, row) for row in call_rows]
+        + [(row[0], row[1], 0, row[2], row[3], row) for row in message_rows],
         key=lambda one: one[:5],
     )
     bodies = await db.bodies([one[5][-1] for one in both])

@@ -1,9 +1,9 @@
-"""A session told again: what a client would have seen live.
+"""Replay: a session sent again, as a client would have seen it live.
 
-Each call is told once, in its last state: same id, title, kind, status, content, locations and times. Live
-output comes back as what the client understands, terminal or text; a terminal that no longer exists is not
-spoken of. A call that was never ended, because whoever ran it is still at it somewhere else, is told as
-abandoned here: nobody would end it for this client.
+Each call is sent once, in its last state: same id, title, kind, status, content, locations and times. Live
+output comes back as what the client understands, terminal or text; a terminal that no longer exists is left
+out. A call that has not ended, because another process still runs it, is sent as abandoned: nobody would end
+it for this client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import TerminalState
 
 LINE = 60 * 1024
-"""Bytes of a line from which a call is told in two: some clients die on a line over 64 KB."""
+"""Bytes of a line from which a call is sent in two: some clients die on a line over 64 KB."""
 
 PIECE = 16 * 1024
 """Characters of a message that are sent at once."""
@@ -40,7 +40,15 @@ _WHOLE = {"agent": "agent_message", "thought": "agent_thought"}
 
 
 class Replay:
-    """Tells one session to one client. `alive` are the ids of calls that go on here."""
+    """Makes the lines that replay one session to one client.
+
+    Args:
+        session_id: The session's id, as the client knows it.
+        peer: What the client understands.
+        words: The texts of the client's language.
+        alive: The ids of calls that go on in this process.
+        plan: Makes the update of a plan's entries.
+    """
 
     def __init__(
         self,
@@ -54,16 +62,16 @@ class Replay:
         self._peer: Peer = replace(peer, owns_terminals=False)
         self._words: Phrases = words
         self._alive: Collection[str] = alive
-        self._plan: Callable[[list[JsonObject]], JsonObject] = plan or self._told_plan
+        self._plan: Callable[[list[JsonObject]], JsonObject] = plan or self._plan_update
         self._frames: UpdateFrames = UpdateFrames(session_id)
-        # The runs in which messages of each id were said.
+        # The runs that have messages of each id.
         self._runs: dict[str, list[str]] = {}
         self._begun: set[tuple[str, str]] = set()
 
     def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
-        """Return the lines that tell of one entry of the session's timeline."""
-        told = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
-        for update in told:
+        """Return the lines that replay one entry of the session's timeline."""
+        updates = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
+        for update in updates:
             yield update if isinstance(update, bytes) else self._line(update)
 
     def _line(self, update: Update) -> bytes:
@@ -95,7 +103,7 @@ class Replay:
         return self._peer.version == 1 and self._peer.terminals == "meta"
 
     def _opening(self, report: ToolCallReport, late: Collection[str]) -> ToolCallReport:
-        """Return the first half of what is told of a call: without what came of it."""
+        """Return the first half of a call that is sent in two: without its result."""
         shown = [
             item
             for item in report.content
@@ -114,8 +122,8 @@ class Replay:
         if message.kind == "plan":
             yield self._plan(message.blocks)
         elif message.kind == "user" and self._peer.version == 2:
-            said: JsonObject = {"messageId": self._message_id(message), "content": message.blocks}
-            yield {"sessionUpdate": "user_message", **said}
+            key = self._message_id(message)
+            yield {"sessionUpdate": "user_message", "messageId": key, "content": message.blocks}
         else:
             key = self._message_id(message)
             if self._peer.version == 2 and (message.kind, key) not in self._begun:
@@ -137,7 +145,7 @@ class Replay:
             runs.append(message.run)
         return next(islice(possible_ids(message.message_id), runs.index(message.run), None))
 
-    def _told_plan(self, entries: list[JsonObject]) -> JsonObject:
+    def _plan_update(self, entries: list[JsonObject]) -> JsonObject:
         if self._peer.version == 1:
             return {"sessionUpdate": "plan", "entries": entries}
         plan: JsonObject = {"type": "items", "planId": "plan", "entries": entries}
@@ -146,12 +154,14 @@ class Replay:
 
 def _without_lost(report: ToolCallReport, known: dict[str, TerminalState]) -> ToolCallReport:
     """Return a call without the terminals that exist no more."""
-    kept = [
+    known_items = [
         item
         for item in report.content
         if type(item) is not TerminalContent or item.terminal_id in known
     ]
-    return report if len(kept) == len(report.content) else replace(report, content=tuple(kept))
+    if len(known_items) == len(report.content):
+        return report
+    return replace(report, content=tuple(known_items))
 
 
 def _pieces(block: JsonObject) -> Iterator[JsonObject]:

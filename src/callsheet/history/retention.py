@@ -52,7 +52,7 @@ async def prune(db: Database, keep: Retention, now: float | None, most: int) -> 
     async for rows in _too_much(db, keep, known, most, is_given=now is not None):
         if rows:
             return await _remove(db, rows)
-    # Nothing is left to be removed of calls: what was said in sessions without calls
+    # No calls are left to be removed: messages of sessions without calls
     pruned = Pruned()
     if keep.max_age is not None:
         pruned.messages = await _remove_messages(db, known - keep.max_age, most)
@@ -89,8 +89,8 @@ async def _steady_now(db: Database, gap: float) -> float:
     now = time.time()
     newest = await db.fetch_value("SELECT max(at) FROM calls WHERE at <= ?", now)
     if newest is None:  # no calls, but perhaps messages
-        said = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
-        return await db.fetch_value(said, now) or now
+        used = "SELECT max(updated_at) FROM sessions WHERE updated_at <= ?"
+        return await db.fetch_value(used, now) or now
     before = await db.fetch_one(
         "SELECT seq, at FROM calls WHERE at < ? ORDER BY seq DESC LIMIT 1", newest - gap
     )
@@ -159,13 +159,13 @@ async def _remove(db: Database, rows: Sequence[Values]) -> Pruned:
     for _, session, _, _, position, _ in rows:
         reached[session] = max(position, reached.get(session, -1))
     for session, position in reached.items():
-        said = await db.fetch(
+        before = await db.fetch(
             "DELETE FROM messages WHERE session_id = ? AND position < ? RETURNING key",
             session,
             position,
         )
-        owners += [(session, key) for (key,) in said]
-        pruned.messages += len(said)
+        owners += [(session, key) for (key,) in before]
+        pruned.messages += len(before)
     await _drop_blobs(db, owners)
     pruned.sessions = await _drop_empty(db, list(reached))
     return pruned

@@ -4,10 +4,10 @@ A session has one timeline: its messages and its calls have a `position` in it. 
 the call is announced, and again as it changes; while it is open, the store notes which process has it.
 
 Ids of sessions, calls and messages are made by whoever reports, and may come again: an agent may number its
-calls anew in each process. So a row is told from others by its `key`, which is ours: who wrote it (a run of a
+calls anew in each process. So a row is identified by its `key`, which is ours: who wrote it (a run of a
 log) and its position there. The same key is the same row, however often it is written. Within a session, a
 store gives each call a `call_id` of its own: the second `call_0` becomes `call_0~2`.
-`payload` and the data of blobs are compressed (see `packing`).
+`payload` and the data of blobs are compressed (see `codec`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class CallRow(Struct, kw_only=True, gc=False):
 
 
 class MessageRow(Struct, kw_only=True, gc=False):
-    """Something that was said: a user's or an agent's message, a thought, or a plan.
+    """A message: a user's, an agent's, a thought, or a plan.
 
     `kind` is `user`, `agent`, `thought` or `plan`. A long message has several parts.
     """
@@ -87,7 +87,7 @@ class MessageRow(Struct, kw_only=True, gc=False):
 
 
 class BlobRow(Struct, gc=False):
-    """A large text that rows refer to by its hash, kept once however many do."""
+    """A large text that rows refer to by its hash, stored once however many do."""
 
     hash: bytes
     size: int
@@ -152,7 +152,7 @@ class StoredMessage(Struct):
     at: float
     blocks: list[JsonObject]
     run: str = ""
-    """Which run of a log it was said in: another one may have used the same id."""
+    """The run of a log that it belongs to: another one may have used the same id."""
 
 
 class StoredSession(Struct, kw_only=True):
@@ -187,7 +187,7 @@ class Query(Struct, kw_only=True, frozen=True):
 
     @property
     def is_for_all(self) -> bool:
-        """Whether every call is asked for, however many are given."""
+        """Whether every call is asked for, whatever the limit."""
         return replace(self, limit=50) == Query()
 
 
@@ -254,7 +254,7 @@ class Retention(Struct, kw_only=True, frozen=True):
 
 
 KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept if nobody says otherwise."""
+"""How much is kept by default."""
 
 
 class Fill(Struct):

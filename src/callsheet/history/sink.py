@@ -1,9 +1,9 @@
-"""What one session says and does, on its way into the history.
+"""What one session reports, on its way into the history: a sink, and the entries that wait to be written.
 
-A log is a sink of the session: it takes records of calls, and the messages that the agent adds. It gives each
-its place in the session's timeline; the rest is done by `History`, in a thread of its own.
-
-Calls come from any thread, in the midst of a change: so as little as possible is done here.
+A `SessionLog` is a sink of a session: it takes records of calls, and the messages that the agent adds, and
+gives each its position in the session's timeline. The rest is done by `History`, in a thread of its own: an
+entry becomes a row there (`to_row`). Records come from any thread, in the midst of a change, so as little as
+possible is done here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
-from threading import RLock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,47 +24,24 @@ from callsheet.history.rows import BlobRow, CallRow, MessageRow, SessionRow
 from callsheet.report.json import EMPTY, JsonObject
 from callsheet.report.terminal import CallRecord
 
+if TYPE_CHECKING:
+    from callsheet.history.history import History
+
 LONG = 1 << 14
-"""Characters of a message from which its next piece begins a new part: what is said is not written again
-and again.
+"""Characters of a message from which its next piece begins a new part: what came is not written again and
+again.
 """
 
 TITLE = 80
-KNOWN = 1000
-"""Messages of which it is known how many parts they have, and calls of which it is known when they began."""
+REMEMBERED = 1000
+"""Messages whose number of parts is remembered, and calls whose start is."""
 
 _numbers = count()
-"""Tells the logs of one process apart."""
-
-
-class Waiting(Protocol):
-    """Something that is to be written. It is packed in the history's thread."""
-
-    def to_row(self, codec: Codec) -> tuple[CallRow | MessageRow, list[BlobRow]]:
-        """Return its row, and the blobs that this refers to. They are still to be pressed."""
-        ...
-
-
-class Taker(Protocol):
-    """Whoever writes it all down."""
-
-    lock: RLock
-    """Held while something gets its place and is put. Re-entrant: a finaliser may report within a report."""
-
-    run: str
-    """Tells this process from all others that write, have written or will write to the same store."""
-
-    def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
-        """Write an item down soon. A later one under the same key takes its place."""
-        ...
-
-    def at_last(self, until: float) -> bool:
-        """Wait until everything is written, or until a monotonic time; what is not is set by."""
-        ...
+"""Numbers the logs of one process."""
 
 
 class WaitingCall(Struct, frozen=True, gc=False):
-    """A call, and its place."""
+    """A state of a call that is to be written, and its position."""
 
     session_id: str
     position: int
@@ -75,8 +51,8 @@ class WaitingCall(Struct, frozen=True, gc=False):
     run: str = ""
 
     def to_row(self, codec: Codec) -> tuple[CallRow, list[BlobRow]]:
-        """Return its row, and the blobs that this refers to. They are still to be pressed."""
-        report, packed = self.record.report, codec.prepare_call(self.record)
+        """Return its row, and the blobs that the row uses. They are still to be compressed."""
+        report, encoded = self.record.report, codec.prepare_call(self.record)
         notes = report.notes
         took = notes.get("durationMs")
         reason = notes.get("reason")
@@ -84,8 +60,8 @@ class WaitingCall(Struct, frozen=True, gc=False):
             session_id=self.session_id,
             call_id=report.tool_call_id,
             position=self.position,
-            name=_plain(report.name),
-            title=_plain(report.title or report.name),
+            name=_column(report.name),
+            title=_column(report.title or report.name),
             kind=str(report.kind),
             status=report.status.value,
             reason=reason if isinstance(reason, str) else None,
@@ -93,16 +69,16 @@ class WaitingCall(Struct, frozen=True, gc=False):
             updated_at=self.updated_at,
             duration_ms=float(took) if isinstance(took, (int, float)) else None,
             is_open=not report.status.is_final,
-            size=packed.size,
-            payload=packed.payload,
-            blobs=tuple([blob.hash for blob in packed.blobs]) if packed.blobs else (),
+            size=encoded.size,
+            payload=encoded.payload,
+            blobs=tuple([blob.hash for blob in encoded.blobs]) if encoded.blobs else (),
             key=key_of(self.run, self.position),
         )
-        return row, packed.blobs
+        return row, encoded.blobs
 
 
 class WaitingMessage(Struct, frozen=True, gc=False):
-    """A part of a message, and its place."""
+    """A part of a message that is to be written, and its position."""
 
     session_id: str
     message_id: str
@@ -114,8 +90,8 @@ class WaitingMessage(Struct, frozen=True, gc=False):
     run: str = ""
 
     def to_row(self, codec: Codec) -> tuple[MessageRow, list[BlobRow]]:
-        """Return its row, and the blobs that this refers to. They are still to be pressed."""
-        packed = codec.prepare({"blocks": self.blocks})
+        """Return its row, and the blobs that the row uses. They are still to be compressed."""
+        encoded = codec.prepare({"blocks": self.blocks})
         row = MessageRow(
             session_id=self.session_id,
             message_id=self.message_id,
@@ -123,16 +99,19 @@ class WaitingMessage(Struct, frozen=True, gc=False):
             position=self.position,
             kind=self.kind,
             at=self.at,
-            size=packed.size,
-            payload=packed.payload,
-            blobs=tuple([blob.hash for blob in packed.blobs]),
+            size=encoded.size,
+            payload=encoded.payload,
+            blobs=tuple([blob.hash for blob in encoded.blobs]),
             key=key_of(self.run, self.position),
         )
-        return row, packed.blobs
+        return row, encoded.blobs
+
+
+Waiting: TypeAlias = WaitingCall | WaitingMessage
 
 
 class _Place(Struct, frozen=True, gc=False):
-    """Where a call stands, when it began, and the terminals that it was announced with."""
+    """The position of an open call, when it was announced, and the terminals that it had then."""
 
     position: int
     run: str
@@ -141,9 +120,9 @@ class _Place(Struct, frozen=True, gc=False):
 
 
 class SessionLog:
-    """A sink that keeps what a session says and does.
+    """A sink that stores the calls and messages of a session.
 
-    What it is given must have passed the session's guard: it is kept as it is.
+    It stores what it gets as it is: that must have passed the session's guard. Get one by `History.session`.
     """
 
     peer: Peer | None = None
@@ -151,7 +130,7 @@ class SessionLog:
 
     def __init__(
         self,
-        history: Taker,
+        history: History,
         session_id: str,
         *,
         cwd: str = "",
@@ -160,11 +139,11 @@ class SessionLog:
         position: int = 0,
     ) -> None:
         now = time.time()
-        self._history: Taker = history
+        self._history: History = history
         self._row: SessionRow = SessionRow(
             session_id=session_id,
-            cwd=_plain(cwd),
-            title=_plain(title),
+            cwd=_column(cwd),
+            title=_column(title),
             info=json.dumps(info),
             created_at=now,
             updated_at=now,
@@ -175,7 +154,7 @@ class SessionLog:
         # When calls began that have ended: a later one may have the same id.
         self._ended: dict[str, object] = {}
         self._plan: WaitingMessage | None = None
-        self._saying: WaitingMessage | None = None
+        self._message: WaitingMessage | None = None
         self._parts: dict[str, int] = {}
 
     @property
@@ -185,7 +164,7 @@ class SessionLog:
 
     @property
     def position(self) -> int:
-        """Where the next thing stands in the session's timeline."""
+        """The position that the next entry gets in the session's timeline."""
         return self._next
 
     # Calls
@@ -197,7 +176,7 @@ class SessionLog:
                 self._take(items.popleft(), time.time())
 
     def send_now(self, items: deque[Any], until: float) -> None:
-        """Take records of calls, and see to it that they are kept; for the end of a process."""
+        """Take records of calls, and see to it that they are stored; for the end of a process."""
         self.send(items)
         self._history.at_last(until)
 
@@ -211,9 +190,9 @@ class SessionLog:
         if place is None:
             began = self._ended.get(key)
             if report.status.is_final and began is not None and began == _began(record):
-                return  # it is told again, and has ended
+                return  # it has ended, and is reported again
             first = tuple([one.terminal_id for one in record.terminals]) if record.terminals else ()
-            place = _Place(self._place(), self._run, now, first)
+            place = _Place(self._next_position(), self._run, now, first)
             self._open[key] = place
         elif record.terminals:
             record = _with_late(record, place.terminals)
@@ -221,7 +200,7 @@ class SessionLog:
             self._open.pop(key, None)
             self._ended.pop(key, None)
             self._ended[key] = _began(record)
-            if len(self._ended) > KNOWN:
+            if len(self._ended) > REMEMBERED:
                 del self._ended[next(iter(self._ended))]
         elif key not in self._open:  # a signal's handler has ended it just now, within this
             return
@@ -233,8 +212,8 @@ class SessionLog:
     def _run(self) -> str:
         return f"{self._history.run}-{self._number}"
 
-    def _place(self) -> int:
-        self._saying = None  # what is said after a call is shown after it
+    def _next_position(self) -> int:
+        self._message = None  # a message that goes on after a call is shown after it
         place = self._next
         self._next += 1
         return place
@@ -242,62 +221,51 @@ class SessionLog:
     # Messages
 
     def say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
-        """Keep a message, or a further piece of it. `kind` is `user`, `agent` or `thought`."""
-        with self._history.lock:
-            self._say(kind, message_id, blocks)
+        """Store a message, or a further piece of it.
 
-    def _say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
-        last, now = self._saying, time.time()
-        if (
-            last is not None
-            and (last.kind, last.message_id) == (kind, message_id)
-            and _length(last.blocks) < LONG
-        ):
-            message = WaitingMessage(
-                last.session_id,
-                message_id,
-                last.part,
-                last.position,
-                kind,
-                last.at,
-                _joined(last.blocks, blocks),
-                last.run,
-            )
-        else:
-            part = self._parts.pop(message_id, 0)
-            self._parts[message_id] = part + 1
-            if len(self._parts) > KNOWN:  # nobody goes on with what was said so long ago
-                del self._parts[next(iter(self._parts))]
-            message = WaitingMessage(
-                self.session_id,
-                message_id,
-                part,
-                self._place(),
-                kind,
-                now,
-                tuple(blocks),
-                self._run,
-            )
-        self._saying = message
-        self._keep(message, now)
+        Args:
+            kind: `user`, `agent` or `thought`.
+            message_id: The message's id. Pieces with the id of the last message are added to that.
+            blocks: ACP's blocks of content.
+        """
+        with self._history.lock:
+            last, now = self._message, time.time()
+            if (
+                last is not None
+                and (last.kind, last.message_id) == (kind, message_id)
+                and _length(last.blocks) < LONG
+            ):
+                message = replace(last, blocks=_joined(last.blocks, blocks))
+            else:
+                part = self._parts.pop(message_id, 0)
+                self._parts[message_id] = part + 1
+                if len(self._parts) > REMEMBERED:  # nobody goes on with such an old message
+                    del self._parts[next(iter(self._parts))]
+                place, run = self._next_position(), self._run
+                message = WaitingMessage(
+                    self.session_id, message_id, part, place, kind, now, tuple(blocks), run
+                )
+            self._message = message
+            self._put(message, now)
 
     def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
-        """Keep a plan. A later one under the same id takes its place."""
+        """Store a plan. A later one with the same id takes its place."""
         now = time.time()
         with self._history.lock:
             if self._plan is None or self._plan.message_id != message_id:
+                place, run = self._next_position(), self._run
                 self._plan = WaitingMessage(
-                    self.session_id, message_id, 0, self._place(), "plan", now, (), self._run
+                    self.session_id, message_id, 0, place, "plan", now, (), run
                 )
             self._plan = replace(self._plan, blocks=tuple(entries))
-            self._keep(self._plan, now)
+            self._put(self._plan, now)
 
     def name(self, title: str) -> None:
         """Name the session, if it has no name yet."""
         if not self._row.title:
-            self._row.title = _plain(" ".join(title.split()))[:TITLE]
+            self._row.title = _column(" ".join(title.split()))[:TITLE]
 
-    def _keep(self, message: WaitingMessage, now: float) -> None:
+    def _put(self, message: WaitingMessage, now: float) -> None:
         self._row.updated_at = now
         key = (self.session_id, key_of(message.run, message.position))
         self._history.put(key, message, self._row)
@@ -313,15 +281,15 @@ def _began(record: CallRecord) -> object:
 
 
 def _with_late(record: CallRecord, first: tuple[str, ...]) -> CallRecord:
-    """Return a record that knows which of its terminals were there from the beginning."""
+    """Return a record that knows which of its terminals it had from the beginning."""
     if all(one.terminal_id in first for one in record.terminals):
         return record
     terminals = [replace(one, late=one.terminal_id not in first) for one in record.terminals]
     return CallRecord(record.report, tuple(terminals))
 
 
-def _plain(text: str) -> str:
-    """Return a text for a column. PostgreSQL has no place for NUL, and a directory may be no text at all."""
+def _column(text: str) -> str:
+    """Return a text for a column. PostgreSQL has no place for NUL, and a directory may be no valid text."""
     if not text.isascii():
         text = text.encode(errors="replace").decode()
     return text.replace("\0", "\ufffd") if "\0" in text else text

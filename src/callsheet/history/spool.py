@@ -1,12 +1,10 @@
-"""The spool: what waits for a store that can't be written now, in a local file.
+"""What waits for a store: rows in memory, and the spool, a local file for when the store can't be written.
 
-Each process that needs one has a file of its own in the user's data directory, and holds a lock on it for as
-long as it lives. Batches are appended, each with its length and checksum, and are on the disk when `append`
-returns. When the store can be written again, its process writes them there, in order. A file whose process is
-gone is claimed by the next process that opens the same store. A row has a key, so nothing is kept twice if
-that one is killed in the midst of it, too.
-
-What waits to be written, packed: in order, within bounds, in batches.
+Each process that needs a spool has a file of its own in the user's data directory, and holds a lock on it
+for as long as it lives. Batches are appended, each with its length and checksum, and are on the disk when
+`append` returns. When the store can be written again, its process writes them there, in order. A file whose
+process is gone is claimed by the next process that opens the same store. A row has a key, so nothing is
+stored twice if that one is killed in the midst of it, too.
 """
 
 from __future__ import annotations
@@ -35,11 +33,130 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+# In memory
+
+BATCH_ROWS, BATCH_BYTES = 1000, 8 << 20
+"""Rows that are written at once, and bytes of them."""
+
+Key = tuple[str, str]
+
+
+class _Item(Struct, gc=False):
+    row: CallRow | MessageRow
+    blobs: list[BlobRow]
+    size: int
+
+
+Some = dict[Key, _Item]
+
+
+class PendingRows:
+    """Rows that wait to be written, in order. A later state of a call takes the place of an earlier one."""
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        self.sessions: dict[str, SessionRow] = {}
+        """The sessions of what was spooled."""
+        self._items: dict[Key, _Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @classmethod
+    def of(cls, batch: Batch) -> PendingRows:
+        """Return the rows of a batch as pending."""
+        pending, blobs = cls(), {blob.hash: blob for blob in batch.blobs}
+        pending.sessions = {row.session_id: row for row in batch.sessions}
+        for row in (*batch.calls, *batch.messages):
+            pending._put(
+                (row.session_id, row.owner), row, [blobs[key] for key in row.blobs if key in blobs]
+            )
+        return pending
+
+    def put(
+        self, waiting: dict[Key, Waiting], codec: Codec, refuse: Callable[[Exception], None]
+    ) -> None:
+        """Encode entries. `refuse` is called for each that can't be encoded."""
+        encoded: list[tuple[Key, CallRow | MessageRow, list[BlobRow]]] = []
+        for key, item in waiting.items():
+            try:
+                row, blobs = item.to_row(codec)
+                encoded.append((key, row, blobs))
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are stored
+                refuse(exc)
+        codec.compress([row for _, row, _ in encoded], [b for *_, blobs in encoded for b in blobs])
+        for key, row, blobs in encoded:
+            self._put(key, row, blobs)
+
+    def _put(self, key: Key, row: CallRow | MessageRow, blobs: list[BlobRow]) -> None:
+        size = len(row.payload) + 500
+        if blobs:
+            size += sum([len(blob.data) for blob in blobs])
+        old = self._items.get(key)
+        self.size += size - (old.size if old else 0)
+        self._items[key] = _Item(row, blobs, size)
+
+    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
+        """Return as much as is written at once, `most` rows, and which items that are."""
+        some, size = Some(), 0
+        for key, item in self._items.items():
+            some[key] = item
+            size += item.size
+            if len(some) >= most or size >= BATCH_BYTES:
+                break
+        return _batch(some.values(), sessions), some
+
+    def all(self, sessions: Iterable[SessionRow]) -> Batch:
+        """Return everything that waits."""
+        return _batch(self._items.values(), sessions)
+
+    def drop_written(self, some: Some) -> int:
+        """Drop what was written, unless it has changed since. Return how many items that were."""
+        same = [key for key, item in some.items() if self._items.get(key) is item]
+        for key in same:
+            self._pop(key)
+        return len(same)
+
+    def drop_unencodable(self, refuse: Callable[[Exception], None]) -> None:
+        """Drop rows that can't be spooled, and call `refuse` for each."""
+        for key in [key for key, item in self._items.items() if not is_encodable(item.row)]:
+            self._pop(key)
+            refuse(ValueError("an id or a number of it can't be written"))
+
+    def drop_oldest(self, limit: int) -> int:
+        """Drop the oldest, until what waits has `limit` bytes at most. Return how many that were."""
+        count = 0
+        while self._items and self.size > limit:
+            self._pop(next(iter(self._items)))
+            count += 1
+        return count
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._items, self.size = {}, 0
+
+    def _pop(self, key: Key) -> None:
+        self.size -= self._items.pop(key).size
+
+
+def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
+    batch = Batch(sessions=list(sessions))
+    for item in items:
+        if isinstance(item.row, CallRow):
+            batch.calls.append(item.row)
+        else:
+            batch.messages.append(item.row)
+        batch.blobs += item.blobs
+    return batch
+
+
+# On the disk
+
 MOST = 512 << 20
 """Bytes that one process may spool."""
 
 GONE = 600.0
-"""Seconds after which a process counts as gone where there is no lock that would tell."""
+"""Seconds after which a process counts as gone where there are no locks on files."""
 
 _ENDING = ".spool"
 _HALF = ".half"
@@ -102,8 +219,7 @@ class Spool:
     def _read(self) -> tuple[Batch, int]:
         """Return the first batch, and where it ends.
 
-        It is empty if it was not written whole: its process was killed meanwhile, and nobody was told that it
-        is kept.
+        It is empty if it was not written whole: its process was killed meanwhile, and nobody relies on it.
         """
         if self.file is not None and self.file.suffix in _OLD:
             data = os.pread(self._fd, self._size, 0)
@@ -236,120 +352,3 @@ def _sync_directory(place: Path) -> None:
 
 def _name(url: str) -> str:
     return blake2b(url.encode(errors="surrogateescape"), digest_size=8).hexdigest()
-
-
-MUCH = 1000
-"""Rows that are written at once, and bytes of them."""
-MUCH_BYTES = 8 << 20
-
-Key = tuple[str, str]
-
-
-class _Item(Struct, gc=False):
-    row: CallRow | MessageRow
-    blobs: list[BlobRow]
-    size: int
-
-
-Some = dict[Key, _Item]
-
-
-class PendingRows:
-    """Holds what waits. A later state of the same thing takes the place of an earlier one."""
-
-    def __init__(self) -> None:
-        self.size: int = 0
-        self.sessions: dict[str, SessionRow] = {}
-        """The sessions of what was spooled."""
-        self._items: dict[Key, _Item] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @classmethod
-    def of(cls, batch: Batch) -> PendingRows:
-        """Return a pending with what is in a batch."""
-        pending, blobs = cls(), {blob.hash: blob for blob in batch.blobs}
-        pending.sessions = {row.session_id: row for row in batch.sessions}
-        for row in (*batch.calls, *batch.messages):
-            pending._put(
-                (row.session_id, row.owner), row, [blobs[key] for key in row.blobs if key in blobs]
-            )
-        return pending
-
-    def put(
-        self, given: dict[Key, Waiting], codec: Codec, refuse: Callable[[Exception], None]
-    ) -> None:
-        """Pack what was given. What can't be packed is told of."""
-        folded: list[tuple[Key, CallRow | MessageRow, list[BlobRow]]] = []
-        for key, item in given.items():
-            try:
-                folded.append((key, *item.to_row(codec)))
-            except Exception as exc:  # noqa: BLE001 - whatever it is, the others are kept
-                refuse(exc)
-        codec.compress([row for _, row, _ in folded], [b for *_, blobs in folded for b in blobs])
-        for key, row, blobs in folded:
-            self._put(key, row, blobs)
-
-    def _put(self, key: Key, row: CallRow | MessageRow, blobs: list[BlobRow]) -> None:
-        size = len(row.payload) + 500
-        if blobs:
-            size += sum([len(blob.data) for blob in blobs])
-        old = self._items.get(key)
-        self.size += size - (old.size if old else 0)
-        self._items[key] = _Item(row, blobs, size)
-
-    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
-        """Return as much as is written at once, `most` rows, and which items that are."""
-        some, size = Some(), 0
-        for key, item in self._items.items():
-            some[key] = item
-            size += item.size
-            if len(some) >= most or size >= MUCH_BYTES:
-                break
-        return _batch(some.values(), sessions), some
-
-    def all(self, sessions: Iterable[SessionRow]) -> Batch:
-        """Return everything that waits."""
-        return _batch(self._items.values(), sessions)
-
-    def wrote(self, some: Some) -> int:
-        """Let go of what was written, unless it has changed since. Return how many items that were."""
-        same = [key for key, item in some.items() if self._items.get(key) is item]
-        for key in same:
-            self._pop(key)
-        return len(same)
-
-    def refuse(
-        self, is_odd: Callable[[CallRow | MessageRow], bool], refuse: Callable[[Exception], None]
-    ) -> None:
-        """Let go of what is odd, and tell of each."""
-        for key in [key for key, item in self._items.items() if is_odd(item.row)]:
-            self._pop(key)
-            refuse(ValueError("an id or a number of it can't be written"))
-
-    def drop(self, limit: int) -> int:
-        """Let go of the oldest, until what waits is small enough. Gives how many that were."""
-        count = 0
-        while self._items and self.size > limit:
-            self._pop(next(iter(self._items)))
-            count += 1
-        return count
-
-    def clear(self) -> None:
-        """Let go of everything."""
-        self._items, self.size = {}, 0
-
-    def _pop(self, key: Key) -> None:
-        self.size -= self._items.pop(key).size
-
-
-def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
-    batch = Batch(sessions=list(sessions))
-    for item in items:
-        if isinstance(item.row, CallRow):
-            batch.calls.append(item.row)
-        else:
-            batch.messages.append(item.row)
-        batch.blobs += item.blobs
-    return batch

@@ -95,7 +95,7 @@ STEPS = (
         INSERT OR IGNORE INTO calls_later VALUES (OLD.seq, OLD.payload);
     END;
     """,
-    # A row is told from others by a key of ours. The trigger looks for itself whether a row is there: its
+    # A row is identified by a key of ours. The trigger looks for itself whether a row is there: its
     # OR IGNORE was overridden by the upsert that fires it.
     """
     ALTER TABLE calls ADD COLUMN key TEXT NOT NULL DEFAULT '';
@@ -129,7 +129,7 @@ _NEVER = 1000
 """A version that no history will ever have."""
 
 OURS = 0x63616C6C
-"""What a file says to be one of ours (`application_id`): "call"."""
+"""The `application_id` of our files: "call"."""
 
 
 def prepare(db: sqlite3.Connection, file: Path) -> None:
@@ -198,7 +198,7 @@ def _statements(script: str) -> list[str]:
 # The file
 
 FileId = tuple[int, int]
-"""What tells a file from another one in its place."""
+"""Identifies a file, also after another one took its place."""
 
 
 def id_of(file: Path) -> FileId | None:
@@ -249,10 +249,10 @@ def open_to_read(file: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def guarded(file: Path, *, given: bool = False) -> Generator[None]:
+def guarded(file: Path, *, writing: bool = False) -> Generator[None]:
     """Raise our own errors for what goes wrong with a file.
 
-    With `given`, something is written that may be at fault itself. Else, whatever can't be made sense of
+    With `writing`, a batch is written that may be at fault itself. Else, whatever can't be made sense of
     comes from the file.
     """
     try:
@@ -266,7 +266,7 @@ def guarded(file: Path, *, given: bool = False) -> Generator[None]:
     except UnicodeDecodeError as exc:  # names in the schema, and what an error quotes of it
         raise StoreDamaged(f"{file} is damaged ({exc}).") from exc
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, ZstdError) as exc:
-        if given:
+        if writing:
             raise
         raise StoreDamaged(f"{file} is damaged ({type(exc).__name__}: {exc}).") from exc
 
@@ -372,7 +372,7 @@ def _code(exc: sqlite3.Error) -> int:
 
 
 def _error(exc: sqlite3.Error, file: Path) -> HistoryError:
-    """Say what went wrong, and whether it may pass."""
+    """Return our error for one of SQLite's, by whether it may pass."""
     text, code = str(exc), _code(exc)
     if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
         return HistoryError(f"{file} can't keep this: {text}.")
@@ -391,5 +391,5 @@ def _error(exc: sqlite3.Error, file: Path) -> HistoryError:
 
 
 def _is_short(exc: sqlite3.Error) -> bool:
-    """Whether a file ends before a page that it says to have."""
+    """Whether a file ends before a page that its head counts."""
     return getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"

@@ -1,7 +1,7 @@
 """SQLite's dialect: running statements, the index of words, and the space of a file.
 
 The index is a table of FTS5 without content: it holds which words a call has, and not the call. To take a
-call out of it, it must be given just the words that it was given before. `indexed_to` is the `seq` up to
+call out of it, it needs just the words that it was made from. `indexed_to` is the `seq` up to
 which the index has looked. Calls that it has passed by because they were open wait in `calls_later`, and so
 do those that have changed since: with their payload (`was`) that the index was made from. A trigger puts them
 there.

@@ -75,7 +75,7 @@ class FileWriters(Writers):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def after_fork(self) -> None:
-        """Let go of the parent's lock, in a child: it tells that the parent lives."""
+        """Let go of the parent's lock, in a child: it stands for the parent being alive."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -203,7 +203,7 @@ class SqliteStore(Store):
         if id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
         try:
-            with self._noting(certain=True), guarded(self.file, given=True):
+            with self._noting(certain=True), guarded(self.file, writing=True):
                 await self._step(lambda: self._write(batch, writer or self.writers.me))
         except HistoryError as exc:
             if type(exc) is HistoryError:  # a row is refused: also by an index that is damaged

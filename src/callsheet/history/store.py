@@ -2,7 +2,7 @@
 
 `Store` is what both have in common: all of reading, recovering and removing, over the tables and statements
 of `database`, `queries` and `retention`. An engine adds how it is opened and closed, what a transaction is,
-how it tells that a process is gone, and its upkeep. Get one by `callsheet.history.store_at(url)`.
+how it sees that a process is gone, and its upkeep. Get one by `callsheet.history.store_at(url)`.
 
 Methods are async so that an engine may wait for a server. SQLite's does not wait: it works in the thread of
 whoever calls it, and `History` gives it a thread of its own.

@@ -42,7 +42,7 @@ def default_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL that holds: the flag's, the environment's, or the default. None means none is kept."""
+    """Return the URL to use: the flag's, the environment's, or the default. None: no history is kept."""
     url = flag if flag is not None else environ.get(VARIABLE) or None
     if url is None:
         try:

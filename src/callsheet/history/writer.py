@@ -1,9 +1,10 @@
-"""Writes to one store, whatever becomes of it: opens it, packs, writes in batches, tidies up.
+"""Writing to one store, whatever becomes of it: opening it, encoding, writing in batches, upkeep.
 
-A store that can't be written is no reason to stop. It is said once; what is to be written waits, packed, and
-the store is tried again and again. Whoever needs it on a disk meanwhile asks for `put_by`. What waits is
-bounded: if it becomes too much, the oldest goes, and that is said, too. All of this happens in the thread of
-a `History`, but for `take`, `put_by` and `leave`, which any thread may ask for.
+A store that can't be written is no reason to stop. Users are notified once; what is to be written waits,
+encoded, and the store is tried again and again. Whoever needs it on a disk meanwhile calls `spool_pending`.
+What waits is bounded: if it becomes too much, the oldest goes, and users are notified of that, too. All of
+this happens in the thread of a `History`, but for `take`, `spool_pending` and `leave`, which any thread may
+call.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from callsheet.history.errors import (
 )
 from callsheet.history.rows import Pruned, Retention, SessionRow
 from callsheet.history.sink import Waiting
-from callsheet.history.spool import MUCH, Key, PendingRows, Spool, claimed, is_encodable
+from callsheet.history.spool import BATCH_ROWS, Key, PendingRows, Spool, claimed, is_encodable
 from callsheet.history.store import Store
 from callsheet.history.url import store_at, without_password
 
@@ -38,23 +39,22 @@ MOST_WAITING = 64 << 20
 """Bytes that may wait in memory for a store that can't be written."""
 
 LEFT = "left"
-"""Whom the open calls of a spool belong to whose process is gone: nobody, so that they are closed."""
+"""The writer of open calls in a spool whose process is gone: none that lives, so that they are closed."""
 
-TIDY_EVERY = 3600.0
+UPKEEP_EVERY = 3600.0
 SELDOM = 50
-"""Of so many processes that never had time to tidy up, one does at its end."""
+"""Of so many processes that never had time for upkeep, one does at its end."""
 
 _OF_THE_STORE = (BadUrl, StoreTooNew, NotKept, StoreDamaged, StoreUnavailable)
-"""Errors that say nothing of what was to be written."""
+"""Errors that are not about what was to be written."""
 
 
 _GOES_ON = "The work goes on; what is to be kept waits, and is written when it can be."
 
 
 class HistoryHealth(Struct):
-    """How well it goes. `problem` is what keeps the store from being written now.
-
-    `spooled` is how many entries wait on the disk of this machine.
+    """How well a store is written: entries that were written, that wait on the disk of this machine, and that
+    are lost. `problem` is what keeps the store from being written now.
     """
 
     written: int = 0
@@ -64,36 +64,36 @@ class HistoryHealth(Struct):
 
 
 class StoreWriter:
-    """Writes to one store. `tell` hears of what people should know."""
+    """Writes to one store. `notify` is called with each message that users should see."""
 
     def __init__(
         self,
         url: str,
         keep: Retention,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         forget_spills: Callable[[list[str]], object] | None,
     ) -> None:
         self.health: HistoryHealth = HistoryHealth()
         self.store: Store = store_at(url)
         self._shown: str = without_password(url)
         self._keep: Retention = keep
-        self._tell: Callable[[str], None] = tell
+        self._notify_users: Callable[[str], None] = notify
         self._forget_spills: Callable[[list[str]], object] | None = forget_spills
         self.lock: RLock = RLock()
         """Held by whoever changes what waits."""
         self.spool: Spool = Spool(self.store.url)
         self._pending: PendingRows = PendingRows()
-        self._most: int = MUCH
+        self._most: int = BATCH_ROWS
         self._opening: asyncio.Lock = asyncio.Lock()
         self._is_open: bool = False
         self._is_hopeless: bool = False
         self._has_taken_over: bool = False
         self._claimed: list[Spool] = []
-        self._said_lost: bool = False
-        self._said_refused: bool = False
-        self._said_spool: bool = False
-        self._said_left: int = 0
-        self._tidied: float | None = None
+        self._notified_lost: bool = False
+        self._notified_refused: bool = False
+        self._notified_spool: bool = False
+        self._notified_left: int = 0
+        self._kept_up_at: float | None = None
 
     @property
     def is_behind(self) -> bool:
@@ -104,21 +104,25 @@ class StoreWriter:
 
     def take(
         self,
-        given: dict[Key, Waiting],
+        waiting: dict[Key, Waiting],
         sessions: dict[str, SessionRow],
         codec: Codec | None = None,
     ) -> None:
-        """Pack what was given; with a `codec` of its own, in any thread. What is too much is spooled."""
+        """Encode entries; with a `codec` of its own, in any thread. What is too much is spooled."""
         with self.lock:
-            self._pending.put(given, codec or self.store.codec, self._refused)
-            if self.health.problem is not None and self._is_too_much and not self.put_by(sessions):
+            self._pending.put(waiting, codec or self.store.codec, self._refused)
+            if (
+                self.health.problem is not None
+                and self._is_too_much
+                and not self.spool_pending(sessions)
+            ):
                 self._drop()
 
     @property
     def _is_too_much(self) -> bool:
         return self._pending.size > (0 if self._is_hopeless else MOST_WAITING)
 
-    def put_by(self, sessions: dict[str, SessionRow]) -> bool:
+    def spool_pending(self, sessions: dict[str, SessionRow]) -> bool:
         """Put what waits in memory on the disk, beside the store. Return whether all of it is there."""
         with self.lock:
             if self._is_hopeless:
@@ -127,21 +131,21 @@ class StoreWriter:
                 return True
             try:
                 known = [row for row in sessions.values() if is_encodable(row)]
-                self._pending.refuse(lambda row: not is_encodable(row), self._refused)
+                self._pending.drop_unencodable(self._refused)
                 self.spool.append(self._pending.all(known))
             except (OSError, RuntimeError) as exc:
-                if not self._said_spool:
-                    self._said_spool = True
-                    told = "What waits can't be spooled, and is in memory only"
-                    self._say(sentence(f"{told}: {exc}"))
+                if not self._notified_spool:
+                    self._notified_spool = True
+                    text = "What waits can't be spooled, and is in memory only"
+                    self._notify(sentence(f"{text}: {exc}"))
                 return False
             self._pending.clear()
-            self._said_spool = False
+            self._notified_spool = False
             self.health.spooled = len(self.spool.entries)
             return True
 
     async def write(self, sessions: dict[str, SessionRow]) -> bool:
-        """Write what waits, and these sessions. Gives whether it is written. What is not, stays."""
+        """Write what waits, and these sessions. Return whether it is written. What is not, stays."""
         try:
             await self.open()
             await self._write_spool(self.spool)
@@ -156,14 +160,14 @@ class StoreWriter:
     async def _write_spool(self, spool: Spool, writer: str | None = None) -> None:
         """Write what was spooled, in order."""
         while spool:
-            waiting = spool.first()
-            await self._write_all(waiting, waiting.sessions, writer)
+            pending = spool.first()
+            await self._write_all(pending, pending.sessions, writer)
             spool.done()
 
     async def _write_all(
         self, pending: PendingRows, sessions: dict[str, SessionRow], writer: str | None = None
     ) -> None:
-        """Write what is on a pending, in batches. What can't be written is found, and let go."""
+        """Write pending rows in batches. A row that can't be written is found, and dropped."""
         while pending or sessions:
             with self.lock:
                 batch, some = pending.batch(sessions.values(), self._most)
@@ -179,12 +183,12 @@ class StoreWriter:
                     continue
                 if not sessions:
                     with self.lock:
-                        if pending.wrote(some):  # else it was refused by whoever spools
+                        if pending.drop_written(some):  # else it was refused by whoever spools
                             self._refused(exc)
             else:
                 with self.lock:
-                    pending.wrote(some)
-                self._most = min(MUCH, 2 * self._most)
+                    pending.drop_written(some)
+                self._most = min(BATCH_ROWS, 2 * self._most)
                 self.health.written += len(some)
             sessions.clear()
 
@@ -195,7 +199,7 @@ class StoreWriter:
                 raise StoreUnavailable(self.health.problem or "The history can't be used.")
             if not self._is_open:
                 for news in await self.store.open():
-                    self._say(news)
+                    self._notify(news)
                 self._is_open = True
             if not self._has_taken_over:
                 await self._take_over()
@@ -210,20 +214,20 @@ class StoreWriter:
             try:
                 await self._write_spool(spool, LEFT)
             except (OSError, MsgspecError) as exc:
-                self._say(sentence(f"What waits in {spool.file} can't be read: {exc}"))
+                self._notify(sentence(f"What waits in {spool.file} can't be read: {exc}"))
             self._claimed.pop(0).close()
         entries = self.health.written - before
         if entries:
             await self.store.recover()
-            told = counted(entries, "entry that", "entries that")
+            text = counted(entries, "entry that", "entries that")
             verb = "is" if entries == 1 else "are"
-            self._say(f"{told} could not be written earlier {verb} kept now.")
+            self._notify(f"{text} could not be written earlier {verb} kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
         """Let go of the store. What could not be written is spooled, for the next process."""
         self.leave(sessions)
-        if self._tidied is None and random.randrange(SELDOM) == 0:
-            await self.tidy()
+        if self._kept_up_at is None and random.randrange(SELDOM) == 0:
+            await self.upkeep()
         with suppress(Exception):
             await self.store.close()
         self.drop_claimed()
@@ -236,45 +240,47 @@ class StoreWriter:
             self._claimed.pop().drop()
 
     def leave(self, sessions: dict[str, SessionRow]) -> None:
-        """Spool what waits, and say what becomes of it: the process ends."""
+        """Spool what waits, and notify of what becomes of it: the process ends."""
         with self.lock:
-            if not self.put_by(sessions):
+            if not self.spool_pending(sessions):
                 self._lose()
             left = len(self.spool.entries) if self.spool else 0
-            if left != self._said_left:
-                self._said_left = left
+            if left != self._notified_left:
+                self._notified_left = left
                 wait, are = ("waits", "is") if left == 1 else ("wait", "are")
-                told = f"{counted(left, 'entry', 'entries')} for {self._shown}"
-                self._say(f"{told} {wait} in {self.spool.file}, and {are} written the next time.")
+                text = f"{counted(left, 'entry', 'entries')} for {self._shown}"
+                self._notify(
+                    f"{text} {wait} in {self.spool.file}, and {are} written the next time."
+                )
 
     def _lose(self) -> None:
         left = len(self._pending)
         self._pending.clear()
         if left and not self._is_hopeless:
             self.health.lost += left
-            told = counted(left, "entry", "entries")
+            text = counted(left, "entry", "entries")
             are = "is" if left == 1 else "are"
-            self._say(f"{told} could not be written to {self._shown}, and {are} lost.")
+            self._notify(f"{text} could not be written to {self._shown}, and {are} lost.")
 
     # How it goes
 
     def _succeeded(self) -> None:
         problem, self.health.problem = self.health.problem, None
         if problem is not None:
-            told = counted(self.health.lost, "entry was", "entries were")
-            lost = f"; {told} lost" if self._said_lost else ""
-            self._say(f"{self._shown} is written again, with all that has waited{lost}.")
-            self._said_lost = False
+            text = counted(self.health.lost, "entry was", "entries were")
+            lost = f"; {text} lost" if self._notified_lost else ""
+            self._notify(f"{self._shown} is written again, with all that has waited{lost}.")
+            self._notified_lost = False
 
     async def _failed(self, exc: Exception) -> None:
-        """Say once what is wrong, and hold what waits within its bounds."""
+        """Notify once of what is wrong, and hold what waits within its bounds."""
         if not isinstance(exc, HistoryError):
             exc = HistoryError(f"{type(exc).__name__}: {exc}")
         first, self.health.problem = self.health.problem is None, str(exc)
         self._has_taken_over = False  # meanwhile, others may have left something
         self._is_hopeless |= isinstance(exc, (BadUrl, StoreTooNew, NotKept))
         if first:
-            self._say(f"{sentence(exc)} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
+            self._notify(f"{sentence(exc)} {'Nothing is kept.' if self._is_hopeless else _GOES_ON}")
         if isinstance(exc, StoreDamaged):
             await self.renew()
         with self.lock:
@@ -290,44 +296,44 @@ class StoreWriter:
         """Note that nothing can be written for now."""
         if self.health.problem is None:
             self.health.problem = why
-            self._say(f"{sentence(why)} {_GOES_ON}")
+            self._notify(f"{sentence(why)} {_GOES_ON}")
 
     def _refused(self, exc: Exception) -> None:
-        """Note that something can't be kept, whatever the store does."""
+        """Note that an entry can't be stored, whatever the store does."""
         self.health.lost += 1
-        if not self._said_refused:
-            self._said_refused = True
-            self._say(sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"))
+        if not self._notified_refused:
+            self._notified_refused = True
+            self._notify(sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"))
 
     def _drop(self) -> None:
         """Let go of the oldest, until what waits is small enough."""
         limit = 0 if self._is_hopeless else MOST_WAITING
-        lost = self._pending.drop(limit)
+        lost = self._pending.drop_oldest(limit)
         self.health.lost += lost
-        if lost and not self._said_lost and not self._is_hopeless:
-            self._said_lost = True
+        if lost and not self._notified_lost and not self._is_hopeless:
+            self._notified_lost = True
             much = f"More than {limit >> 20} MB wait for {self._shown} in memory"
-            self._say(f"{much}: the oldest calls are let go.")
+            self._notify(f"{much}: the oldest calls are let go.")
 
-    def _say(self, text: str) -> None:
-        with suppress(Exception):  # whoever is told must not keep us from writing
-            self._tell(text)
+    def _notify(self, text: str) -> None:
+        with suppress(Exception):  # whoever is notified must not keep us from writing
+            self._notify_users(text)
 
-    # Tidying up
+    # Upkeep
 
-    async def tidy(self) -> bool:
-        """Do a little of what can be done when there is time. Gives whether there is more."""
+    async def upkeep(self) -> bool:
+        """Do a little of what can be done when there is time. Return whether there is more."""
         if not self._is_open:
             return False
         try:
             if await self.store.index():
                 return True
-            if self._tidied is None or time.monotonic() - self._tidied > TIDY_EVERY:
+            if self._kept_up_at is None or time.monotonic() - self._kept_up_at > UPKEEP_EVERY:
                 pruned = await self.store.prune(self._keep)
                 self._let_go(pruned)
                 if pruned.calls or pruned.messages:
                     return True
-                self._tidied = time.monotonic()
+                self._kept_up_at = time.monotonic()
         except StoreDamaged:
             await self.renew()
         except Exception:  # noqa: BLE001 - whatever it is, the next write will say so

@@ -36,7 +36,7 @@ class Kept:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.told: list[str] = []
-        self.history = History(f"sqlite:///{file}", tell=self.told.append)
+        self.history = History(f"sqlite:///{file}", notify=self.told.append)
         self.log = self.history.session("s")
         self.put_ids: list[str] = []
 
@@ -173,7 +173,7 @@ def test_a_process_that_may_write_no_more_bytes_goes_on_and_catches_up(tmp_path:
         writing.RETRY_MOST = 0.3
         told = []
         async def main():
-            history = History(sys.argv[1], tell=told.append)
+            history = History(sys.argv[1], notify=told.append)
             log = history.session("s")
             hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
             resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
@@ -345,7 +345,7 @@ async def test_a_damaged_file_is_set_aside_and_a_new_one_begun(kept: Kept, kind:
 async def test_a_file_that_was_named_by_mistake_stays_where_it_is(tmp_path: Path) -> None:
     notes, said = tmp_path / "NOTES.md", list[str]()
     notes.write_text("dear diary\n" * 1000)
-    async with History(str(notes), tell=said.append) as history:
+    async with History(str(notes), notify=said.append) as history:
         history.session("s").say("user", "m", [{"type": "text", "text": "hi"}])
         assert not await history.flush()
     assert notes.read_text() == "dear diary\n" * 1000
@@ -509,7 +509,7 @@ async def test_what_waits_is_bounded_and_the_oldest_goes_first(
         await kept.fails()
     pending = kept.history._writer._pending
     async with asyncio.timeout(PATIENCE):
-        while kept.history._given or pending.size > 200_000 or not kept.history.health.lost:
+        while kept.history._waiting or pending.size > 200_000 or not kept.history.health.lost:
             await asyncio.sleep(0.01)
     with kept.history._taking:  # nothing is being packed any more
         pass
@@ -616,7 +616,7 @@ async def test_what_can_not_even_be_set_by_is_said_to_be_lost(
 async def test_a_file_that_is_something_else_is_left_alone(tmp_path: Path) -> None:
     file, said = tmp_path / "notes.txt", list[str]()
     file.write_text("my notes\n" * 100)
-    async with History(f"sqlite:///{file}", tell=said.append) as history:
+    async with History(f"sqlite:///{file}", notify=said.append) as history:
         history.session("s").say("user", "m", [{"type": "text", "text": "hi"}])
         assert not await history.flush()
     assert file.read_text() == "my notes\n" * 100

@@ -262,7 +262,7 @@ async def test_a_server_that_goes_and_comes_back_loses_nothing(postgres: Server)
     try:
         server.start()
         server.do("CREATE DATABASE h")
-        history = History(server.url("h"), tell=told.append)
+        history = History(server.url("h"), notify=told.append)
         log = history.session("s", cwd="/code")
         async with Session("s", cwd="/code", sinks=[log]) as session:
 

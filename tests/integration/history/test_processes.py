@@ -165,7 +165,7 @@ WRITER = """
     url, name, many = sys.argv[1], sys.argv[2], int(sys.argv[3])
     told = []
     async def main():
-        history = History(url, tell=told.append)
+        history = History(url, notify=told.append)
         async with Session(name, sinks=[history.session(name)]) as session:
             for number in range(many):
                 async with session.call("bash", {"command": f"echo {number}", "text": "shared " * 2000}) as call:

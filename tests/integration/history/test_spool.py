@@ -72,7 +72,7 @@ async def said_in(history: History) -> list[str]:
 async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Path) -> None:
     file, said = tmp_path / "h.sqlite", list[str]()
     url = f"sqlite:///{file}"
-    async with History(url, tell=said.append) as history:
+    async with History(url, notify=said.append) as history:
         history.session("sess_1").say("user", "msg_0", HELLO)
         assert await history.flush()
         with locked(file):
@@ -81,7 +81,7 @@ async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Pa
             assert len(files()) == 1
             await history.close()
     assert "waits in" in said[-1]
-    async with History(url, tell=said.append) as history:
+    async with History(url, notify=said.append) as history:
         assert await said_in(history) == ["msg_0", "msg_1"]
     assert files() == []
 
@@ -89,7 +89,7 @@ async def test_what_waits_at_the_end_is_written_by_the_next_process(tmp_path: Pa
 @pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_a_process_writes_what_it_has_spooled_itself_in_order(tmp_path: Path) -> None:
     file = tmp_path / "h.sqlite"
-    async with History(f"sqlite:///{file}", tell=lambda _: None) as history:
+    async with History(f"sqlite:///{file}", notify=lambda _: None) as history:
         log = history.session("sess_1")
         log.say("user", "msg_0", HELLO)
         assert await history.flush()
@@ -129,7 +129,7 @@ async def test_a_store_that_takes_longer_than_there_is_time_is_not_waited_for(
 ) -> None:
     file, said = tmp_path / "h.sqlite", list[str]()
     url = f"sqlite:///{file}"
-    history = History(url, tell=said.append)
+    history = History(url, notify=said.append)
     history.session("sess_1").say("user", "msg_0", HELLO)
     assert await history.flush()
     with locked(file):
@@ -146,7 +146,7 @@ async def test_a_store_that_takes_longer_than_there_is_time_is_not_waited_for(
     ):  # until the first one's thread is gone: here, its process goes on
         while not spool.is_waiting(url):
             await asyncio.sleep(0.05)
-    async with History(url, tell=said.append) as history:
+    async with History(url, notify=said.append) as history:
         assert await said_in(history) == ["msg_0", "msg_1", "msg_2"]
         (session,) = await history.ask(lambda store: store.sessions())
         assert session.session_id == "sess_1"
@@ -162,7 +162,7 @@ async def test_a_batch_that_was_cut_is_left_out_and_those_before_it_are_kept(
     whole = file.read_bytes()
     cut = dice.randrange(len(whole))
     file.write_bytes(whole[:cut] + (dice.randbytes(5) if seed % 2 else b""))
-    async with History(url, tell=lambda _: None) as history:
+    async with History(url, notify=lambda _: None) as history:
         found = await history.ask(lambda store: store.timeline("s"))
         assert [one.message_id for one in found] == [  # type: ignore[union-attr]
             f"msg_{n}" for n in range(len(found))
@@ -184,7 +184,7 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
             sessions=[SessionRow(session_id="s")],
         ),
     )
-    async with History(url, tell=said.append) as history:
+    async with History(url, notify=said.append) as history:
         assert len(await history.ask(lambda store: store.timeline("s"))) == 2
     assert any("can't be kept" in text for text in said)
     assert files() == []
@@ -193,7 +193,7 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
 @pytest.mark.usefixtures("locks_are_not_waited_for")
 async def test_what_no_file_takes_holds_up_nothing_that_is_spooled(tmp_path: Path) -> None:
     file, said = tmp_path / "h.sqlite", list[str]()
-    async with History(f"sqlite:///{file}", tell=said.append) as history:
+    async with History(f"sqlite:///{file}", notify=said.append) as history:
         history.session("sess_1").say("user", "msg_0", HELLO)
         assert await history.flush()
         with locked(file):
@@ -223,7 +223,7 @@ async def test_calls_that_were_open_are_closed_as_abandoned(tmp_path: Path) -> N
     codec = store_at(url).codec
     states = [call("c1", status="in_progress"), call("c2", status="in_progress", position=1)]
     left(url, batch(codec, *states), batch(codec, call("c1")))
-    async with History(url, tell=lambda _: None) as history:
+    async with History(url, notify=lambda _: None) as history:
         found = await history.ask(lambda store: store.heads(Query()))
     assert {(head.call_id, head.status, head.reason) for head in found} == {
         ("c1", "completed", None),
@@ -235,7 +235,7 @@ TAKE_OVER = """
 import asyncio, sys
 from callsheet.history import History
 async def main():
-    async with History(sys.argv[1], tell=lambda _: None) as history:
+    async with History(sys.argv[1], notify=lambda _: None) as history:
         print("begun", flush=True)
         await history.ask(lambda store: store.last_position("s"))
 asyncio.run(main())
@@ -293,7 +293,7 @@ async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
         del row["key"]
     for ending in (".left", ".taken"):
         left(url, Batch()).with_suffix(ending).write_bytes(msgspec.msgpack.encode(old))
-    async with History(url, tell=lambda _: None) as history:
+    async with History(url, notify=lambda _: None) as history:
         assert len(await history.ask(lambda store: store.timeline("s"))) == 2
     assert files() == []
 

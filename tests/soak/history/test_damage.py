@@ -109,7 +109,7 @@ def damage(file: Path, dice: random.Random) -> str:
 async def write(url: str) -> tuple[list[str], list[str]]:
     """Write to a history, ask it, and let it tidy up. Return the calls that it has, and what it has said."""
     said: list[str] = []
-    async with asyncio.timeout(60), History(url, tell=said.append) as history:
+    async with asyncio.timeout(60), History(url, notify=said.append) as history:
         log = history.session("new", cwd="/code")
         for number in range(30):
             log.send(deque([CallRecord(report(f"new{number:02}", text="y" * number * 400))]))

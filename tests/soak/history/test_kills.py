@@ -182,7 +182,7 @@ async def kills(
     for number in range(KILLS):
         name = f"storm_{number}"
         rounds.append((name, await killed_storm(url, seed, name, dice, outage)))
-        async with History(url, tell=lambda _: None) as history:  # the next process
+        async with History(url, notify=lambda _: None) as history:  # the next process
             await history.ask(lambda store: store.recover())
             spooled += history.health.written
         store = store_at(url)

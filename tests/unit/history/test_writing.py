@@ -36,7 +36,7 @@ def told() -> Told:
 
 @pytest.fixture
 async def history(tmp_path: Path, told: Told) -> AsyncIterator[History]:
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)
     yield history
     await history.close()
     assert told == []
@@ -149,7 +149,7 @@ async def test_several_sessions_and_threads_write_at_once(history: History) -> N
 
 
 async def test_closing_writes_what_waits_and_ends_the_thread(tmp_path: Path, told: Told) -> None:
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)
     log = history.session("s")
     log.send(records(report("c1")))
     await history.close()
@@ -166,7 +166,7 @@ async def test_closing_writes_what_waits_and_ends_the_thread(tmp_path: Path, tol
 
 
 def test_without_a_loop_it_closes_too(tmp_path: Path, told: Told) -> None:
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)
     history.close_now()  # nothing was begun
     history.session("s").send(records(report("c1")))
     history.close_now()
@@ -178,7 +178,7 @@ def test_without_a_loop_it_closes_too(tmp_path: Path, told: Told) -> None:
 async def test_a_history_that_nothing_was_put_into_makes_no_file(
     tmp_path: Path, told: Told
 ) -> None:
-    history = History(f"sqlite:///{tmp_path}/a/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/a/history.sqlite", notify=told)
     history.session("s")
     assert await history.flush()
     await history.close()
@@ -191,7 +191,7 @@ async def test_where_no_thread_can_be_started_that_is_said_and_caught_up_with(
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         for key in ("c1", "c2"):
@@ -217,7 +217,7 @@ async def test_where_no_thread_can_be_started_that_is_said_and_caught_up_with(
 async def test_what_can_not_be_kept_is_told_of_and_holds_up_nothing(
     tmp_path: Path, told: Told
 ) -> None:
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=told)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=told)
     log = history.session("s")
     good = [report(f"c{n}") for n in range(30)]
     log.send(records(*good[:15]))
@@ -238,7 +238,7 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_written(tmp_path: 
         raise RuntimeError(text)
 
     (tmp_path / "history.sqlite").write_bytes(b"no database at all" * 100)
-    history = History(f"sqlite:///{tmp_path}/history.sqlite", tell=tell)
+    history = History(f"sqlite:///{tmp_path}/history.sqlite", notify=tell)
     history.session("s").send(records(report("c1")))
     assert await history.flush()
     await history.close()
@@ -253,7 +253,7 @@ async def test_in_quiet_times_it_indexes_and_prunes_and_lets_spills_go(
     history = History(
         f"sqlite:///{tmp_path}/history.sqlite",
         keep=writing.Retention(max_calls=1),
-        tell=told,
+        notify=told,
         forget_spills=gone.extend,
     )
     log = history.session("s")
