@@ -1,4 +1,4 @@
-"""Extract the messages of describe/messages.py, bring the catalogues up to date, and compile them.
+"""Extract the messages of describe/i18n.py, bring the catalogues up to date, and compile them.
 
     python scripts/make_locales.py           write callsheet.pot, the .po files and the .mo files
     python scripts/make_locales.py --check   write nothing; fail if something would change
@@ -39,7 +39,7 @@ class Steady(Catalog):
 def template() -> Steady:
     """Return the messages that the sources have."""
     catalog = Steady(charset="utf-8")
-    with (PACKAGE / "messages.py").open("rb") as source:
+    with (PACKAGE / "i18n.py").open("rb") as source:
         for _, message, _, _ in extract("python", source, KEYWORDS):
             catalog.add(message)
     return catalog

@@ -81,7 +81,7 @@ def palette() -> Handler:
 
 def _check_locale(locale: str | None) -> None:
     if locale is not None:
-        from callsheet.describe.locales import LOCALES, has_locale
+        from callsheet.describe.i18n import LOCALES, has_locale
 
         if not has_locale(locale):
             raise BadStart("--locale", f"{locale!r}: expected one of {', '.join(LOCALES)}")

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from callsheet.describe.text import fit
+from callsheet.describe.titles import fit
 from callsheet.redaction.redactor import Redactor, Settings
 
 Severity: TypeAlias = Literal["error", "warning", "advice"]

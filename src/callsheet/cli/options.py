@@ -27,7 +27,7 @@ def _reading(read: Callable[[str], Any]) -> Callable[..., Any]:
 
 
 def _locale(text: str) -> str:
-    from callsheet.describe.locales import LOCALES, has_locale
+    from callsheet.describe.i18n import LOCALES, has_locale
 
     if not has_locale(text):
         raise BadAmount(f"{text!r}: expected one of {', '.join(LOCALES)}")

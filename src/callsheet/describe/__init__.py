@@ -2,9 +2,9 @@
 
 from callsheet.describe.classify import Explanation, explain
 from callsheet.describe.describer import Describer, Description, fit_title
-from callsheet.describe.escape import escape_title
-from callsheet.describe.locales import LOCALES, pick_locale
-from callsheet.describe.output import locate_output
+from callsheet.describe.i18n import LOCALES, pick_locale
+from callsheet.describe.paths import locate_output
+from callsheet.describe.titles import escape_title
 
 __all__ = [
     "LOCALES",

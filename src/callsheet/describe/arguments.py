@@ -1,13 +1,15 @@
-"""Reading a tool's input, whatever its author called things.
+"""Reading a tool's input, whatever its author called the arguments.
 
-The same argument has a dozen names in the wild. Each role has a list of them here, the usual first, so
-that every title and location reads the same way.
+The same argument has a dozen names in the wild. `arguments.toml` has, for each role, the names that
+are known, the usual first, so that every title and location is found in the same way.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.resources import files
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -19,137 +21,18 @@ Arguments: TypeAlias = dict[str, Any]
 
 NONE: Arguments = {}
 
-PATH = (
-    "path",
-    "file_path",
-    "filePath",
-    "filename",
-    "notebook_path",
-    "file",
-    "uri",
-    "absolute_path",
-    "target_file",
-    "relative_path",
-    "file_name",
-    "fileName",
-    "filepath",
-    "absolutePath",
-    "relativePath",
-    "relative_workspace_path",
-    "TargetFile",
-    "AbsolutePath",
-    "notebookPath",
-    "fileUri",
-    "file_uri",
-    "file_url",
-    "pathname",
-    "image_path",
-    "imagePath",
-    "pathInProject",
-    "project_path",
-    "output_path",
-    "input_path",
-    "target_path",
-    "targetPath",
-    "scriptPath",
-    "script_path",
-)
-DIRECTORY = (
-    "path",
-    "dir_path",
-    "directory",
-    "dir",
-    "folder",
-    "directory_path",
-    "dirPath",
-    "directoryPath",
-    "folder_path",
-    "search_path",
-    "searchPath",
-    "SearchPath",
-    "DirectoryPath",
-    "root",
-    "relative_path",
-    "target_directory",
-    "relative_workspace_path",
-    "target_directories",
-    "file_path",
-    "filePath",
-    "paths",
-    "uri",
-)
-MANY_PATHS = ("paths", "files", "file_paths", "filePaths", "filenames", "uris")
-SOURCE = (
-    "source",
-    "src",
-    "from",
-    "old_path",
-    "oldPath",
-    "source_path",
-    "sourcePath",
-    "from_path",
-    "path",
-)
-DESTINATION = (
-    "destination",
-    "dest",
-    "dst",
-    "to",
-    "new_path",
-    "newPath",
-    "destination_path",
-    "destinationPath",
-    "dest_path",
-    "target",
-    "target_path",
-    "to_path",
-)
-PATTERN = (
-    "pattern",
-    "query",
-    "regex",
-    "regexp",
-    "search",
-    "search_term",
-    "searchTerm",
-    "search_query",
-    "q",
-    "glob",
-    "glob_pattern",
-    "globPattern",
-    "file_pattern",
-    "substring_pattern",
-    "Query",
-    "keyword",
-    "keywords",
-    "needle",
-    "symbol",
-    "name_path",
-    "text",
-    "term",
-)
-QUERY = (
-    "query",
-    "q",
-    "search_query",
-    "search_term",
-    "searchTerm",
-    "prompt",
-    "question",
-    "objective",
-)
-GLOB = (
-    "pattern",
-    "glob",
-    "glob_pattern",
-    "globPattern",
-    "file_pattern",
-    "file_mask",
-    "query",
-    "name",
-)
-URL = ("url", "uri", "link", "href", "address", "target_url", "website", "page", "urls")
-COMMAND = ("command", "cmd", "script", "shell_command", "CommandLine", "commandLine", "commands")
+
+def _roles() -> dict[str, tuple[str, ...]]:
+    text = files("callsheet.describe").joinpath("arguments.toml").read_text(encoding="utf-8")
+    return {role: tuple(row["names"].split()) for role, row in tomllib.loads(text).items()}
+
+
+_ROLES = _roles()
+
+PATH, DIRECTORY, MANY_PATHS = _ROLES["path"], _ROLES["directory"], _ROLES["many_paths"]
+SOURCE, DESTINATION = _ROLES["source"], _ROLES["destination"]
+PATTERN, QUERY, GLOB, URL = _ROLES["pattern"], _ROLES["query"], _ROLES["glob"], _ROLES["url"]
+COMMAND, WORKING_DIRECTORY = _ROLES["command"], _ROLES["working_directory"]
 _COMMANDS = frozenset(name.lower().replace("_", "") for name in COMMAND)
 _EDITOR_VERBS = frozenset(
     (
@@ -159,30 +42,8 @@ _EDITOR_VERBS = frozenset(
 )
 """What the `command` of an editor tool is: no shell command, if a path stands beside it."""
 _DEEPEST = 8
-WORKING_DIRECTORY = (
-    "workdir",
-    "cwd",
-    "working_directory",
-    "workingDirectory",
-    "dir_path",
-    "directory",
-    "Cwd",
-    "cd",
-)
-
-_FIRST_LINE = (
-    "line",
-    "start_line",
-    "startLine",
-    "line_number",
-    "lineNumber",
-    "StartLine",
-    "line_start",
-)
-_LAST_LINE = ("end_line", "endLine", "EndLine", "line_end", "end_line_one_indexed_inclusive")
-_OFFSET = ("offset", "line_offset", "start", "start_line_one_indexed")
-_LIMIT = ("limit", "n_lines", "num_lines", "max_lines", "lines", "line_count")
-_RANGE = ("view_range", "range", "line_range", "lineRange", "lines", "line_ranges", "ranges")
+_FIRST_LINE, _LAST_LINE = _ROLES["first_line"], _ROLES["last_line"]
+_OFFSET, _LIMIT, _RANGE = _ROLES["offset"], _ROLES["limit"], _ROLES["range"]
 _SPAN = re.compile(r"\s*L?(\d{1,9})\s*(?:[-–:,]\s*L?(\d{1,9}))?\s*")
 
 _LINE_KEYS = frozenset((*_FIRST_LINE, *_LAST_LINE, *_OFFSET, *_LIMIT, *_RANGE))

@@ -1,15 +1,17 @@
-"""Deciding the kind of a call, step by step. The first step that knows, decides.
+"""The kind of a call, decided step by step. The first step that knows, decides.
 
-1. declared: the tool says its kind.
-2. input: whatever is given a shell command is `execute`, whatever the command runs.
+1. declared: the tool declares its kind.
+2. input: whatever receives a shell command is `execute`, whatever the command runs.
 3. annotations: an MCP server's hint that its tool destroys something.
 4. name: the exact name of a well-known tool.
 5. family: `fs_*`, `terminal_*`.
 6. words: the words of the name, the destructive first.
 
-Clients approve some kinds without asking (`UNASKED`). Only a declaration, or the exact name of a tool of the
-agent's own, gives one of those. What a server claims of its tool, and words that anybody can put into a
-name, give `other` instead.
+Names and words are in `tools.toml`, which is loaded with the first call that is described.
+
+Clients approve some kinds without asking (`UNASKED`). Only a declaration, or the exact name of a
+tool of the agent's own, leads to one of those. What a server claims of its tool, and words that
+anybody can put into a name, lead to `other` instead: a guess must never loosen an approval.
 
 What depends on the name alone is a `Plan`, made once for each name.
 """
@@ -17,20 +19,18 @@ What depends on the name alone is a `Plan`, made once for each name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+import tomllib
+from collections.abc import Callable, KeysView, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib.resources import files as package_files
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
-from callsheet.describe import running, telling
 from callsheet.describe.arguments import Arguments, has_command, to_arguments
-from callsheet.describe.drafts import Draft, Shape
-from callsheet.describe.names import TABLE, WRAPPERS
-from callsheet.describe.naming import humanise, squash, words_of
 from callsheet.describe.paths import Workspace
-from callsheet.describe.text import cut, one_line
-from callsheet.describe.words import Guess, guess
+from callsheet.describe.shapes import Draft, Shape, agent, files, processes, search
+from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
 
@@ -50,6 +50,114 @@ MAX_NAME = 256
 
 _LABEL_WIDTH = 60
 _SERVER_WIDTH = 30
+
+# The tables
+
+
+class KnownTool(NamedTuple):
+    """What a tool with a well-known name, or with a word in its name, is taken for."""
+
+    kind: ToolKind
+    shape: Shape
+    word: str = ""
+    """The word that it was guessed by."""
+
+
+class _Tables(NamedTuple):
+    """What `tools.toml` says, indexed by squashed names and by words."""
+
+    tools: dict[str, KnownTool]
+    words: dict[str, dict[str, KnownTool]]
+    """By how strong a word is: strong, weak, reader, last."""
+    nouns: frozenset[str]
+    wrappers: frozenset[str]
+
+
+@cache
+def _tables() -> _Tables:
+    text = package_files("callsheet.describe").joinpath("tools.toml").read_text(encoding="utf-8")
+    raw = tomllib.loads(text)
+    words: dict[str, dict[str, KnownTool]] = {}
+    for row in raw["word"]:
+        kind, shape = ToolKind(row["kind"]), _shape(row["shape"])
+        by_word = words.setdefault(row["strength"], {})
+        by_word.update({word: KnownTool(kind, shape, word) for word in row["words"].split()})
+    return _Tables(
+        {
+            squash(name): KnownTool(ToolKind(row["kind"]), _shape(row["shape"]))
+            for row in raw["tool"]
+            for name in row["names"].split()
+        },
+        words,
+        frozenset(raw["nouns"]["names"].split()),
+        frozenset(map(squash, raw["wrappers"]["names"].split())),
+    )
+
+
+_SHAPES = {"agent": agent, "files": files, "processes": processes, "search": search}
+
+
+def _shape(name: str) -> Shape:
+    module, _, function = name.partition(".")
+    return getattr(_SHAPES[module], function)
+
+
+def known_tool(name: str) -> KnownTool | None:
+    """Return what a tool of exactly this name is, in well-known agents; None if nobody knows."""
+    return _tables().tools.get(squash(name))
+
+
+def known_names() -> KeysView[str]:
+    """Return the names of all well-known tools, squashed."""
+    return _tables().tools.keys()
+
+
+_CONJUNCTIONS = frozenset(("and", "or", "then", "http"))
+_MODE_VERBS = frozenset(("switch", "set", "enter", "exit", "leave", "change"))
+_BY_HARM = (ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.EXECUTE)
+
+
+def guess(name: str, prefixes: Sequence[str] = ("git",)) -> KnownTool | None:
+    """Guess what a tool is from the words of its name; None if they say nothing.
+
+    Args:
+        name: The tool's name, without its server.
+        prefixes: First words that say nothing.
+    """
+    words = [word.lower() for word in words_of(name)]
+    while len(words) > 1 and words[0] in prefixes:
+        words.pop(0)
+    if "mode" in words and words[0] in _MODE_VERBS:
+        return KnownTool(ToolKind.SWITCH_MODE, agent.mode, "mode")
+    readers = _tables().words["reader"]
+    return _changing(words) or _leftmost(words, readers) or _fallback(words)
+
+
+def _changing(words: list[str]) -> KnownTool | None:
+    """Find the most destructive verb."""
+    if "_".join(words) in _tables().nouns:
+        return None
+    strong, weak = _tables().words["strong"], _tables().words["weak"]
+    found = [strong[word] for word in words if word in strong]
+    for place, word in enumerate(words):
+        if word in weak and (place == 0 or words[place - 1] in _CONJUNCTIONS):
+            found.append(weak[word])
+    return min(found, key=lambda one: _BY_HARM.index(one.kind)) if found else None
+
+
+def _leftmost(words: list[str], table: dict[str, KnownTool]) -> KnownTool | None:
+    return next((table[word] for word in words if word in table), None)
+
+
+def _fallback(words: list[str]) -> KnownTool | None:
+    """Guess from a name without a verb in its place: `workflow_run`, `web`."""
+    weak = _tables().words["weak"]
+    if words and words[-1] in weak:
+        return weak[words[-1]]
+    return _leftmost(words, _tables().words["last"])
+
+
+# The steps
 
 
 class Explanation(Struct, frozen=True):
@@ -81,7 +189,7 @@ def explain(
     kind: Kind | str | None = None,
     annotations: Annotations | None = None,
 ) -> Explanation:
-    """Say which kind a call has, which step decided that, and why."""
+    """Return which kind a call has, which step decided that, and why."""
     declared = declared_kind(kind)
     if declared is not None:
         return Explanation(declared, "declared", "the tool says so")
@@ -147,17 +255,17 @@ def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
 def plan_of(name: str) -> Plan:
     """Return the plan for a name."""
     if not name.strip():
-        return Plan(_OTHER, "none", "the tool has no name", telling.anything, "")
-    entry = TABLE.get(squash(name))
+        return Plan(_OTHER, "none", "the tool has no name", agent.anything, "")
+    entry = known_tool(name)
     if entry is not None:
         return Plan(entry.kind, "name", f"{name} is well known", entry.shape, is_own=True)
-    if squash(name) in WRAPPERS:
+    if squash(name) in _tables().wrappers:
         return Plan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
     if family := _FAMILY.fullmatch(name):
         return _family_plan(family[1].lower(), family[2])
     server, tool = _server_of(name)
     if server and not name.lower().startswith("mcp"):
-        entry = TABLE.get(squash(tool))
+        entry = known_tool(tool)
         if entry is not None:
             return Plan(entry.kind, "name", f"{tool} is well known", entry.shape)
     return _words_plan(server, tool)
@@ -178,7 +286,7 @@ def _family_plan(family: str, rest: str) -> Plan:
     found = guess(rest)
     if found is None:
         return Plan(
-            _OTHER, "family", f"fs_* of an unknown sort: {rest}", telling.anything, _label(rest)
+            _OTHER, "family", f"fs_* of an unknown sort: {rest}", agent.anything, _label(rest)
         )
     return Plan(found.kind, "family", f"fs_* that says {found.word}", found.shape, _label(rest))
 
@@ -186,18 +294,18 @@ def _family_plan(family: str, rest: str) -> Plan:
 def _terminal_shape(rest: str) -> Shape:
     verbs = {word.lower() for word in words_of(rest)}
     if verbs & {"output", "read", "wait", "get"}:
-        return running.output
+        return processes.output
     if verbs & {"kill", "release", "stop", "close"}:
-        return running.stop
-    return running.send if verbs & {"write", "send", "input"} else running.shell
+        return processes.stop
+    return processes.send if verbs & {"write", "send", "input"} else processes.shell
 
 
 def _words_plan(server: str, tool: str) -> Plan:
     label, shown = _label(tool), cut(one_line(server), _SERVER_WIDTH)
     prefixes = ("git", *(word.lower() for word in words_of(server)))
-    found: Guess | None = guess(tool, prefixes)
+    found = guess(tool, prefixes)
     if found is None:
-        return Plan(_OTHER, "none", "no step knows this name", telling.anything, label, shown)
+        return Plan(_OTHER, "none", "no step knows this name", agent.anything, label, shown)
     shape = _remote(found.shape) if server else found.shape
     shape = _unless_sql(shape) if found.kind in UNASKED else shape
     return Plan(found.kind, "words", f"the name says {found.word}", shape, label, shown)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import cast
+from functools import cache, lru_cache
+from typing import Any, cast
 
 from msgspec import Struct
 
-from callsheet.describe import messages
-from callsheet.describe.arguments import Arguments
+from callsheet.describe import i18n
+from callsheet.describe.arguments import DESTINATION, DIRECTORY, PATH, SOURCE, URL, Arguments, first
 from callsheet.describe.classify import (
     MAX_NAME,
     Annotations,
@@ -25,12 +25,12 @@ from callsheet.describe.classify import (
     look_up,
     plan_of,
 )
-from callsheet.describe.drafts import Draft, Locations, distinct
-from callsheet.describe.links import linked
-from callsheet.describe.locales import DECIMAL_COMMA, catalogue, pick_locale
-from callsheet.describe.paths import Workspace
-from callsheet.describe.templates import fill
-from callsheet.describe.text import Redact, cut, fit
+from callsheet.describe.i18n import DECIMAL_COMMA, catalogue, pick_locale
+from callsheet.describe.paths import Locations, Workspace, distinct, linked
+from callsheet.describe.shapes import TEXT_WIDTH, Draft
+from callsheet.describe.shapes.search import show_url
+from callsheet.describe.shell.display import say_command
+from callsheet.describe.titles import ELLIPSIS, Redact, cut, fit
 from callsheet.report.fields import Kind, ToolCallLocation
 
 TITLE_WIDTH = 120
@@ -38,6 +38,25 @@ _MAX_TEMPLATE = 1000
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SURELY_FITS = TITLE_WIDTH // 2
 """As many characters fit, even if all of them are wide."""
+
+
+_ARGUMENT = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+_PATHS = frozenset((*PATH, *DIRECTORY, *SOURCE, *DESTINATION)) - {
+    "target",
+    "to",
+    "from",
+    "root",
+    "uri",
+}
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+").fullmatch
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    "path": PATH,
+    "file": PATH,
+    "source": SOURCE,
+    "destination": DESTINATION,
+    "directory": DIRECTORY,
+    "url": URL,
+}
 
 
 class Description(Struct, frozen=True):
@@ -102,7 +121,7 @@ class Describer:
     def phrase(self, key: str, **values: str | int | float) -> str:
         """Return one of the fixed phrases, translated: `phrase("lines_left_out", count=3)`."""
         said = {name: self._number(value) for name, value in values.items()}
-        return self._template(messages.PHRASES[key], values.get("count")).format(**said)
+        return self._template(i18n.PHRASES[key], values.get("count")).format(**said)
 
     def _number(self, value: str | float) -> str | int | float:
         """Write a fraction as the language does; a whole number needs none."""
@@ -195,7 +214,7 @@ class Describer:
         """Return a message in the describer's language; an unknown one as it is."""
         if not message:
             return message
-        plural = messages.PLURALS.get(message)
+        plural = i18n.PLURALS.get(message)
         if plural is not None and isinstance(count, int):
             return self._catalogue.ngettext(message, plural, count)
         return self._catalogue.gettext(message)
@@ -214,3 +233,72 @@ def _compiled(template: str) -> str:
 
 def _bounded(title: str) -> str:
     return title if len(title) <= _SURELY_FITS else cut(title, TITLE_WIDTH)
+
+
+# Titles that a tool declares: "Reading {path}" with the arguments of a call. Only names are looked up;
+# nothing is ever evaluated. What is missing becomes an ellipsis, so that a title never fails and still
+# says what the tool's author meant it to say.
+
+
+def fill(template: str, arguments: Arguments, workspace: Workspace) -> str:
+    """Put arguments into a template. Never raises; `{{` and `}}` are braces."""
+    return "".join(
+        [
+            _value(piece, arguments, workspace) if is_name else piece
+            for piece, is_name in _pieces(template)
+        ]
+    )
+
+
+@lru_cache(maxsize=1024)
+def _pieces(template: str) -> tuple[tuple[str, bool], ...]:
+    """Cut a template into texts and names."""
+    pieces: list[tuple[str, bool]] = []
+    at = 0
+    for match in _ARGUMENT.finditer(template):
+        pieces.append((template[at : match.start()], False))
+        name = match[1]
+        if name is None:
+            pieces.append((match[0][0], False))
+        else:
+            pieces.append((name.partition("!")[0].partition(":")[0].strip(), True))
+        at = match.end()
+    return (*pieces, (template[at:], False))
+
+
+def _value(name: str, arguments: Arguments, workspace: Workspace) -> str:
+    value = _find(name, arguments)
+    if isinstance(value, str) and value.strip():
+        if name in _PATHS and "://" not in value:
+            return workspace.place(value)[0] or ELLIPSIS
+        if _URL(value):
+            is_file = value[:5].lower() == "file:"
+            return workspace.place(value)[0] if is_file else show_url(value, workspace)
+        if name in ("command", "cmd"):
+            return say_command(value, TEXT_WIDTH, workspace)
+        return workspace.say(value, TEXT_WIDTH)
+    return _plain(value, workspace)
+
+
+def _find(name: str, arguments: Arguments) -> Any:
+    if name in arguments:
+        return arguments[name]
+    if "." in name:
+        head, _, rest = name.partition(".")
+        inner = arguments.get(head)
+        return _find(rest, cast(Arguments, inner)) if isinstance(inner, dict) else None
+    return first(arguments, _SYNONYMS.get(name, ()))
+
+
+def _plain(value: object, workspace: Workspace) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return ELLIPSIS
+    if isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, list) and value:
+        items = cast(list[object], value)[:8]
+        if all(isinstance(item, (str, int, float)) for item in items):
+            return workspace.say(", ".join(map(str, items)), TEXT_WIDTH) or ELLIPSIS
+    return ELLIPSIS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callsheet.describe.shell import Deed, Simple
+from callsheet.describe.shell.parser import Deed, Simple
 
 _LOG = (
     r"-\d+|-n\d*|-[puswbziEq]|-U\d*|-[SGL].*|-[MC]\d*%?|--|--(?:oneline|name-only|name-status|graph|all|patch"

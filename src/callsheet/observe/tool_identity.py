@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.describe import arguments as roles
-from callsheet.describe import files, finding, patches, running
-from callsheet.describe.commands import text_of_command
-from callsheet.describe.drafts import Shape
-from callsheet.describe.names import TABLE, Entry
-from callsheet.describe.naming import squash, words_of
+from callsheet.describe.classify import KnownTool, known_tool
 from callsheet.describe.paths import is_path
+from callsheet.describe.shapes import Shape, files, processes, search
+from callsheet.describe.shell.judge import text_of_command
+from callsheet.describe.titles import squash, words_of
 from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.fields import ToolKind
 
@@ -42,13 +41,13 @@ _EVIDENCE: dict[Shape, tuple[str, ...]] = {
     files.edit: (*roles.PATH, *roles.MANY_PATHS, "edits"),
     files.delete: (*roles.PATH, *roles.MANY_PATHS),
     files.move: (*roles.SOURCE, *roles.PATH),
-    patches.patch: ("patch", "patchText", "diff", "input", *roles.PATH),
-    finding.search: roles.PATTERN,
-    finding.find: roles.GLOB,
-    finding.web_search: roles.QUERY,
-    finding.fetch: roles.URL,
-    running.shell: roles.COMMAND,
-    running.foreign_shell: roles.COMMAND,
+    files.patch: ("patch", "patchText", "diff", "input", *roles.PATH),
+    search.search: roles.PATTERN,
+    search.find: roles.GLOB,
+    search.web_search: roles.QUERY,
+    search.fetch: roles.URL,
+    processes.shell: roles.COMMAND,
+    processes.foreign_shell: roles.COMMAND,
 }
 """The arguments that tools can't do without, by what they do. Other tools are too various."""
 
@@ -79,7 +78,7 @@ def is_name_of_tool(title: str) -> bool:
     if len(title) > LONGEST_NAME or not IDENTIFIER(title) or "/" in title or "." in title:
         return False
     name = squash(title)
-    entry = TABLE.get(name)
+    entry = known_tool(name)
     if entry is None or name in PROGRAMS:
         return False
     # "Think" and "Plan" are complete titles.
@@ -152,9 +151,9 @@ def command_of(call: ObservedCall) -> str:
     return text(call.fields.get("title")) or "" if call.fields.get("kind") == "execute" else ""
 
 
-def entry_of(name: str) -> Entry | None:
+def entry_of(name: str) -> KnownTool | None:
     """Return what is known of a tool by its name, be it below a server's."""
-    return TABLE.get(squash(name.rpartition("/")[2])) if len(name) <= LONGEST_NAME else None
+    return known_tool(name.rpartition("/")[2]) if len(name) <= LONGEST_NAME else None
 
 
 def is_plain_name(name: str) -> bool:
@@ -163,7 +162,7 @@ def is_plain_name(name: str) -> bool:
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
 
 
-def _entry(call: ObservedCall) -> Entry | None:
+def _entry(call: ObservedCall) -> KnownTool | None:
     return entry_of(tool_name(call))
 
 
@@ -171,7 +170,7 @@ def _is_plain(call: ObservedCall) -> bool:
     return is_plain_name(tool_name(call))
 
 
-def _is_meant(call: ObservedCall, entry: Entry) -> bool:
+def _is_meant(call: ObservedCall, entry: KnownTool) -> bool:
     if _is_plain(call):
         return True
     fields = obj(call.fields.get("rawInput"))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from callsheet.describe import Describer, pick_locale
-from callsheet.describe.text import Redact
+from callsheet.describe.titles import Redact
 from callsheet.limits.limits import SAFE
 from callsheet.observe.model import UsedIds
 from callsheet.report.errors import InvalidLocation

@@ -25,8 +25,7 @@ from callsheet.agent.palette import (
     typed_text,
     usage_of,
 )
-from callsheet.describe.locales import LOCALES
-from callsheet.describe.messages import PHRASES
+from callsheet.describe.i18n import LOCALES, PHRASES
 from callsheet.report.status import ToolCallStatus
 from callsheet.tools.tool import Registry, Tool
 from tests.support import ROOT, SUPPORT

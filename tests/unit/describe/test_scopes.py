@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.describe.scopes import rows, scope_of_command
+from callsheet.describe.shell.permission_scope import rows, scope_of_command
 from tests.support.dangerous_commands import DANGERS, PROVEN, sandbox
 from tests.support.sizes import sized
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.describe import Describer
-from callsheet.describe.commands import classify, text_of_command
+from callsheet.describe.shell.judge import classify, text_of_command
 
 READS = [
     "cat a.py",

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from callsheet.describe import LOCALES, Describer, escape_title, fit_title
 from callsheet.describe.arguments import PATH
 from callsheet.describe.describer import TITLE_WIDTH
-from callsheet.describe.text import clusters, cut, fit, one_line, width
+from callsheet.describe.titles import clusters, cut, fit, one_line, width
 from tests.support.sizes import sized
 
 describe = Describer("/home/me/app", home="/home/me")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from callsheet.describe import Describer
-from callsheet.describe.names import TABLE
+from callsheet.describe.classify import known_names
 from tests.support.made_recordings import (
     Message,
     announced,
@@ -233,7 +233,7 @@ def test_what_a_name_or_a_server_claims_is_no_kind_that_passes_unasked() -> None
     rng = random.Random(SEED)
     describe = Describer("/w")
     words = ("read", "get", "list", "search", "find", "fetch", "think", "view", "show", "status")
-    known = sorted(TABLE)
+    known = sorted(known_names())
     for _ in range(CASES):
         tool = "_".join(rng.sample(words, rng.randrange(1, 4)))
         name = rng.choice((f"mcp__x__{tool}", f"x/{tool}", f"{tool}_it", rng.choice(known), tool))
@@ -242,7 +242,7 @@ def test_what_a_name_or_a_server_claims_is_no_kind_that_passes_unasked() -> None
         kind = describe(name, raw, annotations=hints).kind
         if rank(kind) == 0:
             assert hints is None, name
-            assert name.replace("_", "").lower() in TABLE, name
+            assert name.replace("_", "").lower() in known_names(), name
             assert not runs(raw), (name, raw)
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.describe.programs import RULES
+from callsheet.describe.shell.programs import RULES
 from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import FINAL, Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from operator import is_
 from typing import Any
 
-from callsheet.describe.drafts import MAX_LOCATIONS
-from callsheet.describe.paths import Workspace
+from callsheet.describe.paths import MAX_LOCATIONS, Workspace
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from callsheet.describe import arguments as roles
-from callsheet.describe.naming import squash
+from callsheet.describe.titles import squash
 from callsheet.observe.model import Json, obj, text
 from callsheet.observe.tool_identity import (
     LONGEST_NAME,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.describe.names import TABLE
-from callsheet.describe.naming import squash, words_of
+from callsheet.describe.classify import known_names
+from callsheet.describe.titles import squash, words_of
 from callsheet.observe.model import many, obj, text
 from callsheet.observe.tool_identity import LONGEST_NAME, is_name_of_tool
 from callsheet.tap.repair.context import FINAL, Draft, Known
@@ -111,7 +111,7 @@ def _is_labelled(draft: Draft, title: str) -> bool:
         return False
     if rest.strip() == draft.name or is_name_of_tool(rest.strip()):
         return True  # `Permission: bash`
-    return label == draft.name and squash(label) in TABLE
+    return label == draft.name and squash(label) in known_names()
 
 
 def _is_weak(draft: Draft, title: str) -> bool:
@@ -131,7 +131,7 @@ def _is_spoken_name(title: str, name: str) -> bool:
     squashed = squash(title)
     if name and squashed == squash(name):
         return True
-    return squashed in TABLE and len(words_of(title)) <= _FEW
+    return squashed in known_names() and len(words_of(title)) <= _FEW
 
 
 def _texts(given: Any, longest: int | None = LONGEST_NAME) -> Iterator[str]:

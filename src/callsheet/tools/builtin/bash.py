@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from callsheet.describe.scopes import scope_of_command
+from callsheet.describe.shell.permission_scope import scope_of_command
 from callsheet.processes.process import Ended, signal_name
 from callsheet.processes.shell import Kept
 from callsheet.report.json import JsonObject

@@ -13,14 +13,14 @@ from typing import cast
 
 from msgspec import Struct
 
-from callsheet.describe.programs import (
+from callsheet.describe.shell.parser import Deed, Simple, Unsure, Word, split
+from callsheet.describe.shell.programs import (
     ALWAYS_HARMLESS,
     RULES,
     is_assignment,
     is_harmless_assignment,
     sed_script,
 )
-from callsheet.describe.shell import Deed, Simple, Unsure, Word, split
 from callsheet.report.fields import ToolKind
 
 MAX_FILES = 8

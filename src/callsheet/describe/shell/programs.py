@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from callsheet.describe.git import git_deed
-from callsheet.describe.shell import Deed, Simple
+from callsheet.describe.shell.parser import Deed, Simple
 
 Rule = Callable[[Simple], Deed | None]
 

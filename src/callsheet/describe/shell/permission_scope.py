@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from callsheet.describe.shell import Unsure, sole
+from callsheet.describe.shell.parser import Unsure, sole
 
 Form: TypeAlias = Literal["number", "name", "path", "text"]
 
@@ -114,7 +114,7 @@ def _is_called(command: list[str], texts: list[str]) -> bool:
 @cache
 def rows() -> dict[str, list[tuple[list[str], Allowed]]]:
     """Return the commands by program, those with most words first, each with its row."""
-    text = files("callsheet.describe").joinpath("scopes.toml").read_text(encoding="utf-8")
+    text = files("callsheet.describe.shell").joinpath("scopes.toml").read_text(encoding="utf-8")
     listed = msgspec.convert(tomllib.loads(text)["scope"], list[Allowed])
     commands = [(command.split(), row) for row in listed for command in row.commands]
     commands.sort(key=lambda one: -len(one[0]))

@@ -1,7 +1,14 @@
-"""How text looks on one line: clean, within a visible width, never cut inside a character.
+"""How text looks in a title: clean, within a visible width, never cut inside a character.
 
 A *cluster* is what a person calls one character: a base with its marks, an emoji of several parts, a
-flag, a Hangul syllable. This file owns clusters and widths. It doesn't know what the text means.
+flag, a Hangul syllable. Widths are counted in clusters, and cuts are made between them.
+
+A title is plain text. It may have one code span, a command between backticks: "Running `pytest -q`".
+What a client makes of that depends on the call's kind. Zed, the strictest that we know, shows the
+titles of `execute` as plain text, escapes those of `edit` by itself, and renders all others as
+Markdown. So only the others are escaped (`escape_title`), and a code span there becomes a real one,
+whatever backticks the command has. Of a client that nobody knows, a title must read well either way:
+what Markdown would swallow stands between backticks.
 """
 
 from __future__ import annotations
@@ -9,6 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 ELLIPSIS = "…"
 LINE_BREAK = " ⏎ "
@@ -207,3 +215,102 @@ _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
 
 Redact = Callable[[str], str]
 """What takes secrets out of a text. It must run before a cut, or half a secret may stay."""
+
+
+Rendering = Literal["markdown", "plain", "either"]
+
+_SPAN = re.compile(r"(?:(?<=\s)|^)`(?P<value>.*)`(?=\s|$)")
+_QUOTED = re.compile(
+    r"(?:(?:(?<=\s)|^)'|„|«\s?|「|‘|“)(?P<value>\S.*?\S|\S)(?:'(?=\s|$)|\s?»|“|」|’|”)"
+).search
+"""A value between the quotation marks of our messages, in any of their languages."""
+_ALWAYS = re.compile(r"[\\`*\[\]<~|$]|&(?=#?\w+;)")
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
+"""Underscores inside a word (`my_file.py`) mean nothing in Markdown and stay readable."""
+_START = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))|^(?=[#>+=\-])")
+_SIGNS = re.compile(f"{_ALWAYS.pattern}|{_UNDERSCORE.pattern}|{_START.pattern}")
+_RUNS = re.compile(r"`+")
+_SWALLOWED = re.compile(
+    r"[*~](?=\S).*\S[*~]|(?<![^\W_])_(?=\S).*\S_(?![^\W_])|`.*`|\\[!-/:-@\[-`{-~]|<[a-zA-Z/!?]|\]\("
+    r"|&#?\w+;|^(?:[#>+=*[-]|_ |\d{1,9}[.)](?:\s|$))"
+).search
+"""What Markdown makes something of. A sign for itself (`*.py`) it leaves alone."""
+
+
+def escape_title(title: str, kind: str, rendering: Rendering = "markdown") -> str:
+    """Return `title` so that a peer of this rendering shows the characters that it has."""
+    if rendering == "plain" or kind in ("execute", "edit") or not _SIGNS.search(title):
+        return title
+    span = _SPAN.search(title)
+    if span is not None and not span[1].strip():
+        span = None
+    if rendering == "either":
+        return _between_backticks(title, span)
+    if span is None:
+        return _start(_escape(title))
+    before, after = title[: span.start()], title[span.end() :]
+    return f"{_start(_escape(before))}{_fence(span[1])}{_escape(after)}"
+
+
+def _between_backticks(title: str, span: re.Match[str] | None) -> str:
+    """Return a title with what Markdown would swallow in code spans. A quoted value is quoted by its span."""
+    found = span or _QUOTED(title)
+    if found is None or not (span or _SIGNS.search(found["value"])):
+        return _fence_words(title) if _SWALLOWED(title) else title
+    if span is None and not _SWALLOWED(title):
+        return title
+    before, after = title[: found.start()], title[found.end() :]
+    if _SWALLOWED(f"{before} {after}"):
+        before, after = _fence_words(before), _fence_words(after)
+    return f"{before}{_fence(found['value'])}{after}"
+
+
+def _fence_words(text: str) -> str:
+    """Put the signs of Markdown in one code span, together with the words that they are in."""
+    signs = [match.start() for match in _SIGNS.finditer(text)]
+    if not signs:
+        return text
+    begin = text.rfind(" ", 0, signs[0]) + 1
+    end = text.find(" ", signs[-1])
+    end = len(text) if end < 0 else end
+    return f"{text[:begin]}{_fence(text[begin:end])}{text[end:]}"
+
+
+def _escape(text: str) -> str:
+    return _UNDERSCORE.sub(r"\\_", _ALWAYS.sub(r"\\\g<0>", text))
+
+
+def _start(text: str) -> str:
+    """Keep the first characters from making a heading, a list or a quotation."""
+    return _START.sub(r"\1\\", text)
+
+
+def _fence(code: str) -> str:
+    """Put code between more backticks than it has in a row."""
+    longest = max(map(len, _RUNS.findall(code)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if code[0] in "` " or code[-1] in "` " else ""
+    return f"{fence}{pad}{code}{pad}{fence}"
+
+
+# Names of tools, as programs and as people write them
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
+_SEPARATORS = re.compile(r"[\s_./:-]+")
+
+
+def words_of(name: str) -> list[str]:
+    """Cut a name into its words, as they are written: snake_case, kebab-case, camelCase."""
+    return _WORD.findall(name)
+
+
+def humanise(name: str) -> str:
+    """Return a name as a person would write it: `create_issue` is "Create issue", `getURL` "Get URL"."""
+    words = [word if len(word) > 1 and word.isupper() else word.lower() for word in words_of(name)]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+def squash(name: str) -> str:
+    """Return a name without case and separators."""
+    return _SEPARATORS.sub("", name).lower()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from callsheet.describe import messages as say
+from callsheet.describe import i18n as say
 from callsheet.describe.arguments import PATH, Arguments, first, text_of
-from callsheet.describe.drafts import TEXT_WIDTH, Draft, some
-from callsheet.describe.paths import Workspace
+from callsheet.describe.paths import Workspace, some
+from callsheet.describe.shapes import TEXT_WIDTH, Draft
 
 _TASK = (
     "description",

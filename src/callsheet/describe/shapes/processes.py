@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from typing import cast
 
-from callsheet.describe import messages as say
+from callsheet.describe import i18n as say
 from callsheet.describe.arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
-from callsheet.describe.commands import File, classify, text_of_command
-from callsheet.describe.drafts import COMMAND_WIDTH, TEXT_WIDTH, Draft, Locations, distinct
-from callsheet.describe.parts import say_command
-from callsheet.describe.paths import Workspace
-from callsheet.describe.text import LINE_BREAK
+from callsheet.describe.paths import Locations, Workspace, distinct
+from callsheet.describe.shapes import COMMAND_WIDTH, TEXT_WIDTH, Draft
+from callsheet.describe.shell.display import say_command
+from callsheet.describe.shell.judge import File, classify, text_of_command
+from callsheet.describe.titles import LINE_BREAK
 from callsheet.report.fields import ToolCallLocation, ToolKind
 
 _CODE = ("code", "script", "source", "command", "input", "expression", "")

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from callsheet.describe.commands import is_harmless
 from callsheet.describe.paths import Workspace
-from callsheet.describe.text import (
+from callsheet.describe.shell.judge import is_harmless
+from callsheet.describe.titles import (
     ELLIPSIS,
     LINE_BREAK,
     cut_end,

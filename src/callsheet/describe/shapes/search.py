@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from callsheet.describe import messages as say
+from callsheet.describe import i18n as say
 from callsheet.describe.arguments import (
     DIRECTORY,
     GLOB,
@@ -15,9 +15,9 @@ from callsheet.describe.arguments import (
     Arguments,
     text_of,
 )
-from callsheet.describe.drafts import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft, some
-from callsheet.describe.naming import humanise
-from callsheet.describe.paths import Workspace, to_line
+from callsheet.describe.paths import Workspace, some, to_line
+from callsheet.describe.shapes import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft
+from callsheet.describe.titles import humanise
 from callsheet.report.fields import ToolKind
 
 _NARROWED = (
