@@ -17,7 +17,7 @@ from contextlib import suppress
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING
 
-from callsheet.tap.agent_process import CannotStart
+from callsheet.processes.child import CannotStart
 from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from stat import S_ISREG
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from callsheet.tap.agent_process import CannotStart
+from callsheet.processes.child import CannotStart
 from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import Protocol, TypeAlias
 
-from callsheet.tap.agent_process import Child
+from callsheet.processes.child import Child
 
 PATIENCE = 0.3
 """Seconds without a word, after the agent's end, from those who hold its stdout open."""

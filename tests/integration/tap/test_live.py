@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from callsheet.check.engine import check_stream
+from callsheet.cli.app import app
 from callsheet.testing import AgentClient, Recording, assert_every_call_ended
 from tests.support.processes import linux, new_token, wait_until_gone
 from tests.support.puppet import puppet
@@ -47,10 +49,15 @@ CALL = {"toolCallId": "c1", "title": "bash", "kind": "execute", "status": "in_pr
 OPEN = update({**CALL, "rawInput": {"command": "make"}})
 
 
+SHORT = "from callsheet.tap import live; live.GONE, live.LOOK = 0.4, 0.05; from callsheet.cli import main; main()"
+"""Runs a command with little patience for agents whose clients are gone."""
+
+
 def start(*command: str, options: tuple[str, ...] = (), **more: Any) -> subprocess.Popen[bytes]:
     heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.default_int_handler)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*TAP, *options, "--", *command], bufsize=0, **pipes, **heard, **more)
+    tap = [sys.executable, "-c", SHORT, "tap"]
+    return subprocess.Popen([*tap, *options, "--", *command], bufsize=0, **pipes, **heard, **more)
 
 
 def run(*command: str, said: bytes = b"", options: tuple[str, ...] = ()) -> tuple[int, bytes, str]:
@@ -132,10 +139,8 @@ def test_what_is_wrong_with_the_command_line_is_said() -> None:
         (["--history", "mysql://x", "--", "cat"], "mysql"),
         (["--locale", "--", "cat"], "expected one of en, de, "),
     ):
-        done = subprocess.run(
-            [*TAP, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+        done = CliRunner().invoke(app, ["tap", *arguments])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
 # How calls end
@@ -222,7 +227,7 @@ def test_an_agent_that_stays_when_its_client_is_gone_is_ended() -> None:
 
 @linux
 def test_an_agent_that_works_on_for_a_client_that_only_listens_is_let_be() -> None:
-    works = "import sys, time; sys.stdin.read(); time.sleep(3); print('done')"
+    works = "import sys, time; sys.stdin.read(); time.sleep(1); print('done')"
     assert run(sys.executable, "-c", works)[:2] == (0, b"done\n")
 
 
@@ -268,7 +273,9 @@ def test_a_recording_is_what_the_client_saw_without_secrets(tmp_path: Path) -> N
         assert [f.rule for f in check_stream(stream) if f.severity == "error"] == []
 
 
-def test_calls_and_what_was_said_are_kept_in_the_history(tmp_path: Path) -> None:
+def test_calls_and_what_was_said_are_kept_in_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = {"content": {"type": "text", "text": "On it."}}
     steps = [
         *GREETING,
@@ -279,24 +286,11 @@ def test_calls_and_what_was_said_are_kept_in_the_history(tmp_path: Path) -> None
     ]
     url = f"sqlite:///{tmp_path}/history.sqlite"
     run(*puppet(*steps), said=TURN, options=("--history", url))
-    shown = subprocess.run(
-        [sys.executable, "-m", "callsheet", "show", "c1"],
-        env={**os.environ, "CALLSHEET_HISTORY": url},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    ).stdout
+    monkeypatch.setenv("CALLSHEET_HISTORY", url)
+    shown = CliRunner().invoke(app, ["show", "c1"]).stdout
     assert "status: failed, abandoned" in shown
     assert "repaired: end, name, title" in shown
-    replayed = subprocess.run(
-        [sys.executable, "-m", "callsheet", "replay", "s1"],
-        env={**os.environ, "CALLSHEET_HISTORY": url},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    ).stdout
+    replayed = CliRunner().invoke(app, ["replay", "s1"]).stdout
     assert "On it." in replayed
     assert replayed.index("On it.") < replayed.index("Running")
 
@@ -318,7 +312,7 @@ async def test_our_own_agent_is_as_good_behind_the_tap(version: Any, tmp_path: P
             "/read README.md",
             "!echo one; sleep 0.1; echo two; exit 3",
             "/write a.txt\nhi",
-            '/edit a.txt "what is nowhere" "ho"',
+            "/edit path=a.txt old_text=nowhere new_text=ho",
         ):
             assert await here.prompt(session, typed) == "end_turn"
     assert here.version == version

@@ -18,7 +18,7 @@ from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from callsheet.tap.stdio import Between
 from tests.support.recorded import OURS, SHARED, name_of
-from tests.support.sizes import sized
+from tests.support.sizes import FULL, sized
 from tests.support.tapped import unnumbered
 
 RECORDINGS = [*OURS, *SHARED][:: sized(1, 5)]
@@ -110,8 +110,16 @@ def _message(line: bytes) -> Any:
     return json.loads(unnumbered(line.decode()))
 
 
-@pytest.mark.parametrize("size", [None, 4096, 7], ids=["lines", "pieces", "crumbs"])
-@pytest.mark.parametrize("path", RECORDINGS, ids=name_of)
+SIZES = {"lines": None, "pieces": 4096, "crumbs": 7}
+CASES = [
+    pytest.param(path, size, id=f"{name_of(path)}-{name}")
+    for place, path in enumerate(RECORDINGS)
+    for turn, (name, size) in enumerate(SIZES.items())
+    if FULL or turn == place % len(SIZES)  # each recording in one way, and each way with many
+]
+
+
+@pytest.mark.parametrize(("path", "size"), CASES)
 def test_what_a_live_tap_shows_is_what_repair_writes(path: Path, size: int | None) -> None:
     live, written = shown_live(path, size), shown_by_repair(path)
     for side in ("client", "agent"):

@@ -95,7 +95,7 @@ def test_a_call_whose_arguments_stream_is_announced_with_them(
     """Wherever the pieces are cut, whenever they come, and whatever the status says meanwhile."""
     name, kind, given = tool
     rng = random.Random(f"{name} {kind}")
-    for _ in range(sized(200, 25)):
+    for _ in range(sized(200, 8)):
         tap = Tapped().agent(
             announced(name="", title=name, kind=kind, without=("rawInput", "locations"))
         )

@@ -7,6 +7,8 @@ import json
 from io import BytesIO
 from typing import Any
 
+import pytest
+
 from callsheet.check.rules import SESSION
 from callsheet.observe.model import ObservedCall
 from callsheet.tap.context import TapSettings
@@ -43,7 +45,9 @@ def said(tap: Tapped) -> str:
     return "".join(one["content"]["text"] for one in shown)
 
 
-def test_calls_that_have_ended_are_let_go() -> None:
+def test_calls_that_have_ended_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callsheet.observe.calls.KEEP_ENDED", 100)
+
     def known() -> int:
         gc.collect()
         return sum(type(one) is ObservedCall for one in gc.get_objects())
@@ -51,11 +55,11 @@ def test_calls_that_have_ended_are_let_go() -> None:
     before = known()
     tap = Tapped()
     tap.judge = None
-    for number in range(1200):
+    for number in range(200):
         key = f"call-{number}"
         tap.agent(announced(key), completed(key, content=words("x" * 100)))
         tap.lines()
-    assert known() - before <= 1100
+    assert known() - before <= 120
 
 
 def test_what_a_piece_of_text_has_besides_is_without_secrets() -> None:

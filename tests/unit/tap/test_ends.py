@@ -314,8 +314,9 @@ def test_a_session_that_is_resumed_without_its_history_goes_on(version: int) -> 
     assert ends(tap) == [("c1", "completed")]
 
 
-def test_a_long_history_may_tell_all_calls_first() -> None:
-    keys = [f"h{number}" for number in range(1100)]
+def test_a_long_history_may_tell_all_calls_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callsheet.observe.calls.KEEP_ENDED", 100)
+    keys = [f"h{number}" for number in range(150)]
     tap = Tapped().client(LOAD).agent(*[announced(key, **SILENT) for key in keys])
     tap.agent(*[completed(key) for key in keys], result(7))
     assert ends(tap) == [(key, "completed") for key in keys]

@@ -28,7 +28,7 @@ from tests.support.sizes import sized
 from tests.support.tapped import Tapped
 
 SEED = 17_002
-CASES = sized(10_000, 700)
+CASES = sized(10_000, 250)
 PER_TAP = 25
 
 RANKS = {

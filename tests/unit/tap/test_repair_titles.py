@@ -132,7 +132,7 @@ def test_a_title_names_the_file_of_a_diff_where_the_input_is_not_told() -> None:
 def test_whatever_titles_an_agent_tells_a_good_one_stays() -> None:
     random = Random(17)
     poor = ("read", "Read File", "src/app.py", "/code/src/app.py", "app.py", "Reading file…", "")
-    for _ in range(sized(2000, 150)):
+    for _ in range(sized(2000, 50)):
         tap = Tapped()
         begun = announced(title=random.choice(poor), kind="read", rawInput={}, locations=[])
         tap.agent(begun).wait(random.random())

@@ -1,15 +1,12 @@
-"""The agent as a child process: in a group of its own, given our signals, ended with all of its group.
+"""An agent as a child process that takes our place: it gets our signals, and nothing of it is left behind.
 
-A small process that ends the agent if we are killed and can't do it ourselves.
+`Child` runs in a process group of its own. When it has ended, the rest of its group is ended, too.
+An agent that was killed leaves nobody to end what it ran in other sessions, so that is found by a
+mark in its environment; an agent that ends by itself may mean to leave something running.
 
-It is forked before anything else is done, knows the agent's process group and mark, and waits for the end of
-a pipe that only we hold open. Systems without fork have none: the agent is told by the end of its input.
-
-What an agent has started and what is no longer in its group: found by a mark in its environment.
-
-Some agents run each command in a session of its own. When such an agent is killed, nobody is left to end
-the command. An agent that ends by itself is another matter: what it leaves running, it may mean to.
-Systems without /proc show no environments; there, nothing is found.
+`Watchdog` is for the case that we are killed ourselves: a small process, forked before anything
+else is done, that waits for the end of a pipe that only we hold open, and then does the same.
+Systems without fork have none: there, the agent notices the end of its input.
 """
 
 from __future__ import annotations
@@ -21,6 +18,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from types import FrameType
+
+from callsheet.processes.table import ask_to_end, family, kill
 
 LINGER = 0.3
 """Seconds for what still runs in the agent's group when the agent has ended."""
@@ -50,7 +49,7 @@ class Child:
         """Whether a signal came for an agent that had ended already."""
         self._is_over: bool = False
         self._was_ended: bool = False
-        self._mark: str = new_mark()
+        self._mark: str = f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}"
         self._watchdog: Watchdog | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
@@ -232,49 +231,22 @@ def is_gone(group: int, within: float) -> bool:
 
 
 ROUNDS = 3
-"""How often is looked for what was started meanwhile."""
-
-
-def new_mark() -> str:
-    """Return the name of a variable that nobody else has."""
-    return f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}"
+"""How often we look for what was started meanwhile."""
 
 
 def end_marked(mark: str, grace: float = GRACE) -> None:
-    """Ask all that has the mark to end, and kill what is still there after the grace."""
-    if not _send(mark, signal.SIGTERM):
-        return
+    """Ask all that was started with a mark in its environment to end, and kill what stays.
+
+    Some agents run each command in a session of its own, so it is in no group of theirs. Systems
+    without /proc show no environments; there, nothing is found.
+    """
+    marker = mark.encode() + b"="
+    ask_to_end(family((), marker))
     until = time.monotonic() + grace
-    while time.monotonic() < until:
+    while (left := family((), marker)) and time.monotonic() < until:
         time.sleep(_PACE)
-        if not marked(mark):
-            return
     for _ in range(ROUNDS):
-        if not _send(mark, signal.SIGKILL):
+        if not left:
             return
-
-
-def marked(mark: str) -> list[int]:
-    """Return the processes that were started with the mark in their environment."""
-    wanted = mark.encode() + b"="
-    try:
-        names = os.listdir("/proc")  # noqa: PTH208 - this is loaded at every start, and pathlib is slow
-    except OSError:
-        return []
-    return [int(name) for name in names if name.isdigit() and wanted in _environment(name)]
-
-
-def _send(mark: str, number: int) -> bool:
-    found = marked(mark)
-    for pid in found:
-        with suppress(OSError):
-            os.kill(pid, number)
-    return bool(found)
-
-
-def _environment(pid: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-            return file.read()
-    except OSError:  # it has ended, or is another user's
-        return b""
+        kill(left)
+        left = family((), marker)
