@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import cast
 
@@ -31,8 +29,8 @@ from callsheet.check.runner import (
     named,
     why,
 )
-from callsheet.cli.check_output import CardTeller, ProgressBar, TextTeller, explain, show_rules
-from callsheet.cli.output import Page, visible
+from callsheet.cli.check_output import CardWriter, ProgressBar, TextWriter, explain, show_rules
+from callsheet.cli.output import Page, replacing, visible
 from callsheet.cli.settings import use_rules_or_exit
 
 FORMATS = ("text", "json", "sarif", "junit")
@@ -45,7 +43,7 @@ FORMATS = ("text", "json", "sarif", "junit")
     "clients",
     multiple=True,
     type=click.Choice(CLIENTS),
-    help="Also say what this client would show wrongly. May be given again.",
+    help="Also find what this client would show wrongly. May be repeated.",
 )
 @click.option("--format", "form", type=click.Choice(FORMATS), default="text")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
@@ -57,7 +55,7 @@ FORMATS = ("text", "json", "sarif", "junit")
     default="advice",
     help="The least that is shown, and counts for the exit code.",
 )
-@click.option("--all", "show_all", is_flag=True, help="Write out what is told again and again.")
+@click.option("--all", "show_all", is_flag=True, help="Write out what repeats, too.")
 @click.option("--summary", is_flag=True, help="Show the score card only.")
 @click.option(
     "--card", type=click.Choice(["text", "markdown"]), help="The same, as text or for a README."
@@ -68,7 +66,7 @@ FORMATS = ("text", "json", "sarif", "junit")
     "--explain",
     "explaining",
     metavar="RULE",
-    help="Say what a rule (a category, all) holds to, and why.",
+    help="Explain a rule, a category, or all.",
 )
 @click.option("--rules", "listing", is_flag=True, help="List all rules.")
 def command(
@@ -112,19 +110,19 @@ def command(
     _refuse(paths, rules, form, wants_card, baseline, update_baseline)
     known = read_baseline(baseline, may_be_new=update_baseline) if baseline else None
     bar = ProgressBar()
-    teller = _teller(form, rules, wants_card, show_all, has_baseline=known is not None)
+    writer = _writer(form, rules, wants_card, show_all, has_baseline=known is not None)
     try:
         outcome = check_all(
             find(list(paths), sys.stdin.buffer),
             rules,
-            [teller],
+            [writer],
             baseline=known,
             fingerprints=form == "sarif",
             opened=bar.opened,
         )
     finally:
         bar.clear()
-    teller.close(outcome)
+    writer.close(outcome)
     for problem in outcome.problems:
         click.echo(f"callsheet: {visible(problem.path)}: {problem.message}", err=True)
     if known is not None and baseline is not None:
@@ -140,7 +138,7 @@ def _refuse(
     baseline: str | None,
     update_baseline: bool,
 ) -> None:
-    """Refuse what makes no sense."""
+    """Refuse options that make no sense together."""
     if not paths:
         raise click.UsageError("name a recording: callsheet check RECORDING…, or - for stdin")
     if not rules:
@@ -151,7 +149,7 @@ def _refuse(
         raise click.UsageError("name the file, too: --baseline FILE --update-baseline")
 
 
-def _teller(
+def _writer(
     form: str, rules: tuple[CheckRule, ...], card: str | None, show_all: bool, *, has_baseline: bool
 ) -> FindingWriter:
     write = sys.stdout.write
@@ -161,7 +159,7 @@ def _teller(
         return SarifWriter(write, rules, version=__version__, has_baseline=has_baseline)
     if form == "junit":
         return JunitWriter(write, rules)
-    return CardTeller(Page(), card) if card else TextTeller(Page(), rules, show_all=show_all)
+    return CardWriter(Page(), card) if card else TextWriter(Page(), rules, show_all=show_all)
 
 
 def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> int:
@@ -178,7 +176,11 @@ def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> 
                 where = " ".join(filter(None, (one.recording, one.tool)))
                 click.echo(f"  gone: {one.rule} in {visible(where)}", err=True)
         return outcome.exit_code
-    write_baseline(path, known.updated({rule.id for rule in outcome.rules}))
+    try:
+        with replacing(path, private=False) as file:
+            file.write(known.updated({rule.id for rule in outcome.rules}))
+    except OSError as exc:
+        raise click.UsageError(f"{path}: {why(exc)}") from None
     found = count(outcome.findings + outcome.known, "finding")
     click.echo(f"callsheet: {visible(path)} knows {found} now", err=True)
     return 2 if outcome.problems else 0
@@ -194,27 +196,3 @@ def read_baseline(path: str, *, may_be_new: bool) -> Baseline:
         raise click.UsageError(f"there is no baseline {path}; --update-baseline makes it") from None
     except (OSError, BadBaseline) as exc:
         raise click.UsageError(f"{path}: {why(exc)}") from None
-
-
-def write_baseline(path: str, data: bytes) -> None:
-    """Write a baseline: a new file beside the old one, which then takes its place."""
-    target = Path(os.path.realpath(path))
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            Path(name).chmod(mode)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as exc:
-        raise click.UsageError(f"{path}: {why(exc)}") from None
-
-
-def _umask() -> int:
-    old = os.umask(0)
-    os.umask(old)
-    return old

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from msgspec import Struct, field
 
 from callsheet.check.finding import SEVERITIES, CheckRule, Finding, shown
-from callsheet.check.output import CheckedRecording, CheckOutcome, count, totals
+from callsheet.check.output import CheckedRecording, CheckOutcome, FindingWriter, count, totals
 from callsheet.check.runner import RecordingSource
 from callsheet.check.scorecard import HEADS, Scorecard, markdown, rows
-from callsheet.cli.output import Page, visible
+from callsheet.cli.output import Page, new_table, visible
 from callsheet.observe.model import ObservedCall, text
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ class _Folded(Struct):
     calls: set[int] = field(default_factory=set[int])
 
 
-class TextTeller:
-    """Writes findings when a recording is read. With `all`, nothing is folded."""
+class TextWriter:
+    """Writes the findings of each recording when it is read. With `show_all`, nothing is folded."""
 
     def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
         self._page: Page = page
@@ -189,24 +189,12 @@ def _first(group: _Group) -> int:
 # The score card
 
 
-class CardTeller:
-    """Shows the score card at the end, and nothing before."""
+class CardWriter(FindingWriter):
+    """Shows the score card at the end, and nothing before: the other methods do nothing."""
 
     def __init__(self, page: Page, form: str) -> None:
         self._page: Page = page
         self._form: str = form
-
-    def begin(self, path: str) -> None:
-        """Show nothing."""
-
-    def found(self, finding: Finding, title: str, fingerprint: str) -> None:
-        """Show nothing."""
-
-    def over(self, call: ObservedCall) -> None:
-        """Show nothing."""
-
-    def end(self, recording: CheckedRecording) -> None:
-        """Show nothing."""
 
     def close(self, outcome: CheckOutcome) -> None:
         """Show the card."""
@@ -226,11 +214,10 @@ def show_totals(page: Page, outcome: CheckOutcome, most_tools: int | None = None
 
 def show_card(page: Page, summary: Scorecard, most_tools: int | None = None) -> None:
     """Show the score card; of each agent, only the tools that were called most."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=10)
+    table = new_table(page.width)
+    table.add_column("", no_wrap=True, overflow="ellipsis", ratio=1, min_width=10)
     for head in HEADS:
         table.add_column(head.upper(), justify="right", no_wrap=True)
     for row in rows(summary, most_tools):

@@ -21,7 +21,7 @@ from callsheet.report.humanize import plural
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and write nothing.")
 @click.option("--select", "chosen", multiple=True, metavar="RULE,…", help="Only these rules.")
 @click.option("--ignore", "ignored", multiple=True, metavar="RULE,…", help="All but these rules.")
-@click.option("--explain", metavar="RULE", help="Say why a rule holds and how to obey it.")
+@click.option("--explain", metavar="RULE", help="Explain a rule: why it holds, and how to obey it.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
 def command(
     paths: tuple[Path, ...],

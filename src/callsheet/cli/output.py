@@ -11,13 +11,15 @@ import os
 import re
 import select
 import sys
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
+    from rich.table import Table
     from rich.text import Text
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -27,7 +29,8 @@ Part = tuple[str, str]
 """A text and its style, as rich names styles."""
 
 WIDEST = 120
-"""Columns that text for reading takes at most."""
+WIDEST_TABLE = 100
+"""Columns that text for reading takes at most, and a table whose columns belong together."""
 
 
 # Safe text
@@ -61,7 +64,52 @@ def home() -> str:
         return ""
 
 
-# Where it goes
+# Files
+
+
+@contextmanager
+def replacing(path: str, *, private: bool = True) -> Generator[BinaryIO]:
+    """Open a file for writing that takes its name when it is complete, or not at all.
+
+    A special file, such as /dev/null or a named pipe, is written as it is. Errors of opening and renaming
+    name the path as the user wrote it.
+
+    Args:
+        path: The file. One that exists is replaced.
+        private: Whether only its owner may read it; else it has the mode of the old one, or the usual one.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with naming(path):
+            stream = target.open("wb", buffering=0)
+        with stream:
+            yield stream
+        return
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        with naming(path):
+            new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+            if not private and target.exists():
+                part.chmod(target.stat().st_mode & 0o777)
+        with open(new, "wb") as stream:  # noqa: PTH123 - a descriptor
+            yield stream
+        with naming(path):
+            part.replace(target)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: str) -> Generator[None]:
+    """Let an error carry the path that the user wrote."""
+    try:
+        yield
+    except OSError as exc:
+        raise OSError(exc.errno, exc.strerror, path) from exc
+
+
+# Terminals and pipes
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
@@ -118,6 +166,23 @@ def live_region(console: Console) -> Live:
         transient=True,
         redirect_stdout=False,
         redirect_stderr=False,
+    )
+
+
+def new_table(width: int | None) -> Table:
+    """Return an empty table without borders, for a terminal of this width, or None for a pipe.
+
+    Its column that has a `ratio` gets what the others leave, and is cut; the others are shown whole.
+    """
+    from rich.table import Table
+
+    return Table(
+        box=None,
+        padding=(0, 2, 0, 0),
+        pad_edge=False,
+        header_style="dim",
+        expand=width is not None,
+        width=None if width is None else min(width, WIDEST_TABLE),
     )
 
 

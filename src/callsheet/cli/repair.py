@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
+from callsheet.cli.output import naming, replacing
 from callsheet.cli.settings import use_rules_or_exit
 from callsheet.cli.tap import refuse_same_file, repair_options, write_report
 from callsheet.runtime.spill_store import SpillStore, default_directory
@@ -53,24 +53,24 @@ def command(
         with _opened(recording) as stream:
             _write(repairs, stream, output)
     except _NoRecording as exc:
-        _say(f"{recording}: {exc}")
+        _report(f"{recording}: {exc}")
         return 2
     except OSError as exc:
         if isinstance(exc, BrokenPipeError):
             raise
         is_folder = isinstance(exc, IsADirectoryError) and exc.filename != output
         hint = "; name one recording" if is_folder else ""
-        _say(f"{exc.filename or recording}: {exc.strerror}{hint}")
+        _report(f"{exc.filename or recording}: {exc.strerror}{hint}")
         return 2
-    write_report(repairs.account, report, _say, by="repair")
+    write_report(repairs.account, report, _report, by="repair")
     return 0
 
 
 class _NoRecording(Exception):
-    """A file has no message in it. The words say so."""
+    """A file has no message in it."""
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     click.echo(f"callsheet repair: {text}", err=True)
 
 
@@ -79,43 +79,14 @@ def _opened(recording: str) -> BinaryIO:
 
 
 def _write(repairs: Repairs, stream: BinaryIO, output: str | None) -> None:
-    """Write a recording, repaired. A file takes its name when it is whole; only its owner may read it."""
-    if output is None or output == "-":
-        _put(repairs, stream, sys.stdout.buffer, "stdout")
-        return
-    path = Path(output)
-    if path.exists() and not path.is_file():  # such as /dev/null, or a named pipe
-        with _blaming(output), path.open("wb", buffering=0) as out:
-            _put(repairs, stream, out, output)
-        return
-    path = Path(os.path.realpath(path))
-    half = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with _blaming(output):
-            half.touch(mode=0o600, exist_ok=False)
-        with half.open("wb") as out:
-            _put(repairs, stream, out, output)
-        with _blaming(output):
-            half.replace(path)
-    finally:
-        with suppress(OSError):
-            half.unlink(missing_ok=True)
-
-
-def _put(repairs: Repairs, stream: BinaryIO, out: BinaryIO, name: str) -> None:
-    for line in repairs.repaired(stream):
-        with _blaming(name):
-            out.write(line)
-    with _blaming(name):
-        out.flush()
-    if not repairs.messages:
-        raise _NoRecording("there is no message in it")
-
-
-@contextmanager
-def _blaming(name: str) -> Generator[None]:
-    """Let an error be that of a file that people have named."""
-    try:
-        yield
-    except OSError as exc:
-        raise OSError(exc.errno, exc.strerror, name) from exc
+    """Write a recording, repaired."""
+    to_stdout = output is None or output == "-"
+    with nullcontext(sys.stdout.buffer) if to_stdout else replacing(output or "") as out:
+        # Only errors of writing name the output: reading the recording fails on its own.
+        for line in repairs.repaired(stream):
+            with naming(output or "stdout"):
+                out.write(line)
+        with naming(output or "stdout"):
+            out.flush()
+        if not repairs.messages:
+            raise _NoRecording("there is no message in it")

@@ -118,7 +118,7 @@ def _show_message(board: Board, message: StoredMessage) -> None:
     lines = "\n".join(texts).strip("\n").split("\n")
     sign = "> " if message.kind == "user" else ""
     style = {"user": "bold", "agent": ""}.get(message.kind, "dim italic")
-    board.say("\n".join(f"{sign}{line}" for line in lines), style)
+    board.note("\n".join(f"{sign}{line}" for line in lines), style)
 
 
 def _block(block: dict[str, object]) -> str:

@@ -141,7 +141,7 @@ class Runner:
         return 0 if result.success else 1
 
     def _cancel(self, session: Session) -> None:
-        """Cancel the call, whose result then says so; before there is one, the whole run."""
+        """Cancel the call, whose result then is cancelled; before there is one, the whole run."""
         if not session.cancel(_ALIAS) and self._task is not None:
             self._task.cancel()
 
@@ -236,7 +236,7 @@ class CardSink:
 
     def _show_others(self) -> None:
         if self._others is not None and (text := self._others.read()):
-            self._try(lambda: self.board.say(text))
+            self._try(lambda: self.board.note(text))
 
     def _try(self, show: Callable[[], object]) -> None:
         if self._is_lost:
@@ -403,9 +403,9 @@ def open_history(plan: Plan) -> History | None:
 
 
 def is_off(flag: str | None) -> bool:
-    """Whether the flag or the environment says that no history is written."""
-    said = flag if flag is not None else os.environ.get("CALLSHEET_HISTORY")
-    return said is not None and said.strip().lower() == "off"
+    """Whether the flag or the environment turns the history off."""
+    value = flag if flag is not None else os.environ.get("CALLSHEET_HISTORY")
+    return value is not None and value.strip().lower() == "off"
 
 
 def _warn(text: str) -> None:

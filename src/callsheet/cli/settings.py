@@ -40,11 +40,11 @@ _T = TypeVar("_T", int, float)
 
 
 class BadSettings(CallsheetError):
-    """A settings file can't be read, or says something that is not known."""
+    """A settings file can't be read, or has a setting that is unknown or wrong."""
 
 
 class SettingsFile(NamedTuple):
-    """A file, the settings in it, and what stands before the names of its tables."""
+    """A file, the settings in it, and the prefix of its tables' names."""
 
     path: Path
     tables: JsonObject
@@ -59,7 +59,7 @@ class SettingsFile(NamedTuple):
 
 
 class HistoryTable(msgspec.Struct):
-    """`[tool.callsheet.history]`. What is not said is as it is by default; `"none"` means without limit."""
+    """`[tool.callsheet.history]`. None is the default; `"none"` means without limit."""
 
     url: str | None = None
     max_age: str | None = None
@@ -96,7 +96,7 @@ def own_settings(environ: Mapping[str, str] = os.environ) -> SettingsFile | None
 
 
 def project_settings(cwd: str | os.PathLike[str] = ".") -> SettingsFile | None:
-    """Return what the project says that a directory is in. What can't be used is warned of, and passed by."""
+    """Return the settings of the project that a directory is in. A mistake is warned of, and ignored."""
     try:
         start = Path(os.path.abspath(cwd))  # noqa: PTH100 - as it was typed, with its links
     except OSError:  # the directory that we are in was removed
@@ -192,27 +192,34 @@ def history_settings(
     environ: Mapping[str, str] = os.environ,
     cwd: str | os.PathLike[str] = ".",
 ) -> tuple[str | None, Retention]:
-    """Return the URL of the history, None if none is to be kept, and how much of it is kept.
+    """Return the URL of the history, None if none is written, and the limits of what is stored.
 
-    Raises `BadSettings` for the user's file, and `callsheet.history.BadUrl` for a URL that is wrong.
+    Args:
+        flag: The value of `--history`.
+        environ: The environment.
+        cwd: The directory whose project may have a history of its own.
+
+    Raises:
+        BadSettings: The user's file is wrong.
+        BadUrl: The URL is.
     """
     from callsheet.history.url import chosen_url
 
     own = own_settings(environ)
     table = HistoryTable() if own is None else _history_table(own)
-    keep = _retention(table, own)  # also where it does not hold: a mistake in it is told
-    said = flag if flag is not None else environ.get(URL_VARIABLE) or None
-    if said is None and not environ.get(VARIABLE):
+    keep = _retention(table, own)  # also where it is not used: a mistake in it is reported
+    url = flag if flag is not None else environ.get(URL_VARIABLE) or None
+    if url is None and not environ.get(VARIABLE):
         projects = _projects_history(cwd)
         if projects is not None:
             return projects
-    if said is None and own is not None and table.url is not None:
-        said = _beside(table.url, own.path)
-    return chosen_url(said, environ), keep
+    if url is None and own is not None and table.url is not None:
+        url = _beside(table.url, own.path)
+    return chosen_url(url, environ), keep
 
 
 def _projects_history(cwd: str | os.PathLike[str]) -> tuple[str | None, Retention] | None:
-    """Return the history that a project keeps inside of it, if it says so; its limits are for that alone."""
+    """Return the history that a project has inside of it, if any; its limits are for that one alone."""
     from callsheet.history.url import chosen_url
 
     file = project_settings(cwd)
@@ -242,12 +249,12 @@ def _history_table(file: SettingsFile) -> HistoryTable:
     try:
         return msgspec.convert(table, HistoryTable)
     except msgspec.ValidationError as exc:
-        said = str(exc).replace(" - at `$.", f" - [{name}] ").removesuffix("`")
-        raise BadSettings(f"{file.path}: {said}") from None
+        problem = str(exc).replace(" - at `$.", f" - [{name}] ").removesuffix("`")
+        raise BadSettings(f"{file.path}: {problem}") from None
 
 
 def _beside(url: str, file: Path) -> str:
-    """Return a URL of a file's: a path that is relative is meant from where the file is."""
+    """Return the URL that a file names: a relative path is relative to the file."""
     from callsheet.history.url import OFF, is_postgres
 
     if is_postgres(url) or url.strip().lower() in OFF:
@@ -262,10 +269,10 @@ def _beside(url: str, file: Path) -> str:
 
 
 def _hold_inside(url: str, file: Path) -> None:
-    """Refuse a project's wish to have what people do here anywhere else than in the project itself.
+    """Refuse a project's history that would be anywhere else than in the project itself.
 
-    Whoever opens a directory that they were sent does not mean to send its author their history; nor to let
-    links in it lead to their own, which its limits would empty.
+    Whoever opens a directory that they were sent does not mean to send its author their history; nor may
+    links in it lead to the user's own history, which the project's limits would empty.
     """
     from callsheet.history.url import OFF, file_of, is_postgres
 
@@ -283,7 +290,7 @@ def _retention(table: HistoryTable, where: SettingsFile | None) -> Retention:
 
     file = where.path if where is not None else None
 
-    def said(name: str, otherwise: _T | None, read: Callable[[str], _T], how: str) -> _T | None:
+    def limit(name: str, otherwise: _T | None, read: Callable[[str], _T], how: str) -> _T | None:
         value = getattr(table, name)
         if value is None:
             return otherwise
@@ -308,11 +315,11 @@ def _retention(table: HistoryTable, where: SettingsFile | None) -> Retention:
 
     count = "expected a number of calls"
     return Retention(
-        max_age=said("max_age", KEEP.max_age, parse_age, AGES),
-        max_calls=said("max_calls", KEEP.max_calls, int, count),
-        max_bytes=said("max_bytes", KEEP.max_bytes, enough, SIZES),
-        session_max_calls=said("session_max_calls", KEEP.session_max_calls, int, count),
-        session_max_bytes=said("session_max_bytes", KEEP.session_max_bytes, parse_size, SIZES),
+        max_age=limit("max_age", KEEP.max_age, parse_age, AGES),
+        max_calls=limit("max_calls", KEEP.max_calls, int, count),
+        max_bytes=limit("max_bytes", KEEP.max_bytes, enough, SIZES),
+        session_max_calls=limit("session_max_calls", KEEP.session_max_calls, int, count),
+        session_max_bytes=limit("session_max_bytes", KEEP.session_max_bytes, parse_size, SIZES),
     )
 
 
@@ -332,9 +339,13 @@ def use_rules_or_exit(cwd: str | os.PathLike[str] = ".") -> None:
 def use_rules(
     cwd: str | os.PathLike[str] = ".", *, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """Let the user's rules and exceptions hold in this process, and the rules of the project.
+    """Use the rules and exceptions of the user in this process, and the rules of the project.
 
-    Raises `BadSettings` for the user's file; what is wrong in the project's is warned of, and left out.
+    The user's settings may add rules, replace some, turn some off, and make exceptions. A project's may only
+    add rules: its author has no say in which secrets of the user are shown.
+
+    Raises:
+        BadSettings: The user's file is wrong. A mistake in the project's is warned of, and ignored.
     """
     own, project = own_settings(environ), project_settings(cwd)
     files = [file for file in (own, project) if file is not None and file.tables.get("redact")]
@@ -352,7 +363,7 @@ def use_rules(
 
 
 def _tried(file: SettingsFile, table: Mapping[str, Any]) -> RedactionSettings:
-    """Read settings, and try them: what can't be used is said now, and not when a secret comes by."""
+    """Read settings, and try them: a mistake is reported now, and not when a secret comes by."""
     from callsheet.redaction.redactor import InvalidRule, Redactor, read_settings
 
     try:
@@ -377,7 +388,7 @@ def _try_rule(rule: SecretRule) -> None:
 
 
 def _project_rules(file: SettingsFile, own: RedactionSettings) -> Iterator[SecretRule]:
-    """Return the rules that a project adds, one by one: a bad one does not take the others along."""
+    """Yield the rules that a project adds. A bad one is skipped, and the others hold."""
     from callsheet.redaction.redactor import default_rules
 
     try:

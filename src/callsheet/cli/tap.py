@@ -22,7 +22,7 @@ _C = TypeVar("_C", bound=Callable[..., Any])
 
 
 def repair_options(command: _C) -> _C:
-    """Add the options that say what is changed, which `repair` has as well."""
+    """Add the options for what is changed, which `repair` has as well."""
     options = (
         locale_option,
         click.option(

@@ -358,7 +358,7 @@ class Collecting(Board):
 
     def refresh(self) -> None: ...
     def tick(self) -> None: ...
-    def say(self, text: str, style: str = "") -> None: ...
+    def note(self, text: str, style: str = "") -> None: ...
     def give_up(self) -> None: ...
 
 
@@ -490,12 +490,12 @@ def test_the_time_of_a_call_begins_when_it_is_started(on_terminal: Any) -> None:
     assert "Running on  2.0 s" in stream.getvalue().replace("\x1b[0m", "").replace("\x1b[2m", "")
 
 
-def test_what_a_board_says_is_styled_on_a_terminal(on_terminal: Any) -> None:
+def test_notes_are_styled_on_a_terminal(on_terminal: Any) -> None:
     board, stream, _ = on_terminal()
-    board.say("hello", "bold")
+    board.note("hello", "bold")
     assert "\x1b[1mhello" in stream.getvalue()
     piped = PlainBoard(io.StringIO(), CWD)
-    piped.say("hello", "bold")
+    piped.note("hello", "bold")
     assert piped._stream.getvalue() == "hello\n"
 
 

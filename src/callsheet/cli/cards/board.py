@@ -113,8 +113,8 @@ class Board(ABC):
         """Show that time goes on."""
 
     @abstractmethod
-    def say(self, text: str, style: str = "") -> None:
-        """Show what somebody else has to say, in one of rich's styles where there are any."""
+    def note(self, text: str, style: str = "") -> None:
+        """Show a text beside the calls, in one of rich's styles where there are any."""
 
     @abstractmethod
     def give_up(self) -> None:
@@ -180,7 +180,7 @@ class PlainBoard(Board):
     def tick(self) -> None:
         """Nothing here moves."""
 
-    def say(self, text: str, style: str = "") -> None:
+    def note(self, text: str, style: str = "") -> None:
         """Write it beside the calls."""
         del style
         self._put(text)

@@ -34,7 +34,7 @@ Tone = Literal["", "dim", "note", "name", "add", "remove"]
 
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
-"""Gives the state of an agent's terminal, if it is known."""
+"""Returns the state of an agent's terminal, if it is known."""
 
 _FENCED = re.compile(r"(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
 
@@ -204,7 +204,9 @@ def diff_lines(diff: DiffContent, cwd: str) -> list[BodyLine]:
     """
     patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
     sections = list(_sections(patch))
-    if len(sections) != len(diff.changes):  # a file without text has none, and others can't be told
+    if len(sections) != len(
+        diff.changes
+    ):  # a file without text has no section, so they can't be matched
         by_one = [list(_sections(git_patch.write([change]))) for change in diff.changes]
         sections = [rows[0] if rows else [] for rows in by_one]
     pairs = zip(diff.changes, sections, strict=True)

@@ -83,7 +83,7 @@ class TerminalBoard(Board):
         finally:
             self._hidden = False
 
-    def say(self, text: str, style: str = "") -> None:
+    def note(self, text: str, style: str = "") -> None:
         """Print text above what is drawn."""
         width = self._sized().width
         lines = [harmless(line) for line in text.split("\n")]

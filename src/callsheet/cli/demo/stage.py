@@ -105,10 +105,10 @@ class Stage:
 
     async def _play(self) -> AgentClient:
         client = self._client()
-        self._board.say(f"Callsheet {__version__}", "bold")
+        self._board.note(f"Callsheet {__version__}", "bold")
         async with client:
             text = f"An agent and its client, over stdio, in ACP v{client.version}."
-            self._board.say(text, "dim")
+            self._board.note(text, "dim")
             session = self._session = await client.new_session(self._cwd)
             try:
                 for scene in self._scenes():
@@ -126,11 +126,11 @@ class Stage:
         await self._pause(PAUSE)
         self._scene = scene
         self._started.clear()
-        self._board.say("")
-        self._board.say(scene.caption, "dim italic")
+        self._board.note("")
+        self._board.note(scene.caption, "dim italic")
         if scene.mode is not None:
             await self._choose(client, session, scene.mode)
-        self._board.say(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
+        self._board.note(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
         cancelling = asyncio.ensure_future(self._cancel(client, session, scene))
         try:
             await client.prompt(session, scene.prompt)
@@ -147,21 +147,21 @@ class Stage:
         options = answer.get("configOptions") if is_object(answer) else None
         for option in options if is_list(options) else []:
             name = _name(option.get("options"), "value", mode)
-            self._board.say(f"{visible(str(option.get('name')))}: {name}", "yellow")
+            self._board.note(f"{visible(str(option.get('name')))}: {name}", "yellow")
             await self._pause(THOUGHT)
 
     async def _cancel(self, client: AgentClient, session: str, scene: Scene) -> None:
         if scene.cancel_after is not None:
             await self._started.wait()
             await asyncio.sleep(scene.cancel_after)
-            self._board.say("Stop.", "yellow")
+            self._board.note("Stop.", "yellow")
             await client.cancel(session)
 
     async def _answer(self, params: JsonObject) -> str:
         """Answer for the user, and show what was asked."""
         await self._pause(THOUGHT)
         answer = "reject_once" if self._scene is None else self._scene.answer
-        self._board.say(f"May it? {_name(params.get('options'), 'kind', answer)}", "yellow")
+        self._board.note(f"May it? {_name(params.get('options'), 'kind', answer)}", "yellow")
         return answer
 
     def _receive(self, line: bytes) -> None:

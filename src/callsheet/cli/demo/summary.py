@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.table import Table
 from rich.text import Text
 
 from callsheet.check.rules import RULES
 from callsheet.cli.cards.footer import end_text
 from callsheet.cli.cards.style import COLOURS, Glyphs, mark
-from callsheet.cli.output import Page, visible
+from callsheet.cli.output import Page, new_table, visible
 from callsheet.report.content import TerminalContent
 from callsheet.report.errors import CallsheetError
 from callsheet.report.humanize import bytes_text, duration_text
@@ -36,10 +35,10 @@ def show_calls(page: Page, client: AgentClient, seconds: float, glyphs: Glyphs) 
     lines = _lines_of_agent(client)
     reports = list(fold(lines, version=client.version))
     sizes = [_bytes_about(report, lines) for report in reports]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = new_table(page.width)
     table.add_column("", width=1, no_wrap=True)
-    table.add_column("call", no_wrap=True, overflow="ellipsis", max_width=44)
-    table.add_column("ended", no_wrap=True, overflow="ellipsis")
+    table.add_column("call", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("ended", no_wrap=True)
     for name in ("took", "bytes", "redacted"):
         table.add_column(name, justify="right", style="dim", no_wrap=True)
     for report, size in zip(reports, sizes, strict=True):

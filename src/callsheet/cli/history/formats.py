@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
-from collections.abc import AsyncIterator, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from io import StringIO
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 import msgspec
 
 from callsheet.cli.amounts import utc_time
 from callsheet.cli.history.lookup import Trouble, head_pages, run, whole_calls, with_session
-from callsheet.cli.output import visible
+from callsheet.cli.output import replacing, visible
 from callsheet.history import Head, Query, Store, StoredCall, StoredSession
 from callsheet.history.codec import as_json_bytes
 from callsheet.report.humanize import plural
@@ -109,13 +106,20 @@ def export_calls(
 
     async def work(store: Store) -> int:
         wanted = await with_session(store, query, session)
-        with _target(output) as stream:
-            written = 0
-            async for line in (_csv_lines if as_csv else _json_lines)(store, wanted, limit):
-                stream.write(line)
-                written += 1
-        if output is not None:
-            click.echo(f"callsheet: {plural(written - as_csv, 'call')} in {output}", err=True)
+        lines = (_csv_lines if as_csv else _json_lines)(store, wanted, limit)
+        written = 0
+        if output is None or output == "-":
+            async for line in lines:
+                sys.stdout.write(line)
+            return 0
+        try:
+            with replacing(output) as file:
+                async for line in lines:
+                    file.write(line.encode())
+                    written += 1
+        except OSError as exc:
+            raise Trouble(f"{output} can't be written: {exc.strerror or exc}") from None
+        click.echo(f"callsheet: {plural(written - as_csv, 'call')} in {output}", err=True)
         return 0
 
     return run(url, work, empty=None if output is not None or session is not None else "")
@@ -158,26 +162,3 @@ def _cell(value: JsonValue) -> str:
         return "" if value is None else f"{value}"
     text = value.replace("\0", "\ufffd")
     return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-@contextmanager
-def _target(output: str | None) -> Generator[TextIO]:
-    """Return where to write. A file takes its name when it is complete; only its owner may read it."""
-    if output is None or output == "-":
-        yield sys.stdout
-        return
-    file = Path(output)
-    is_special = file.exists() and not file.is_file()  # such as /dev/stderr, or a named pipe
-    part = file if is_special else file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        if not is_special:
-            part.touch(mode=0o600)
-        with part.open("w", encoding="utf-8", newline="") as stream:
-            yield stream
-        if not is_special:
-            part.replace(file)
-    except OSError as exc:
-        raise Trouble(f"{output} can't be written: {exc.strerror or exc}") from None
-    finally:
-        if not is_special:
-            part.unlink(missing_ok=True)

@@ -89,7 +89,7 @@ def run(
 
 
 def chosen(flag: str | None) -> tuple[str, Retention]:
-    """Return the URL that holds, and how much is kept there."""
+    """Return the URL that holds, and the limits of what is stored there."""
     try:
         url, keep = history_settings(flag)
     except (BadUrl, BadSettings) as exc:

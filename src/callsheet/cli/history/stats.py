@@ -8,7 +8,7 @@ from callsheet.cli.amounts import local_time, utc_time
 from callsheet.cli.history.formats import json_text
 from callsheet.cli.history.lookup import run, with_session
 from callsheet.cli.history.table import report_nothing
-from callsheet.cli.output import Page, visible, write
+from callsheet.cli.output import Page, new_table, visible, write
 from callsheet.history import Query, Stats, Store, ToolStats
 from callsheet.report.humanize import bytes_text, plural, short_duration
 from callsheet.report.json import JsonObject
@@ -86,13 +86,12 @@ def _overview(stats: Stats, url: str) -> Iterator[tuple[str, str]]:
 
 
 def _show_tools(page: Page, tools: Sequence[ToolStats]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", max_width=32)
+    table = new_table(page.width)
+    table.add_column("TOOL", style="cyan", no_wrap=True, overflow="ellipsis", ratio=1)
     for name, style in (("CALLS", ""), ("FAILED", "red"), ("P50", ""), ("P95", ""), ("JSON", "")):
-        table.add_column(name, style=style, justify="right", min_width=7, no_wrap=True)
+        table.add_column(name, style=style, justify="right", no_wrap=True)
     for tool in tools:
         took = ["" if ms is None else short_duration(ms) for ms in (tool.p50, tool.p95)]
         name = Text(visible(tool.name) or "(none)")

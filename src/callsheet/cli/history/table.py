@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.cells import cell_len
-from rich.table import Table
 from rich.text import Text
 
 from callsheet.cli.amounts import ago, clock_time
@@ -25,7 +24,15 @@ from callsheet.cli.history.formats import (
     session_object,
 )
 from callsheet.cli.history.lookup import all_sessions, head_pages, run, with_session
-from callsheet.cli.output import console_for, home, is_terminal, path_text, visible, write
+from callsheet.cli.output import (
+    console_for,
+    home,
+    is_terminal,
+    new_table,
+    path_text,
+    visible,
+    write,
+)
 from callsheet.history import Head, Query, Store, StoredSession
 from callsheet.report.humanize import short_duration
 from callsheet.report.report import ToolCallReport
@@ -33,6 +40,7 @@ from callsheet.report.status import Reason
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 Key = tuple[str, str]
 """A call: its session and its id."""
@@ -213,9 +221,8 @@ class CallTable:
     ) -> Table:
         """Return calls as a table. With a `frame`, those that run have a spinner."""
         columns = self._columns(width)
-        table = Table(
-            box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=header, header_style="dim"
-        )
+        table = new_table(None)
+        table.show_header = header
         table.add_column("", width=1, no_wrap=True)
         for name, size in columns.items():
             table.add_column(
@@ -266,7 +273,7 @@ class CallTable:
     def _title(self, head: Head, end: str, width: int) -> Text:
         """Return the title, cut so that how the call ended stands behind it."""
         if head.status == "in_progress":
-            end = ""  # the mark says it
+            end = ""  # the mark shows it
         room = width - (cell_len(end) + 2 if end else 0)
         title = cut_text(visible(head.title or head.name), max(6, room), self._glyphs)
         return Text.assemble(title, "  " if end else "", (end, _COLOURS.get(head.status, "")))
@@ -345,11 +352,11 @@ def _show_session_table(found: list[StoredSession]) -> None:
     if console.width < WIDE:
         ids = short_ids(list(ids))
     dot = glyphs_for(console.encoding).dot
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table = new_table(console.width)
     table.add_column("USED", style="dim", no_wrap=True)
     table.add_column("CALLS", justify="right", no_wrap=True)
     table.add_column("SESSION", no_wrap=True)
-    table.add_column("IN", no_wrap=True, overflow="ellipsis", min_width=12)
+    table.add_column("IN", no_wrap=True, overflow="ellipsis", ratio=1, min_width=12)
     for one in found:
         where = (one.title, path_text(one.cwd, "", home()))
         name = Text(dot.join(visible(text) for text in where if text))
