@@ -25,7 +25,7 @@ from callsheet.processes.shell import QUIET, shell
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
 from callsheet.tools.errors import IOFailed
-from callsheet.tools.host import OnOutput, Running
+from callsheet.tools.host import HostCommand, OnOutput
 from callsheet.tools.session import Call
 
 _SLICE = 0.05
@@ -93,7 +93,7 @@ class ClientTerminal:
         client: SessionClient,
         call: Call,
         request: JsonObject,
-        own: Running,
+        own: HostCommand,
         on_output: OnOutput,
         spawn: Spawn,
     ) -> None:
@@ -101,7 +101,7 @@ class ClientTerminal:
         self._client: SessionClient = client
         self._call: Call = call
         self._request: JsonObject = request
-        self._own: Running = own
+        self._own: HostCommand = own
         self._on_output: OnOutput = on_output
         self._spawn: Spawn = spawn
 
@@ -249,7 +249,7 @@ class ClientHost(ClientFiles):
         cwd: Path,
         env: Mapping[str, str | None],
         on_output: OnOutput,
-    ) -> Running:
+    ) -> HostCommand:
         """Make a command of a shell, ready to run."""
         own = super().command(call, command, cwd, env, on_output)
         if not self._terminals:

@@ -1,9 +1,8 @@
-"""Whether arguments are what a tool's schema allows, and if not, what is wrong, in words.
+"""Arguments against a tool's schema: checked, with errors that say what would be right, and read from text.
 
-Values as people type them, given as a tool's schema asks for them.
-
-A value is JSON where it parses as a type that the schema asks for, else it is text. So `5` is a number
-where a number is wanted, and text where text is wanted.
+`Checker` raises `InvalidArguments`; its messages are for models, which correct themselves by them. `value_of`
+reads a value that a person has typed: JSON where it parses as a type that the schema asks for, else text. So
+`5` is a number where a number is wanted, and text where text is wanted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from callsheet.tools.errors import InvalidArguments
 
 _MOST_PROBLEMS = 5
 _LONGEST_VALUE = 80
-_WORDS = {
+_TYPE_NAMES = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
@@ -52,16 +51,16 @@ class Checker:
             errors = list(self._validator.iter_errors(arguments))
         except ValueError as exc:  # not JSON: a key that is no text, a number that is none
             raise InvalidArguments(f"{self._tool}: the arguments are not JSON: {exc}") from None
-        problems = list(dict.fromkeys(self._say(arguments, error) for error in errors))
+        problems = list(dict.fromkeys(self._message(arguments, error) for error in errors))
         left = len(problems) - _MOST_PROBLEMS
-        said = "; ".join(problems[:_MOST_PROBLEMS]) + (f"; and {left} more" if left > 0 else "")
-        raise InvalidArguments(f"{self._tool}: {said}")
+        message = "; ".join(problems[:_MOST_PROBLEMS]) + (f"; and {left} more" if left > 0 else "")
+        raise InvalidArguments(f"{self._tool}: {message}")
 
     def _wanted(self) -> str:
         names = ", ".join(self._schema.get("properties", ()))
         return f"{self._tool} takes {names}" if names else f"{self._tool} takes no arguments"
 
-    def _say(self, arguments: JsonObject, error: Any) -> str:
+    def _message(self, arguments: JsonObject, error: Any) -> str:
         where = _place(error.instance_path)
         kind = error.kind.name if hasattr(error.kind, "name") else type(error.kind).__name__
         schema = _schema_at(self._schema, error.schema_path)
@@ -77,24 +76,24 @@ class Checker:
 
     def _unknown(self, where: str, error: Any, schema: JsonObject) -> str:
         known = list(schema.get("properties", ()))
-        said: list[str] = []
+        message: list[str] = []
         for name in error.kind.unexpected:
             near = nearest(name, known)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-            said.append(f"unknown argument {f'{where}.' if where else ''}{name} ({hint})")
-        return "; ".join(said)
+            message.append(f"unknown argument {f'{where}.' if where else ''}{name} ({hint})")
+        return "; ".join(message)
 
     def _missing(self, given: JsonObject, name: str, inside: str, schema: JsonObject) -> str:
         wanted = schema.get("properties", {}).get(name, {})
-        said = f"missing argument {name}{inside} ({expected(self._resolved(wanted))})"
-        return said if given else f"{said}; {self._wanted()}" if not inside else said
+        message = f"missing argument {name}{inside} ({expected(self._resolved(wanted))})"
+        return message if given else f"{message}; {self._wanted()}" if not inside else message
 
     def _resolved(self, schema: JsonObject) -> JsonObject:
         return _resolve(self._schema, schema)
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the names that somebody may have meant, the nearest first."""
+    """Return the names that may be meant, the nearest first."""
     by_key = {_key(one): one for one in known}
     found = get_close_matches(_key(name), by_key, n=most, cutoff=0.6)
     if not found and len(name) >= 3:
@@ -107,7 +106,7 @@ def _key(name: str) -> str:
 
 
 def expected(schema: JsonObject) -> str:
-    """Say in words what a schema allows."""
+    """Return in English what a schema allows."""
     if "enum" in schema:
         return "one of " + ", ".join(_shown(value) for value in schema["enum"])
     if "const" in schema:
@@ -116,11 +115,11 @@ def expected(schema: JsonObject) -> str:
     if is_list(options):
         return " or ".join(dict.fromkeys(expected(option) for option in options))
     kinds = schema.get("type")
-    words = [
-        _WORDS.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds or [])
+    names = [
+        _TYPE_NAMES.get(kind, kind) for kind in ([kinds] if isinstance(kinds, str) else kinds or [])
     ]
-    said = " or ".join(words) or "something else"
-    return said + _bounds(schema)
+    message = " or ".join(names) or "something else"
+    return message + _bounds(schema)
 
 
 def _bounds(schema: JsonObject) -> str:
@@ -135,10 +134,10 @@ def _bounds(schema: JsonObject) -> str:
         ("maxItems", "with at most {} items"),
         ("pattern", "that matches {}"),
     ]
-    said = [text.format(schema[key]) for key, text in parts if key in schema]
+    message = [text.format(schema[key]) for key, text in parts if key in schema]
     if schema.get("minLength") == 1:
-        said[said.index("of at least 1 characters")] = "that is not empty"
-    return " " + ", ".join(said) if said else ""
+        message[message.index("of at least 1 characters")] = "that is not empty"
+    return " " + ", ".join(message) if message else ""
 
 
 def _schema_at(root: JsonObject, path: Sequence[str | int]) -> JsonObject:
@@ -166,10 +165,10 @@ def _resolve(root: JsonObject, schema: JsonObject) -> JsonObject:
 
 
 def _place(path: Sequence[str | int]) -> str:
-    said = ""
+    message = ""
     for step in path:
-        said += f"[{step}]" if isinstance(step, int) else f".{step}" if said else step
-    return said
+        message += f"[{step}]" if isinstance(step, int) else f".{step}" if message else step
+    return message
 
 
 def _type(value: object) -> str:
@@ -204,7 +203,7 @@ def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
 
 
 def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 0) -> bool:
-    """Whether a value is of a type that a schema asks for. Whether it is right is for the tool to say."""
+    """Whether a value is of a type that a schema asks for. Whether it is right, the tool checks."""
     if deep > _DEEPEST:
         return False
     if isinstance(reference := schema.get("$ref"), str):
@@ -244,7 +243,7 @@ def _referred(reference: str, root: JsonObject) -> JsonObject:
 
 
 def parse_json(text: str) -> JsonValue:
-    """Read JSON. NaN and Infinity are none, and are a `ValueError`."""
+    """Parse JSON. NaN and Infinity are a `ValueError`: they are no JSON."""
     return json.loads(text, parse_constant=_refuse)
 
 

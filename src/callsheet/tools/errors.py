@@ -1,7 +1,7 @@
-"""What a tool raises to say that it has failed, and why. The executor makes the result from it.
+"""The errors that a tool raises. The executor makes the result from them.
 
-Each type has a `code` that stays, for machines, and a word for whether trying again can help:
-`no`; `changed`, if something is done differently; `later`, if the same may work another time.
+Each type has a stable `code` for machines, and says in `retry` whether trying again can help: `no`;
+`changed`, if something is done differently; `later`, if the same may work another time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NotFound(ToolError):
 
 
 class NotPermitted(ToolError):
-    """It may not be done: the user or the system said no, or it is outside the workspace."""
+    """It may not be done: the user or the system refused, or it is outside the workspace."""
 
     code = "permission_denied"
     retry = "no"

@@ -1,14 +1,19 @@
-"""Runs tools, and reports what they do: checked, permitted, timed, shielded, and ended on every path.
+"""Runs tools and reports their calls: checked, permitted, timed, guarded, and ended on every path.
 
-A tool runs in a task of its own, so that it can be stopped alone. One that does not stop when it is told to
-is left behind after a while, and its call ends without it. No tool is ever run twice by itself.
+One call goes this way: announced; its arguments checked and converted; its paths resolved; permission asked,
+with a preview of what would change; its paths locked; invoked, in a task of its own, with a timeout; its
+outcome made a `ToolResult`, stamped, and reported.
+
+The task of its own is what makes every call end. The caller waits for `Run.finished`, not for the task: a
+tool that ignores its cancellation is left behind after `GRACE` seconds, and its call ends without it. No
+tool is ever run twice for one call.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,7 +34,7 @@ from callsheet.tools.invocation import (
 )
 from callsheet.tools.path_locks import PathLocks
 from callsheet.tools.permissions import Permissions
-from callsheet.tools.stdio_guard import running
+from callsheet.tools.stdio_guard import current_call
 from callsheet.tools.tool import Registry
 from callsheet.tools.workspace import resolve_paths
 
@@ -49,19 +54,19 @@ if TYPE_CHECKING:
     from .session import Call, Session
 
 TIMEOUT = 120.0
-"""Seconds that a tool may run, if neither it nor the caller says otherwise."""
+"""Seconds that a tool may run, unless the tool or the caller sets a timeout."""
 
 GRACE = 3.0
-"""Seconds after which a tool that was told to stop is left behind."""
+"""Seconds after which a tool that was cancelled and still runs is left behind."""
 
 AT_ONCE = 16
 """Calls of one `run_all` that run at the same time."""
 
 _LONG = 262_144
-"""Characters that are looked through in a thread. Up to here, it takes less than a millisecond."""
+"""Characters of input or output that are redacted in a thread. Fewer take less than a millisecond."""
 
 _TIMES_ASKED = 3
-"""How often somebody is asked about one call, if what they were shown has changed before it is done."""
+"""How often the user is asked about one call, if the preview they approved has changed before it is run."""
 
 Asked: TypeAlias = "tuple[str, JsonObject]"
 
@@ -76,8 +81,8 @@ class Run:
         "call",
         "finished",
         "has_ended",
+        "output",
         "problem",
-        "said",
         "started",
         "task",
         "value",
@@ -92,14 +97,14 @@ class Run:
         self.begun: bool = False
         self.has_ended: bool = False
         self.value: Any = None
-        self.said: list[str] = []
+        self.output: list[str] = []
         self.problem: BaseException | None = None
         self.finished: asyncio.Future[None] = loop.create_future()
         self._loop: asyncio.AbstractEventLoop = loop
         self._timers: list[asyncio.TimerHandle] = []
 
     async def carry_out(self, work: Callable[[], Awaitable[Any]]) -> None:
-        """Do the work, and keep what comes of it."""
+        """Do the work, and record its value or exception."""
         self.begun = True
         try:
             self.value = await work()
@@ -111,11 +116,11 @@ class Run:
         self._finish()
 
     async def wait(self) -> None:
-        """Wait for the end of the work. If this is cancelled, the work is told to stop, and is waited for."""
+        """Wait for the end of the work. If this is cancelled, the work is cancelled, and waited for."""
         try:
             await self.finished
         except asyncio.CancelledError:
-            # Only if nothing was to wake us any more but this: else there is nothing to wait for.
+            # `finished` is cancelled only if this wait was still pending; else the work has ended already.
             if self.finished.cancelled() and self.task is not None and not self.task.done():
                 self.finished = self._loop.create_future()
                 self.stop(Cancelled(self.call.session.desk.phrase("cancelled")))
@@ -123,15 +128,15 @@ class Run:
             raise
 
     def begin(self, seconds: float | None) -> None:
-        """Note that the tool runs now, for this long at most."""
+        """Start the clock of the tool, which may run for so many seconds."""
         self.started = self._loop.time()
         if seconds is not None:
-            said = self.call.session.desk.phrase("timed_out", seconds=seconds)
-            why = TimedOut(said, timeout_s=seconds)
+            message = self.call.session.desk.phrase("timed_out", seconds=seconds)
+            why = TimedOut(message, timeout_s=seconds)
             self._timers.append(self._loop.call_later(seconds, self.stop, why))
 
     def stop_from_anywhere(self, why: Cancelled) -> None:
-        """Tell the tool to stop, from whatever thread: a task can be cancelled on its own loop only."""
+        """Stop the tool from any thread: a task can be cancelled on its own loop only."""
         try:
             is_here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -143,13 +148,13 @@ class Run:
                 self._loop.call_soon_threadsafe(self.stop, why)
 
     def stop(self, why: Cancelled | TimedOut) -> None:
-        """Tell the tool to stop, and don't wait for ever."""
+        """Cancel the tool, and stop waiting for it after `GRACE`."""
         if self.why is None and self.task is not None and not self.task.done():
             self.why = why
             self.task.cancel()
             if self.begun:
                 self._timers.append(self._loop.call_later(GRACE, self._finish))
-            else:  # a task that has not begun never will
+            else:  # a task that is cancelled before its first step never runs
                 self._finish()
 
     def _finish(self, _: object = None) -> None:
@@ -166,7 +171,7 @@ class Executor:
         self.registry: Registry = registry
         self.permissions: Permissions = permissions
         self._session: Session = session
-        self._claims: PathLocks = PathLocks()
+        self._locks: PathLocks = PathLocks()
         self._checkers: dict[str, tuple[Tool, Checker]] = {}
         self._runs: dict[str, Run] = {}
         self._is_closed: bool = False
@@ -180,7 +185,7 @@ class Executor:
         turn: asyncio.Semaphore | None = None,
         **links: Any,
     ) -> ToolResult:
-        """Run a tool, and give its result. What goes wrong is a result, too, not an exception."""
+        """Run a tool, and return its result. What goes wrong is a result, too, not an exception."""
         if self._is_closed:
             raise SessionClosed(f"session {self._session.session_id} is closed; make a new one")
         given: Any = {} if arguments is None else arguments
@@ -189,12 +194,12 @@ class Executor:
         call = self._call(name, tool, given, links)
         with ExitStack() as scope:
             scope.push(call)
-            await _aside(call.__enter__, _size(given))
+            await _off_loop_if_large(call.__enter__, _size(given))
             loop = asyncio.get_running_loop()
             run = Run(call, loop)
             begun = loop.time()
             run.task = loop.create_task(
-                run.carry_out(lambda: self._carried_out(run, tool, name, given, timeout, turn))
+                run.carry_out(lambda: self._execute(run, tool, name, given, timeout, turn))
             )
             self._runs[call.id] = run
             try:
@@ -205,11 +210,11 @@ class Executor:
                 ms = round((loop.time() - (run.started or begun)) * 1000, 3)
                 result = result.stamped(call.id, name, ms, self._facts(result))
                 conclude = partial(call.conclude, result, reason_of(result, error))
-                await _aside(conclude, len(result.output))
+                await _off_loop_if_large(conclude, len(result.output))
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel, and give their results in the order of the calls."""
+        """Run tools in parallel, and return their results in the order of the calls."""
         if at_once < 1:
             raise InvalidValue(f"at_once: expected 1 or more, got {at_once}")
         asked = list(calls)
@@ -220,7 +225,7 @@ class Executor:
             return await asyncio.gather(*each)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop one call, by its id or alias, from any thread. Gives whether it was running."""
+        """Stop one call, by its id or alias, from any thread. Return whether it was running."""
         report = self._session.get(key)
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:
@@ -229,7 +234,7 @@ class Executor:
         return True
 
     async def close(self) -> None:
-        """Stop everything that runs. Nothing is begun any more."""
+        """Stop everything that runs, and refuse new calls."""
         self._is_closed = True
         await self.stop()
 
@@ -269,10 +274,10 @@ class Executor:
             return None
 
     def _outer(self) -> Call | None:
-        call = running.get()
+        call = current_call.get()
         return call if call is not None and call.session is self._session else None
 
-    async def _carried_out(
+    async def _execute(
         self,
         run: Run,
         tool: Tool | None,
@@ -295,12 +300,12 @@ class Executor:
             shown = await self.permissions.ask(
                 run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
             )
-            async with _in_turn(turn), self._claims.hold(reads, writes):
+            async with turn or nullcontext(), self._locks.hold(reads, writes):
                 if shown and await preview_of(tool, run.call, values) != shown:
-                    continue  # it is not what was allowed any more
+                    continue  # it is not what was approved any more
                 return await self._invoked(run, tool, values, limit)
         raise ExecutionFailed(
-            "What would be changed is never what was allowed; it changes meanwhile"
+            "What would be changed is never what was approved; it changes meanwhile"
         )
 
     async def _invoked(
@@ -308,15 +313,15 @@ class Executor:
     ) -> Any:
         run.call.start()
         run.begin(limit)
-        stdio_guard.put_up()
-        token = running.set(run.call)
+        stdio_guard.install()
+        token = current_call.set(run.call)
         try:
-            return await invoke(tool, run.call, values, run.said)
+            return await invoke(tool, run.call, values, run.output)
         except SystemExit as exc:
             raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
         finally:
-            running.reset(token)
-            stdio_guard.take_down()
+            current_call.reset(token)
+            stdio_guard.uninstall()
 
     def _unknown(self, name: str) -> NotFound:
         near = self.registry.nearest(name)
@@ -339,7 +344,7 @@ class Executor:
     def _place(
         self, tool: Tool, given: JsonObject, values: dict[str, Any]
     ) -> tuple[dict[str, list[Path]], list[tuple[str, Path]]]:
-        """Put the real paths in. Gives those of each argument, and those that are outside the workspace."""
+        """Put the real paths in. Return those of each argument, and those that are outside the workspace."""
         found: dict[str, list[Path]] = {}
         beyond: list[tuple[str, Path]] = []
         workspace = self._session.workspace
@@ -359,20 +364,19 @@ class Executor:
     def _outcome(self, run: Run) -> tuple[ToolResult, ToolError | None]:
         call, problem = run.call, run.problem
         if not run.has_ended:
-            said = self._session.desk.phrase("cancelled")
-            problem = run.why or Cancelled(said)
+            problem = run.why or Cancelled(self._session.desk.phrase("cancelled"))
             if run.begun:
                 self._session.faults.count(f"tool {call.report.name!r} did not stop", failed=1)
         if problem is None:
             try:
                 return to_result(run.value, call.success), None
-            except Exception as exc:  # noqa: BLE001 - what can't be told is a failure of the tool
+            except Exception as exc:  # noqa: BLE001 - a value that is no result is a failure of the tool
                 problem = exc
         error = to_error(problem, run.why)
-        return call.error(error, output=error.output or "".join(run.said)), error
+        return call.error(error, output=error.output or "".join(run.output)), error
 
     def _facts(self, result: ToolResult) -> JsonObject:
-        """Return what is said of every result."""
+        """Return the metadata that every result has."""
         facts: JsonObject = {
             "timestamp": to_rfc3339(self._session.desk.clock.time_ns()),
             "working_directory": self._session.cwd,
@@ -382,8 +386,8 @@ class Executor:
         return facts
 
 
-async def _aside(work: Callable[[], object], size: int) -> None:
-    """Announce or end a call; one with so much to look through in a thread, so that the loop goes on."""
+async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:
+    """Announce or end a call; a large one in a thread, so that redacting it does not block the loop."""
     if size <= _LONG:
         work()
         return
@@ -398,20 +402,3 @@ async def _aside(work: Callable[[], object], size: int) -> None:
 def _size(given: Any) -> int:
     values = given.values() if is_object(given) else ()
     return sum(len(value) for value in values if isinstance(value, str))
-
-
-class _in_turn:  # noqa: N801 - used like a function
-    """Waits for a semaphore, if there is one."""
-
-    __slots__ = ("_turn",)
-
-    def __init__(self, turn: asyncio.Semaphore | None) -> None:
-        self._turn: asyncio.Semaphore | None = turn
-
-    async def __aenter__(self) -> None:
-        if self._turn is not None:
-            await self._turn.acquire()
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._turn is not None:
-            self._turn.release()

@@ -1,6 +1,6 @@
-"""What tools stand on: files, and commands that run. By default, those of this machine.
+"""What tools run on: files and commands. By default, those of this machine.
 
-An editor may lend its own: files with changes that are not saved yet, and terminals that its user sees.
+An editor may offer its own: files with changes that are not saved yet, and terminals that its user sees.
 Tools go through the session's host, so that each tool is written once.
 """
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .session import Call
 
 GoOn: TypeAlias = Callable[[], None]
-"""Raises if the work is not wanted any more."""
+"""Raises if the call was cancelled."""
 
 OnOutput: TypeAlias = Callable[[bytes], object]
 
 
-class Running(Protocol):
+class HostCommand(Protocol):
     """A command. `ended` is known also if its run was cancelled."""
 
     ended: Ended | None
@@ -37,10 +37,10 @@ class Host(Protocol):
     """Files and commands. What has to do with files is called in threads, and may wait."""
 
     by_text: bool
-    """Whether somebody may hold texts of files that are not saved."""
+    """Whether there may be texts of files that are not saved, as in an editor."""
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Return a file that is to be read, if somebody may hold another text of it; else None."""
+        """Return a file that is to be read, if there may be an unsaved text of it; else None."""
         ...
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
@@ -50,7 +50,7 @@ class Host(Protocol):
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Return a file new content. Gives its state then; None if it is not on the disk yet."""
+        """Replace a file. Return its state then; None if it is not on the disk yet."""
         ...
 
     def command(
@@ -60,7 +60,7 @@ class Host(Protocol):
         cwd: Path,
         env: Mapping[str, str | None],
         on_output: OnOutput,
-    ) -> Running:
+    ) -> HostCommand:
         """Make a command of a shell, ready to run. Raises ValueError for what can't be passed on."""
         ...
 
@@ -71,7 +71,7 @@ class Machine:
     by_text: bool = False
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Nobody holds anything."""
+        """Return None: there are no unsaved texts."""
         del call, path, found
         return None
 
@@ -98,7 +98,7 @@ class Machine:
         cwd: Path,
         env: Mapping[str, str | None],
         on_output: OnOutput,
-    ) -> Running:
+    ) -> HostCommand:
         """Make a process."""
         del call
         from callsheet.processes.process import Process

@@ -1,10 +1,9 @@
-"""Threads for sync tools. They don't keep the interpreter from ending, as a pool's would.
+"""How a tool's function is called, and what becomes of what it returns, yields or raises.
 
-Calls a tool's function, in the way that it wants to be called.
-
-What a call would change, shown on the call before somebody is asked about it.
-
-What a tool has returned or raised, as a `ToolResult` and the reason for its end.
+Async functions run on the loop; others in daemon threads of our own, because the threads of
+`concurrent.futures` keep the interpreter from ending until they are done. What a function yields is live
+output of its call. `to_result`, `to_error` and `reason_of` turn the outcome into a `ToolResult` and a
+`Reason`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from callsheet.tools.errors import (
     ToolError,
 )
 from callsheet.tools.result import ToolResult
-from callsheet.tools.stdio_guard import shielded
+from callsheet.tools.stdio_guard import guarded
 
 if TYPE_CHECKING:
     from callsheet.tools.session import Call
@@ -66,7 +65,7 @@ _idle: deque[_Worker] = deque()
 async def in_thread(function: Callable[[], Any]) -> Any:
     """Run a function in a thread, in the context of the caller.
 
-    If this is cancelled, the thread goes on, and what it gives is dropped.
+    If this is cancelled, the thread goes on, and its value is dropped.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -124,43 +123,43 @@ def _settle(future: asyncio.Future[Any], value: Any, problem: BaseException | No
         future.set_exception(problem)
 
 
-MOST_KEPT = 1 << 20
+MOST_OUTPUT = 1 << 20
 """Characters of what a tool yields that become its output. All of it is shown live."""
 
 
-async def invoke(tool: Tool, call: Call, values: dict[str, Any], said: list[str]) -> Any:
-    """Call the function with its arguments, and give what it returns, or what it has yielded.
+async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[str]) -> Any:
+    """Call a tool's function with its arguments, and return what it returns, or has yielded.
 
-    The text that it yields is put into `said`, so that it is known also if the function fails.
+    The text that it yields is added to `output`, so that it is there also if the function fails.
     """
     function = tool.function
-    given = (call,) if tool.parameters.takes_call else ()
+    first = (call,) if tool.parameters.takes_call else ()
     if tool.how == "async":
-        return await function(*given, **values)
+        return await function(*first, **values)
     if tool.how == "sync":
-        made = await in_thread(lambda: _shielded(lambda: function(*given, **values)))
+        made = await in_thread(lambda: _guarded(lambda: function(*first, **values)))
         return await made if isawaitable(made) else made
-    stream = _Stream(call, said)
+    stream = _YieldedOutput(call, output)
     if tool.how == "async stream":
-        async for piece in function(*given, **values):
+        async for piece in function(*first, **values):
             stream.take(piece)
     else:
-        await in_thread(lambda: _shielded(lambda: stream.take_all(function(*given, **values))))
+        await in_thread(lambda: _guarded(lambda: stream.take_all(function(*first, **values))))
     return stream.result()
 
 
-def _shielded(work: Callable[[], Any]) -> Any:
-    """Call a function in a thread. It may go on when its call has ended, and must not print then, either."""
-    with shielded():
+def _guarded(work: Callable[[], Any]) -> Any:
+    """Call a function in a thread. It may go on after its call has ended, and must not print then, either."""
+    with guarded():
         return work()
 
 
-class _Stream:
+class _YieldedOutput:
     """What a tool yields: text and bytes are live output, anything else is its result."""
 
-    def __init__(self, call: Call, kept: list[str]) -> None:
+    def __init__(self, call: Call, output: list[str]) -> None:
         self._call: Call = call
-        self._kept: list[str] = kept
+        self._output: list[str] = output
         self._length: int = 0
         self._last: Any = None
 
@@ -170,8 +169,8 @@ class _Stream:
             return
         self._call.write(piece)
         text = piece if isinstance(piece, str) else bytes(piece).decode(errors="replace")
-        if self._length < MOST_KEPT:
-            self._kept.append(text[: MOST_KEPT - self._length])
+        if self._length < MOST_OUTPUT:
+            self._output.append(text[: MOST_OUTPUT - self._length])
         self._length += len(text)
 
     def take_all(self, pieces: Iterable[Any]) -> None:
@@ -183,8 +182,8 @@ class _Stream:
     def result(self) -> Any:
         if self._last is not None:
             return self._last
-        left = self._length - MOST_KEPT
-        text = "".join(self._kept)
+        left = self._length - MOST_OUTPUT
+        text = "".join(self._output)
         if left > 0:
             mark = self._call.session.desk.phrase("bytes_left_out", count=left)
             done = self._call.success(f"{text}\n[{mark}]").with_metadata("truncated", True)
@@ -193,7 +192,7 @@ class _Stream:
 
 
 async def previewed(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[ToolCallContent, ...]:
-    """Show what a call would change, and give it. What a preview raises is what the call ends with."""
+    """Show what a call would change, and return it. What a preview raises is what the call ends with."""
     items = await preview_of(tool, call, values)
     for item in items:
         change = item.changes[0] if type(item) is DiffContent and len(item.changes) == 1 else None
@@ -209,16 +208,16 @@ async def preview_of(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[To
     preview = tool.preview
     if preview is None:
         return ()
-    given = (call,) if tool.parameters.takes_call else ()
+    first = (call,) if tool.parameters.takes_call else ()
     if inspect.iscoroutinefunction(preview):
-        made = await preview(*given, **values)
+        made = await preview(*first, **values)
     else:
-        made = await in_thread(lambda: preview(*given, **values))
+        made = await in_thread(lambda: preview(*first, **values))
     return tuple(to_content(item) for item in made or ())
 
 
 def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
-    """Make a result of what a tool has returned: a result, text, content, or data."""
+    """Return the result for what a tool has returned: a result, text, content, or data."""
     if isinstance(value, ToolResult):
         return value
     if value is None:
@@ -235,7 +234,7 @@ def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
 
 
 def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolError:
-    """Make a `ToolError` of what a tool has raised. `why` is why it was stopped, if it was."""
+    """Return the `ToolError` for what a tool has raised. `why` is why it was stopped, if it was."""
     if why is not None and isinstance(problem, (asyncio.CancelledError, Cancelled, TimedOut)):
         return _stopped(problem, why)
     if isinstance(problem, ToolError):
@@ -261,7 +260,7 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
 
 
 def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
-    """Keep what a tool said while it was stopped. Why it was, the executor knows better."""
+    """Return the executor's reason for the stop, with the output and metadata of the tool's own error."""
     if not isinstance(problem, ToolError):
         return why
     error = type(why)(str(why), output=problem.output)
@@ -272,15 +271,15 @@ def _stopped(problem: BaseException, why: Cancelled | TimedOut) -> ToolError:
 
 
 def _of_os_error(problem: OSError) -> ToolError:
-    said = problem.strerror or short_message(problem)
+    why = problem.strerror or short_message(problem)
     where = problem.filename if isinstance(problem.filename, str) else None
-    message = f"{where}: {said}" if where else said
+    message = f"{where}: {why}" if where else why
     metadata: dict[str, Any] = {"file_path": where} if where else {}
     if isinstance(problem, FileNotFoundError):
         return NotFound(message, **metadata)
     if isinstance(problem, PermissionError):
         error = NotPermitted(message, **metadata)
-        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, who said no
+        error.reason = Reason.TOOL_ERROR  # it was the system, not the user, that refused
         return error
     if isinstance(problem, (IsADirectoryError, NotADirectoryError)):
         return InvalidArguments(message, **metadata)

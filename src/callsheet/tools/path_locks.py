@@ -1,4 +1,4 @@
-"""Who may touch which path now: those who write a path wait for each other, readers run together.
+"""Locks on paths: calls that write a path wait for each other, those that read it run together.
 
 A claim holds for a path and everything below it. All paths of a call are claimed at once, in the order in
 which calls ask, so no two calls can wait for each other.
@@ -30,7 +30,7 @@ class PathClaim:
         self.table: PathLocks = table
         self.writes: frozenset[str] = frozenset(map(str, writes))
         self.reads: frozenset[str] = frozenset(map(str, reads)) - self.writes
-        # What a task in the background has from a call that has ended is no claim any more.
+        # A background task still has the context of a call that has ended; its claims count no more.
         self.outer: tuple[PathClaim, ...] = tuple(
             claim for claim in _holding.get() if claim.is_held and claim.table is table
         )
@@ -38,7 +38,7 @@ class PathClaim:
         self.is_held: bool = False
 
     def meets(self, other: PathClaim) -> bool:
-        """Whether one of both has to wait for the other."""
+        """Whether one of both must wait for the other."""
         return any(
             _meet(path, at) for path in self.writes for at in other.writes | other.reads
         ) or any(_meet(path, at) for path in self.reads for at in other.writes)
@@ -62,7 +62,7 @@ class _Held:
                     del self.below[parent]
 
     def touches(self, path: str) -> bool:
-        """Whether somebody holds the path, something below it, or a directory that it is in."""
+        """Whether the path, something below it, or a directory that it is in is held."""
         if path in self.here or path in self.below:
             return True
         return any(parent in self.here for parent in _parents(path))
@@ -79,7 +79,7 @@ class PathLocks:
 
     @asynccontextmanager
     async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
-        """Hold paths, when nobody else does who must not."""
+        """Hold paths, as soon as no call holds them that must not at the same time."""
         claim = PathClaim(self, reads, writes)
         if not claim.reads and not claim.writes:
             yield
@@ -90,7 +90,7 @@ class PathLocks:
             yield
         finally:
             _holding.reset(token)
-            self._give_back(claim)
+            self._release(claim)
 
     async def _take(self, claim: PathClaim) -> None:
         if (claim.outer or not self._waiting) and self._is_free(claim):
@@ -112,16 +112,16 @@ class PathLocks:
                 self._waiting.remove(claim)
                 self._grant()
             else:
-                self._give_back(claim)
+                self._release(claim)
             raise
 
-    def _give_back(self, claim: PathClaim) -> None:
+    def _release(self, claim: PathClaim) -> None:
         self._change(claim, -1)
         if self._waiting:
             self._grant()
 
     def _grant(self) -> None:
-        """Let in, in order, who may go. Whoever waits keeps those behind from the same paths."""
+        """Grant what can be granted, in order. A waiting claim blocks later ones on its paths."""
         ahead_reading, ahead_writing = _Held(), _Held()
         still: deque[PathClaim] = deque()
         for claim in self._waiting:
@@ -148,7 +148,7 @@ class PathLocks:
                 self._count(outer, 1)
 
     def _is_circular(self, claim: PathClaim) -> bool:
-        """Whether a claim would wait for one that can't be given back before it."""
+        """Whether a claim would wait for one that can't be released before it: a deadlock."""
         seen, todo = {claim}, [claim]
         while todo:
             one = todo.pop()

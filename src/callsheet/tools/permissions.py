@@ -1,4 +1,9 @@
-"""Whether a call may be run: what was decided for all, what was answered before, or who is asked now."""
+"""Whether a call may be run: the mode decides, an earlier answer does, or the user is asked now.
+
+The order matters. A mode that denies, or a path outside the workspace that nobody can be asked about, ends
+the call. Then "always" answers count, by scope. Only then is the user asked, one call of a scope at a time,
+and shown a preview made at that moment; the executor compares it again before the tool runs.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +42,11 @@ _LONGEST_NAME = 120
 Beyond: TypeAlias = Sequence[tuple[str, Path]]
 
 
-class Scope(NamedTuple):
-    """What "always" means: all calls of the same key. `name` says which, `words` how that is put."""
+class PermissionScope(NamedTuple):
+    """What "always" means: all calls of the same key. `name` and `form` make the text of the choice."""
 
     key: str
-    words: Literal["this", "edits", "exactly"]
+    form: Literal["this", "edits", "exactly"]
     name: str = ""
 
     def options(self, call: Call) -> list[PermissionOption]:
@@ -51,17 +56,17 @@ class Scope(NamedTuple):
         return [
             PermissionOption("allow_once", phrase("allow_once"), "allow_once"),
             PermissionOption(
-                "allow_always", phrase(f"allow_always_{self.words}", what=name), "allow_always"
+                "allow_always", phrase(f"allow_always_{self.form}", what=name), "allow_always"
             ),
             PermissionOption("reject_once", phrase("reject_once"), "reject_once"),
             PermissionOption(
-                "reject_always", phrase(f"reject_always_{self.words}", what=name), "reject_always"
+                "reject_always", phrase(f"reject_always_{self.form}", what=name), "reject_always"
             ),
         ]
 
 
-def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
-    """Find what "always" means for a call: the tool, what it says itself, or a path outside."""
+def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> PermissionScope:
+    """Return what "always" means for a call: the tool, its own scope, or a path outside."""
     named = tool.scope(arguments) if tool.scope is not None else tool.name
     if beyond:
         paths = " ".join(str(path) for _, path in beyond)
@@ -72,20 +77,20 @@ def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> Scope:
     if tool.scope is not None:
         return _this(named, f"{tool.name} {named}")
     if tool.kind is ToolKind.EDIT and tool.writes:
-        return Scope("edits", "edits")
+        return PermissionScope("edits", "edits")
     return _this(named, f"tool {named}")
 
 
-def _this(name: str, key: str) -> Scope:
+def _this(name: str, key: str) -> PermissionScope:
     shown = "".join(char if char.isprintable() and char != "`" else "\ufffd" for char in name)
     if len(shown) > _LONGEST_NAME:
         half = _LONGEST_NAME // 2
         shown = f"{shown[:half]}…{shown[-half:]}"
-    return Scope(key, "this", shown)
+    return PermissionScope(key, "this", shown)
 
 
-def _exactly(key: str) -> Scope:
-    return Scope(f"exactly {key}", "exactly")
+def _exactly(key: str) -> PermissionScope:
+    return PermissionScope(f"exactly {key}", "exactly")
 
 
 def _written(arguments: JsonObject) -> str:
@@ -94,7 +99,7 @@ def _written(arguments: JsonObject) -> str:
 
 
 async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
-    """Show what is asked about; but what goes wrong outside the workspace would tell of files there."""
+    """Preview a call outside the workspace, without errors: they would reveal files there."""
     with suppress(ToolError, OSError):
         return await preview()
     return None
@@ -103,10 +108,10 @@ async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
 class Permissions:
     """The permissions of one session.
 
-    Without a mode, somebody is asked if there is somebody; else the program that runs the tool has decided,
-    except for tools that say they always need permission. A path outside the workspace always needs
-    somebody who says yes. An answer that is for always holds for everything of the same scope; of a change
-    to a file that makes other programs run something, for exactly that call.
+    Without a mode, the user is asked if there is an `on_permission`; else the program that runs the tool has
+    decided, except for tools that declare that they always need permission. A path outside the workspace
+    always needs an approval. "Always" holds for everything of the same scope; for a change to a file that
+    makes other programs run something, for exactly that call.
     """
 
     def __init__(self, mode: Mode | None) -> None:
@@ -123,9 +128,18 @@ class Permissions:
         writes: Sequence[Path],
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return if the call may be run; else raise. `beyond` are paths outside the workspace.
+        """Return if the call may be run; else raise `NotPermitted` or `PermissionDenied`.
 
-        If somebody was asked, this gives what `preview` gave: what they were shown.
+        Args:
+            call: The call.
+            tool: Its tool.
+            arguments: Its arguments, as they were passed.
+            beyond: Its paths outside the workspace.
+            writes: The paths that it writes.
+            preview: Shows what it would change, and returns that.
+
+        Returns:
+            If the user was asked, what `preview` returned: what they have approved.
         """
         if not beyond and not tool.needs_permission(arguments):
             return None
@@ -148,14 +162,14 @@ class Permissions:
         edits = self.mode == "edits" and is_edit
         if not beyond and (self.mode == "allow" or edits):
             return True
-        nobody = call.session.on_permission is None
+        nobody = call.session.on_permission is None  # who could be asked
         if self.mode == "deny" or (beyond and nobody):
             if beyond:
                 raise outside(*beyond[0], call.workspace)
             raise NotPermitted(f"{tool.name} is not permitted in this session")
         return not beyond and nobody and tool.permission is not True and self.mode is None
 
-    def _is_answered(self, call: Call, scope: Scope) -> bool:
+    def _is_answered(self, call: Call, scope: PermissionScope) -> bool:
         """Whether a call was always allowed before. Raises if it was always rejected."""
         known = self._answers.get(scope.key)
         if known is False:
@@ -166,12 +180,12 @@ class Permissions:
         self,
         call: Call,
         tool: Tool,
-        scope: Scope,
+        scope: PermissionScope,
         beyond: Beyond,
         triggers: bool,
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Ask about one call of a scope at a time: the answer may be for all that wait."""
+        """Ask about one call of a scope at a time: an answer for always holds for all that wait."""
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:
@@ -185,7 +199,7 @@ class Permissions:
             if not lock.locked():
                 self._asking.pop(scope.key, None)
 
-    async def _answer(self, call: Call, scope: Scope) -> None:
+    async def _answer(self, call: Call, scope: PermissionScope) -> None:
         try:
             chosen = await call.permission(scope.options(call))
         except PermissionDenied as exc:
@@ -195,7 +209,7 @@ class Permissions:
         if chosen.kind == "allow_always":
             self._remember(scope, allowed=True)
 
-    def _remember(self, scope: Scope, *, allowed: bool) -> None:
+    def _remember(self, scope: PermissionScope, *, allowed: bool) -> None:
         if len(self._answers) >= _MOST_ANSWERS:
             del self._answers[next(iter(self._answers))]
         self._answers[scope.key] = allowed

@@ -1,6 +1,6 @@
 """`ToolResult`: the one format in which every tool answers.
 
-`output` is for people and models, `metadata` for machines. A result is made by `ToolResult.success`
+`output` is for users and models, `metadata` for machines. A result is made by `ToolResult.success`
 or `ToolResult.error` (or by a call's methods of these names), enriched by `with_…`, and never changes.
 Who made the call, how long it took and when is stamped on by the executor.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NO_OUTPUT = "(no output)"
-"""What a model gets of a tool that has nothing to say."""
+"""What a model gets of a tool without output."""
 
 NO_MESSAGE = "The tool failed and did not say why"
 
@@ -72,7 +72,7 @@ class _Error:
 
 @final
 class ToolResult:
-    """What a tool has to say for itself.
+    """The result of a tool.
 
     - `ToolResult.success(call_id, tool_name, output)`
     - `ToolResult.error(call_id, tool_name, error)`, with a message or a `ToolError`; `output=` is what
@@ -105,7 +105,7 @@ class ToolResult:
 
     @property
     def output(self) -> str:
-        """What people and models get. Never empty; of a failure, it says what went wrong."""
+        """What users and models get. Never empty; of a failure, it has what went wrong."""
         return self._fields["output"]
 
     @property
@@ -128,7 +128,7 @@ class ToolResult:
         """What is shown besides the text: images, links."""
         return self._fields["content"]
 
-    # Enriching. Each gives a new result.
+    # Enriching. Each returns a new result.
 
     def with_metadata(self, key: str, value: JsonValue) -> Self:
         """Add a value for machines."""
@@ -143,13 +143,13 @@ class ToolResult:
         return self._with(metadata=MappingProxyType({**self.metadata, **own}))
 
     def with_execution_time(self, ms: float) -> Self:
-        """Say how long it took. The executor does this for every tool it runs."""
+        """Set how long it took. The executor does this for every tool it runs."""
         if isinstance(ms, bool) or not isinstance(ms, (int, float)) or not 0 <= ms < float("inf"):
             raise InvalidValue(f"execution time: expected milliseconds from 0 on, got {ms!r}")
         return self._with(execution_time_ms=ms)
 
     def with_exit_code(self, code: int) -> Self:
-        """Say how a command ended."""
+        """Set the exit code of a command."""
         if isinstance(code, bool) or not isinstance(code, int):
             raise InvalidValue(f"exit code: expected a whole number, got {code!r}")
         return self._with(exit_code=code)
@@ -159,7 +159,7 @@ class ToolResult:
         return self._with(content=(*self.content, *[to_content(item) for item in items]))
 
     def as_written(self) -> Self:
-        """Say that the output is what was written live, so that people are not shown it twice."""
+        """Mark the output as what was written live, so that it is not shown twice."""
         return self._with(written=True)
 
     @property
@@ -168,9 +168,9 @@ class ToolResult:
         return self._fields["written"]
 
     def stamped(self, call_id: str, tool_name: str, ms: float, values: Fields) -> Self:
-        """Say whose result it is, how long it took, and what holds for every tool.
+        """Set whose result it is, how long it took, and the metadata that every result has.
 
-        What the tool said of itself stays; whose result it is, only the executor knows.
+        Metadata that the tool has set itself stays, but for the timestamp.
         """
         metadata = MappingProxyType({**values, **self.metadata, "timestamp": values["timestamp"]})
         return self._with(
@@ -210,10 +210,10 @@ class ToolResult:
     __hash__ = None  # pyright: ignore[reportAssignmentType] - its metadata is a mapping
 
     def __repr__(self) -> str:
-        word = "success" if self.success else "error"
-        said = self.error if self.error is not None else self.output
-        said = said if len(said) <= 60 else said[:59] + "…"
-        return f"<ToolResult {word} of {self.tool_name!r} {self.call_id}: {said!r}>"
+        outcome = "success" if self.success else "error"
+        text = self.error if self.error is not None else self.output
+        text = text if len(text) <= 60 else text[:59] + "…"
+        return f"<ToolResult {outcome} of {self.tool_name!r} {self.call_id}: {text!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _from_plain, ({**self._fields, "metadata": dict(self.metadata)},)
@@ -230,14 +230,14 @@ def _from_plain(fields: Fields) -> ToolResult:
 
 
 def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
-    """Make the result of a tool that has done what was asked. `output` says what, in few words."""
-    said = _text(output, "output")
+    """Return the result of a tool that has done what was asked. `output` says what, in a few words."""
+    text = _text(output, "output")
     return _made(
         {
             "call_id": _text(call_id, "call_id"),
             "tool_name": _text(tool_name, "tool_name"),
             "success": True,
-            "output": said if said.strip() else NO_OUTPUT,
+            "output": text if text.strip() else NO_OUTPUT,
             "error": None,
             "exit_code": None,
             "execution_time_ms": None,
@@ -251,7 +251,7 @@ def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
 def _failed(
     call_id: str, tool_name: str, error: str | ToolError, *, output: str = ""
 ) -> ToolResult:
-    """Make the result of a tool that has failed. `error` says what was wrong and what would be right."""
+    """Return the result of a tool that has failed. `error` says what was wrong and what would be right."""
     metadata: Fields = {}
     exit_code = None
     if isinstance(error, ToolError):

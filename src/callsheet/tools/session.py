@@ -52,13 +52,15 @@ class Call(RuntimeCall):
     session: Session  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def success(self, output: str) -> ToolResult:
-        """Make the result of a tool that has done what was asked. `output` says what, in few words."""
+        """Return the result of a tool that has done what was asked. `output` says what, in a few words."""
         return ToolResult.success(self.id, self.report.name or "", output)
 
     def error(self, error: str | ToolError, *, output: str = "") -> ToolResult:
-        """Make the result of a tool that has failed: what was wrong, and what would be right.
+        """Return the result of a tool that has failed.
 
-        `output` is what there is besides.
+        Args:
+            error: What was wrong, and what would be right.
+            output: What there is besides, such as what a command had printed.
         """
         return ToolResult.error(self.id, self.report.name or "", error, output=output)
 
@@ -73,11 +75,11 @@ class Call(RuntimeCall):
         return self.session.files
 
     def locate(self, path: Any, line: int | None = None) -> None:
-        """Say where the work is now, in the client's own words for the place."""
+        """Report where the work is now, by the path that the client knows."""
         super().locate(self._as_given(path), line)
 
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
-        """Show a change of a file. Editors open it by the path that they know."""
+        """Show a change of a file, by the path that the client knows."""
         super().diff(self._as_given(path), old, new)
 
     def _as_given(self, path: Any) -> Any:
@@ -115,7 +117,7 @@ class Call(RuntimeCall):
     def _raw_text(self, result: ToolResult, *, written: bool) -> JsonObject:
         """Return the output; or where it was shown live, the outcome in a line, which some clients print.
 
-        What is in a client's own terminal is given, too: a client without windows shows nobody that.
+        What is in a client's own terminal is returned, too: a client without windows does not show that.
         """
         own_terminal = self._output is not None and self._output.state.shown_as is not None
         if not written or own_terminal:
@@ -127,7 +129,7 @@ class Call(RuntimeCall):
 
 
 class Session(RuntimeSession):
-    """The calls of one conversation, its tools, and who is told of them.
+    """The calls of one conversation, its tools, and the sinks that receive them.
 
     Everything that `callsheet.runtime.session.Session` takes, and
 
@@ -171,7 +173,7 @@ class Session(RuntimeSession):
         self._connecting: asyncio.Task[list[str]] | None = None
         self._when_ended: dict[str, list[Callable[[], object]]] = {}
 
-    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same, kept in one place
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride] - the same options, in one type
         self,
         name: str,
         input: JsonValue = None,  # noqa: A002 - the contract's name
@@ -188,10 +190,16 @@ class Session(RuntimeSession):
         timeout: float | None = None,
         **links: Unpack[Links],
     ) -> ToolResult:
-        """Run a tool and report it. What goes wrong is a result, too.
+        """Run a tool and report it. May be called on any event loop, so a tool in a thread can make calls.
 
-        It may be called on any event loop: so also a tool that runs in a thread can make calls.
-        `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom` are those of `call`.
+        Args:
+            name: The tool's name.
+            arguments: Its arguments.
+            timeout: Seconds that it may run, instead of its own timeout or the session's.
+            links: `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom`, as in `call`.
+
+        Returns:
+            The tool's result. What goes wrong is a result, too.
         """
         self.open()
         if self._is_elsewhere():
@@ -201,7 +209,7 @@ class Session(RuntimeSession):
         return await self._executor.run(name, arguments, timeout=timeout, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel: `[("read", {"path": "a"}), …]`. Gives the results in that order."""
+        """Run tools in parallel: `[("read", {"path": "a"}), …]`. Return the results in that order."""
         self.open()
         if self._is_elsewhere():
             return await self._over_there(self.run_all(calls, at_once=at_once))
@@ -215,12 +223,12 @@ class Session(RuntimeSession):
         return loop is not None and loop.is_running() and loop is not asyncio.get_running_loop()
 
     async def _over_there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work on the session's own loop: who waits for whom is known only there."""
+        """Do work on the session's own loop: the locks on paths belong to it."""
         assert self.loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop a tool that runs, by the id or alias of its call. Gives whether it was running."""
+        """Stop a tool that runs, by the id or alias of its call. Return whether it was running."""
         return self._executor.cancel(key, message)
 
     def when_ended(self, call: Call, function: Callable[[], object]) -> None:
@@ -228,14 +236,14 @@ class Session(RuntimeSession):
         self._when_ended.setdefault(call.id, []).append(function)
 
     def ended(self, call: RuntimeCall) -> None:
-        """Hear that a call has ended."""
+        """Call what waits for the end of a call."""
         super().ended(call)
         for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
             if self.loop is not None and not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(function)
 
     async def connected(self) -> list[str]:
-        """Wait until every MCP server has started or failed. Gives what is wrong, a sentence each."""
+        """Wait until every MCP server has started or failed. Return what is wrong, a sentence each."""
         if self._servers is None:
             return []
         if self._connecting is None:

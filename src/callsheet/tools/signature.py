@@ -1,10 +1,9 @@
-"""What a docstring says of a function and of each of its arguments: Google's, NumPy's or Sphinx's way.
-
-What a function takes, read off its signature: a JSON Schema, and how arguments become Python values.
+"""What a function takes, read off its signature and its docstring: a JSON Schema, and a converter.
 
 Hints may be anything that msgspec has a schema for (plain types, Literal, Optional, lists, dicts, enums,
 dataclasses, TypedDicts, structs), `Path`, and pydantic's models. `Annotated[int, "the text"]` documents an
-argument, as does the docstring; `Annotated[int, msgspec.Meta(ge=0)]` bounds it.
+argument, as does the docstring, in Google's, NumPy's or Sphinx's style; `Annotated[int, msgspec.Meta(ge=0)]`
+bounds it.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def _block(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
             found[name] = [match[2]]
         elif name:
             found[name].append(line)
-    return {name: _joined(said) for name, said in found.items()}
+    return {name: _joined(text) for name, text in found.items()}
 
 
 def _numpy(lines: list[str]) -> dict[str, str]:
@@ -112,7 +111,7 @@ def _numpy(lines: list[str]) -> dict[str, str]:
             found[name] = []
         elif name:
             found[name].append(line)
-    return {name: _joined(said) for name, said in found.items()}
+    return {name: _joined(text) for name, text in found.items()}
 
 
 def _joined(lines: list[str]) -> str:
@@ -144,7 +143,11 @@ class Parameters(NamedTuple):
 
 
 def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Parameters:
-    """Read what a function takes. Raises `BadTool` if a model could not be told."""
+    """Read what a function takes.
+
+    Raises:
+        BadTool: A parameter can't be described by a schema.
+    """
     hints = _hints(function, name)
     given = list(inspect.signature(function).parameters.values())
     takes_call = bool(given) and _is_call(given[0], hints)
@@ -160,7 +163,7 @@ def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Paramet
     )
     schema = _schema_of(struct, name)
     for parameter in given[takes_call:]:
-        _tell_default(schema["properties"][parameter.name], parameter.default)
+        _add_default(schema["properties"][parameter.name], parameter.default)
     return Parameters(schema, _converter(struct), tuple(paths), takes_call)
 
 
@@ -200,7 +203,7 @@ def _field(
 ) -> tuple[str, Any, Any]:
     name = parameter.name
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-        raise BadTool(f"tool {tool!r}: *{name} can't be told to a model; name each argument")
+        raise BadTool(f"tool {tool!r}: *{name} can't be described to a model; name each argument")
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise BadTool(f"tool {tool!r}: {name} is positional only; arguments come by their names")
     if name not in hints:
@@ -208,24 +211,24 @@ def _field(
             f"tool {tool!r}: the argument {name!r} needs a type hint, such as {name}: str"
         )
     hint = hints[name]
-    said = _said_in(hint) or doc.arguments.get(name)
-    if said:
-        hint = Annotated[hint, Meta(description=said)]
+    text = _text_in(hint) or doc.arguments.get(name)
+    if text:
+        hint = Annotated[hint, Meta(description=text)]
     default = NODEFAULT if parameter.default is parameter.empty else parameter.default
     if default is NODEFAULT or isinstance(default, _PLAIN):
         return name, hint, msgspec.field(default=default)
     return name, hint, msgspec.field(default_factory=lambda: deepcopy(default))
 
 
-def _tell_default(schema: JsonObject, default: Any) -> None:
-    """Put a default into a schema, where it is not yet, and can be told."""
+def _add_default(schema: JsonObject, default: Any) -> None:
+    """Put a default into a schema, where it is not yet, and can be encoded."""
     if default is inspect.Parameter.empty or isinstance(default, _PLAIN):
         return
     with suppress(TypeError, ValueError, NotImplementedError):
         schema.setdefault("default", msgspec.to_builtins(default, enc_hook=_encode_hook))
 
 
-def _said_in(hint: Any) -> str | None:
+def _text_in(hint: Any) -> str | None:
     """Return the text in `Annotated[int, "the text"]`."""
     if get_origin(hint) is Annotated:
         return next((extra for extra in get_args(hint)[1:] if isinstance(extra, str)), None)
@@ -252,7 +255,7 @@ def _schema_of(struct: type[msgspec.Struct], tool: str) -> JsonObject:
 
 
 class _SchemaHook:
-    """Gives the schema of what msgspec does not know. What it refers to is in `parts`, for the top."""
+    """Returns the schema of what msgspec does not know. What it refers to is in `parts`, for the top."""
 
     def __init__(self) -> None:
         self.parts: JsonObject = {}

@@ -1,9 +1,8 @@
-"""Which call is running here, known to everything that a tool calls.
+"""Keeps tools away from the pipe that the protocol runs on, and knows which call is running.
 
-Keeps tools away from the pipe that the protocol runs on.
-
-While tools run, what a tool prints becomes live output of its call, and what it reads from stdin is at its
-end at once. That is done for Python's `sys.stdout` and `sys.stdin`, and needs nothing of the program.
+While tools run, what a tool prints becomes live output of its call, and reading stdin finds its end at once.
+That is done by stand-ins for Python's `sys.stdout` and `sys.stdin`, and needs nothing of the program. Which
+call prints is known from `current_call`, a context variable that tasks and our threads inherit.
 
 Code in C, and children that inherit descriptors 0 and 1, write past Python. A program that speaks the
 protocol on its stdin and stdout takes them for itself first: `with own_stdio() as (stdin, stdout)`.
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from callsheet.tools.session import Call
 
 
-running: ContextVar[Call | None] = ContextVar("running", default=None)
+current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
+"""The call that runs here, known to everything that its tool calls."""
 
 
 class OwnStdio(NamedTuple):
@@ -41,12 +41,12 @@ def own_stdio() -> Generator[OwnStdio]:
     Descriptor 0 is empty for everybody else, and what is written to 1 goes to stderr.
     """
     sys.stdout.flush()
-    kept = os.dup(0), os.dup(1)  # not inherited by children
+    mine = os.dup(0), os.dup(1)  # not inherited by children
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    own = OwnStdio(os.fdopen(kept[0], "rb", buffering=0), os.fdopen(kept[1], "wb", buffering=0))
+    own = OwnStdio(os.fdopen(mine[0], "rb", buffering=0), os.fdopen(mine[1], "wb", buffering=0))
     try:
         yield own
     finally:
@@ -57,7 +57,7 @@ def own_stdio() -> Generator[OwnStdio]:
         own.stdout.close()
 
 
-# The stand-ins are no `io` objects: those close what they stand for when they are forgotten.
+# The stand-ins are no `io` objects: those close the real file when they are garbage-collected.
 
 
 class _Out:
@@ -68,7 +68,7 @@ class _Out:
         self.buffer: _OutBytes = _OutBytes(real)
 
     def write(self, text: str, /) -> int:
-        call = running.get()
+        call = current_call.get()
         if call is None:
             return self.real.write(text)
         call.write(text)
@@ -89,7 +89,7 @@ class _OutBytes:
         self._real: TextIO = real
 
     def write(self, data: Any, /) -> int:
-        call = running.get()
+        call = current_call.get()
         if call is None:
             return self._real.buffer.write(data)
         call.write(bytes(data))
@@ -110,14 +110,14 @@ class _In:
 
     @property
     def buffer(self) -> BinaryIO:
-        # Not that of a wrapper: it would be closed when the wrapper is forgotten.
-        return self.real.buffer if running.get() is None else io.BytesIO(b"")
+        # Not that of a wrapper: it would be closed when the wrapper is garbage-collected.
+        return self.real.buffer if current_call.get() is None else io.BytesIO(b"")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._one(), name)
 
     def _one(self) -> TextIO:
-        if running.get() is None:
+        if current_call.get() is None:
             return self.real
         return io.TextIOWrapper(io.BytesIO(b""))
 
@@ -126,13 +126,13 @@ _lock = Lock()
 _users = 0
 
 
-def put_up() -> None:
-    """Stand between tools and the pipe. Each `put_up` is ended by a `take_down`."""
+def install() -> None:
+    """Put the stand-ins in place. Each `install` is ended by an `uninstall`."""
     global _users  # noqa: PLW0603 - stdout is the process's, and so is this
     with _lock:
         _users += 1
-        # Others replace them, too, and put back what they found. So a stand-in is known by what it is, and
-        # never stands for another one. None means that the process has none.
+        # Other code (pytest, click) replaces them, too, and puts back what it found. So a stand-in is known
+        # by its type, and never stands for another one. None means that the process has no stdout or stdin.
         out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
         if out is not None and not isinstance(out, _Out):
             sys.stdout = cast("TextIO", _Out(sys.stdout))
@@ -140,8 +140,8 @@ def put_up() -> None:
             sys.stdin = cast("TextIO", _In(sys.stdin))
 
 
-def take_down() -> None:
-    """Undo a `put_up`. The last one gives the process its own back."""
+def uninstall() -> None:
+    """Undo an `install`. The last one restores the process's own stdout and stdin."""
     global _users  # noqa: PLW0603
     with _lock:
         _users -= 1
@@ -154,10 +154,10 @@ def take_down() -> None:
 
 
 @contextmanager
-def shielded() -> Generator[None]:
-    """Stand between tools and the pipe for a while."""
-    put_up()
+def guarded() -> Generator[None]:
+    """Keep tools away from the pipe for a while."""
+    install()
     try:
         yield
     finally:
-        take_down()
+        uninstall()

@@ -1,6 +1,6 @@
-"""`@tool`: a plain function becomes a tool. What a model is told of it is read off the function.
+"""`@tool` makes a tool of a plain function, and `Registry` holds the tools of a session by name.
 
-Which tools there are, by name. Built-in ones are imported when they are asked for.
+What a model needs to know of a tool is read off the function: its name, docstring and hints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
 
 
 class Tool:
-    """A function, and everything that a model, a person and the executor must know of it.
+    """A function, and everything that a model, a user and the executor must know of it.
 
     It can still be called like the function that it was made from.
     """
@@ -95,26 +95,15 @@ class Tool:
         schema: JsonObject,
         function: Callable[..., Any],
         *,
-        title: str | None = None,
-        kind: Kind | str | None = None,
         read_only: bool = False,
-        permission: Permission = None,
-        annotations: Mapping[str, Any] | None = None,
-        timeout: float | None = None,
+        **declared: Any,
     ) -> Tool:
-        """Make a tool whose schema is known from elsewhere: `function(call, arguments)`."""
-        return cls(
-            function,
-            name,
-            description,
-            Parameters(schema, _as_one, (), takes_call=True),
-            kind=kind,
-            title=title,
-            read_only=read_only,
-            permission=permission,
-            annotations=annotations,
-            timeout=timeout,
-        )
+        """Make a tool whose schema is known from elsewhere: `function(call, arguments)`.
+
+        `declared` are further arguments of `Tool`.
+        """
+        parameters = Parameters(schema, _as_one, (), takes_call=True)
+        return cls(function, name, description, parameters, read_only=read_only, **declared)
 
     @property
     def schema(self) -> JsonObject:
@@ -122,7 +111,7 @@ class Tool:
         return self.parameters.schema
 
     def needs_permission(self, arguments: JsonObject) -> bool:
-        """Whether somebody should be asked before it is run with these arguments."""
+        """Whether the user should be asked before it is run with these arguments."""
         if callable(self.permission):
             return bool(self.permission(arguments))
         return not self.read_only if self.permission is None else self.permission
@@ -187,17 +176,17 @@ def tool(
     - Name, description and schema come from the function's name, docstring and hints.
     - A first parameter `call: Call` gets the live call. Arguments with the hint `Path` are held inside
       the workspace, and are absolute when the function gets them.
-    - `kind`, `title` and `locations` are what people see; what isn't declared is found by `describe`.
+    - `kind`, `title` and `locations` are shown to the user; what isn't declared is found by `describe`.
       `locations` names arguments (`["{path}"]`), or is a function of the arguments.
     - `read_only` tools are not asked about, and run beside each other. (Those of kind read, search and
-      think are, unless said otherwise.) Tools that write are run one after another for each path;
+      think are, unless declared otherwise.) Tools that write are run one after another for each path;
       `writes` names the arguments that are written to, if not all paths are; `reads` those of the others
       that must not be written to meanwhile, if not all must not.
     - `timeout` is in seconds. `permission` is True (always ask), False (never), or a function of the
       arguments.
-    - `preview` is called like the tool before somebody is asked, and gives what would change, as content
-      (`ToolCallContent.diff(path, old, new)`). What it raises ends the call, and nobody is asked.
-    - `scope` says what "always" means in the answer: it gives a name for all arguments that are alike
+    - `preview` is called like the tool before the user is asked, and returns what would change, as content
+      (`ToolCallContent.diff(path, old, new)`). What it raises ends the call, and the user is not asked.
+    - `scope` says what "always" means in the answer: it returns a name for all arguments that are alike
       (`git status`), or None for just these. Without it, "always" is for the tool.
 
     The function may return a `ToolResult`, text, or data; if it yields, that is its live output.
@@ -253,7 +242,7 @@ class Registry:
         return list(self._tools)
 
     def nearest(self, name: str) -> list[str]:
-        """Return the names that somebody may have meant."""
+        """Return the names that may be meant."""
         return nearest(name, self._tools)
 
     def __iter__(self) -> Iterator[Tool]:

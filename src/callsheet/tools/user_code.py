@@ -1,6 +1,6 @@
 """Python files and modules of the user's own: their tools, and whatever else they make.
 
-What goes wrong in them is told in a line, with the place in the user's file.
+What goes wrong in them is reported in one line, with the place in the user's file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tools_in(file: str) -> list[Tool]:
 
 
 def named_in(name: str) -> Any:
-    """Return what `MODULE:NAME` or `FILE.py:NAME` stands for."""
+    """Return the object that `MODULE:NAME` or `FILE.py:NAME` names."""
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise BadFile(f"{name}: expected MODULE:NAME or FILE.py:NAME")
@@ -79,7 +79,7 @@ def load(path: Path) -> ModuleType:
 
 
 def _problem(path: Path, exc: BaseException) -> str:
-    """Say in a line what went wrong, and where in the user's file."""
+    """Return in a line what went wrong, and where in the user's file."""
     if isinstance(exc, SyntaxError):
         return f"{exc.filename or path}:{exc.lineno}: {exc.msg}"
     lines = [
@@ -88,5 +88,5 @@ def _problem(path: Path, exc: BaseException) -> str:
         if Path(frame.filename) == path.absolute()
     ]
     where = f"{path}:{lines[-1]}" if lines else str(path)
-    said = str(exc).strip().split("\n")[0] or "no reason given"
-    return f"{where}: {type(exc).__name__}: {said}"
+    message = str(exc).strip().split("\n")[0] or "no reason given"
+    return f"{where}: {type(exc).__name__}: {message}"

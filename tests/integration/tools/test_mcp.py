@@ -729,5 +729,5 @@ async def test_a_refusal_over_http_is_told(place: Path) -> None:
     with answering(401) as url:
         async with opened(place, McpServer("shut", url=url)) as servers:
             assert servers.problems == [
-                "MCP server 'shut' answered 401 Unauthorized; give what it wants in `headers`"
+                "MCP server 'shut' answered 401 Unauthorized; put what it wants in `headers`"
             ]

@@ -145,11 +145,11 @@ def test_a_tool_can_still_be_called_like_its_function():
     ("function", "said"),
     [
         (lambda x: x, "type hint"),
-        (lambda *x: x, r"\*x can't be told"),
+        (lambda *x: x, r"\*x can't be described"),
         (lambda x, /: x, "positional only"),
     ],
 )
-def test_a_function_that_cannot_be_told_is_refused(function, said):
+def test_a_function_that_cannot_be_described_is_refused(function, said):
     function.__name__ = "f"
     with pytest.raises(BadTool, match=said):
         tool(function)

@@ -26,7 +26,7 @@ from callsheet.tools.errors import (
     ToolError,
 )
 from callsheet.tools.fs.dirfd import stat_of
-from callsheet.tools.host import Running
+from callsheet.tools.host import HostCommand
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -108,7 +108,7 @@ def _directory(path: Path) -> Path:
 
 def _command(
     call: Call, command: str, cwd: Path, env: Mapping[str, str | None], output: Kept
-) -> Running:
+) -> HostCommand:
     def take(data: bytes) -> None:
         output.add(data)
         if not call.has_ended:

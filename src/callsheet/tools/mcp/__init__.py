@@ -1,22 +1,21 @@
 """MCP servers bring tools, called `mcp__SERVER__TOOL`.
 
-- `McpServer`: what is said of one; `McpServers`: those of a session, running.
+`McpServer` configures one; `McpServers` are those of a session, running.
 
 | file | owns |
 |---|---|
-| `config` | what is said of a server |
-| `process` | a child process: its pipes, what it complained of, its end |
-| `links`, `http` | how a server is reached |
-| `client` | what is said to a server, by the SDK |
-| `connection` | one connection, from hello to its end |
-| `server` | a server over its whole life: restarts, its tools |
-| `names`, `schemas`, `results`, `making` | a server's tools and answers as ours |
-| `servers` | all of a session's servers |
+| `config` | the configuration of a server |
+| `process` | a server as a child process: its pipes, its stderr, its end |
+| `transports` | how a server is reached: pipes or HTTP |
+| `client` | the MCP protocol, by the SDK |
+| `connection` | one connection, and a server over its whole life: restarts, its tools |
+| `tool_adapter` | a server's tools and answers as ours |
+| `servers` | all of a session's servers, and the names of their tools |
 
 The MCP SDK is an extra, `pip install 'callsheet[mcp]'`, and imported only when a server is opened.
 """
 
-from .config import InvalidServer, McpServer
-from .servers import McpServers
+from callsheet.tools.mcp.config import InvalidServer, McpServer
+from callsheet.tools.mcp.servers import McpServers
 
 __all__ = ["InvalidServer", "McpServer", "McpServers"]

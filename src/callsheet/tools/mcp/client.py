@@ -1,7 +1,7 @@
-"""What is said to a server, by the MCP SDK: hello, which tools, call one. Errors come in our own words.
+"""The MCP protocol with a server, by the SDK: handshake, listing tools, calling one; and its errors as ours.
 
-This file and the ones that it imports need the SDK, which takes most of a second to import. They are
-imported when the first server is opened.
+This file and `transports` need the SDK, which takes most of a second to import. They are imported when the
+first server is opened.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def link_to(server: McpServer, process: ServerProcess | None) -> Link:
     return HttpLink(server) if process is None else PipeLink(process)
 
 
-class Client:
-    """One conversation with a server."""
+class McpClient:
+    """The MCP protocol with one server, over one link."""
 
     def __init__(self, server: McpServer, link: Link, session: ClientSession) -> None:
         self._server = server
@@ -64,7 +64,7 @@ class Client:
     @asynccontextmanager
     async def over(
         cls, server: McpServer, link: Link, roots: Sequence[Path], on_change: Callable[[], None]
-    ) -> AsyncGenerator[Client]:
+    ) -> AsyncGenerator[McpClient]:
         """Speak over a link. To be entered and left by the same task."""
 
         async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG001
@@ -89,13 +89,13 @@ class Client:
             yield cls(server, link, session)
 
     async def greet(self) -> list[types.Tool]:
-        """Say hello, and ask for the tools."""
-        with self._in_our_words():
+        """Do the handshake, and list the tools."""
+        with self._as_start_failures():
             await self._hello()
         return await self.list_tools()
 
     async def _hello(self) -> None:
-        # The older greeting first: every server knows it, or refuses it in a known way. Some servers end
+        # The older handshake first: every server knows it, or refuses it in a known way. Some servers end
         # at once if the newer one is the first that they read.
         try:
             await self._session.initialize()
@@ -109,7 +109,7 @@ class Client:
         tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
-            with self._in_our_words():
+            with self._as_start_failures():
                 page = await self._page(cursor)
             tools += page.tools
             if not page.next_cursor or page.next_cursor == cursor:
@@ -127,7 +127,7 @@ class Client:
             raise
 
     @contextmanager
-    def _in_our_words(self) -> Generator[None]:
+    def _as_start_failures(self) -> Generator[None]:
         try:
             yield
         except MCPError as exc:
@@ -143,7 +143,7 @@ class Client:
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
     ) -> types.CallToolResult:
-        """Call a tool, once. If this is cancelled, the server is told."""
+        """Call a tool, once. A cancel is sent on to the server."""
         _check(arguments)
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         try:
@@ -151,7 +151,7 @@ class Client:
                 types.CallToolRequest(params=params), _ANSWER, progress_callback=on_progress
             )
         except MCPError as exc:
-            raise self._translated(exc) from None
+            raise self._tool_error(exc) from None
         except ValidationError as exc:
             raise ExecutionFailed(
                 f"{self._server} gave a result that is not as MCP has it: {_brief(exc)}"
@@ -160,13 +160,15 @@ class Client:
             raise ExecutionFailed(f"{self._server} asks for more input, which can't be given here")
         return answer
 
-    def _translated(self, exc: MCPError) -> Exception:
+    def _tool_error(self, exc: MCPError) -> Exception:
         if is_undelivered(exc.code, exc.error.data):
             return NotDelivered(exc.message)
-        said = exc.message or "an error without a message"
+        message = exc.message or "an error without a message"
         if exc.code == types.CONNECTION_CLOSED:
-            said = f"the connection was lost ({said})"
-        return _ERRORS.get(exc.code, ExecutionFailed)(f"{self._server}: {said}", mcp_code=exc.code)
+            message = f"the connection was lost ({message})"
+        return _ERRORS.get(exc.code, ExecutionFailed)(
+            f"{self._server}: {message}", mcp_code=exc.code
+        )
 
 
 _ERRORS: dict[int, Callable[..., ToolError]] = {
@@ -187,7 +189,7 @@ def _check(arguments: dict[str, Any]) -> None:
 
 
 def _brief(exc: ValidationError) -> str:
-    """Say the first thing that is wrong."""
+    """Return the first thing that is wrong."""
     first = exc.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

@@ -1,4 +1,4 @@
-"""What is said of an MCP server: how it is started or where it is. Nothing is started here."""
+"""The configuration of an MCP server: how it is started, or where it is. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_TIMEOUT = 30.0
 
 
 class InvalidServer(CallsheetError, ValueError):
-    """What is said of an MCP server can't be used."""
+    """The configuration of an MCP server can't be used."""
 
 
 class McpServer(Struct, frozen=True, repr_omit_defaults=True):
@@ -91,15 +91,17 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
         return f"MCP server {self.name!r}"
 
     def __rich_repr__(self) -> Any:
-        """Say what may be shown. What is in `env` and `headers` may be secret."""
+        """Return what may be shown. What is in `env` and `headers` may be secret."""
         yield "name", self.name
         yield "command", self.command, None
         yield "args", list(self.args), []
         yield "url", self.url, None
 
     def __repr__(self) -> str:
-        said = [f"{key}={value!r}" for key, value, *rest in self.__rich_repr__() if rest != [value]]
-        return f"McpServer({', '.join(said)})"
+        shown = [
+            f"{key}={value!r}" for key, value, *rest in self.__rich_repr__() if rest != [value]
+        ]
+        return f"McpServer({', '.join(shown)})"
 
     def secrets(self) -> dict[str, str]:
         """Return what looks secret in `env` and `headers`, for a guard to know of."""

@@ -1,15 +1,10 @@
-"""What goes wrong between us and a server, before it is told as a tool's error.
+"""A server over its whole life, and each of its connections, from the handshake to the end.
 
-The MCP SDK, imported when it is first needed, and in a thread: it takes most of a second.
+A `ServerConnection` is never repaired: `Server` makes another one when a call needs it. The SDK's contexts
+must be left by the task that entered them, so each connection has a task that owns them, and calls are made
+from other tasks. Every call ends when its connection does.
 
-One connection to a server, from hello to its end. It is never mended: who needs another makes one.
-
-The SDK's contexts must be left by the task that entered them. So each connection has a task that owns
-them, and calls are made from other tasks. Every call ends when the connection does.
-
-A server over its whole life: its tools as it tells them, and a new connection when the old one ended.
-
-No call is sent twice. Only one that the server can't have got is sent again, over a new connection.
+No call is sent twice. Only one that the server can't have received is sent again, over a new connection.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, Tool
 
-    from callsheet.tools.mcp.client import Client
+    from callsheet.tools.mcp.client import McpClient
     from callsheet.tools.mcp.transports import Link
 
 
@@ -77,13 +72,13 @@ def _import() -> None:
 
 
 ABANDON = 0.5
-"""Seconds in which a server is told that a call was cancelled; after that, the caller waits no more."""
+"""Seconds for sending a server that a call was cancelled; after that, the caller waits no more."""
 
 LAST_WORDS = 0.2
 """Seconds in which an answer that came just before the end is still taken."""
 
 
-class Connection:
+class ServerConnection:
     """A connection. Making one starts to connect; `ready` waits for it."""
 
     def __init__(
@@ -100,7 +95,7 @@ class Connection:
         self._on_change = on_change
         self._ready: asyncio.Future[Sequence[Tool]] = loop.create_future()
         self._end: asyncio.Future[str] = loop.create_future()
-        self._client: Client | None = None
+        self._client: McpClient | None = None
         self._link: Link | None = None
         self._process: ServerProcess | None = None
         self._strays: set[asyncio.Task[Any]] = set()
@@ -123,7 +118,7 @@ class Connection:
         return self._owner.done() and not self._strays
 
     async def ready(self) -> Sequence[Tool]:
-        """Wait until the server has said hello, and give its tools. Raises `StartFailed`."""
+        """Wait for the handshake, and return the server's tools. Raises `StartFailed`."""
         return await asyncio.shield(self._ready)
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -137,7 +132,7 @@ class Connection:
         if self._client is None or self.is_over:
             raise NotDelivered(self.why)
         asking = asyncio.create_task(self._client.call(tool, arguments, on_progress))
-        asking.add_done_callback(_heard)
+        asking.add_done_callback(_retrieve)
         try:
             await asyncio.wait({asking, self._end}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
@@ -151,7 +146,7 @@ class Connection:
                 await self._abandon(asking)
 
     async def _abandon(self, asking: asyncio.Task[Any]) -> None:
-        """Let the server know that nobody waits, but don't wait long for that."""
+        """Cancel a request at the server, but don't wait long for that."""
         self._strays.add(asking)
         asking.add_done_callback(self._strays.discard)
         asking.cancel()
@@ -176,7 +171,7 @@ class Connection:
 
     @property
     def why(self) -> str:
-        """Why it is over, and what the server complained of last."""
+        """Why it is over, and what the server wrote to stderr last."""
         why = self._end.result() if self._end.done() else "is not connected"
         tail = self._link.tail if self._link is not None else ""
         return f"{why}. The last that it wrote:\n{tail}" if tail else why
@@ -193,7 +188,7 @@ class Connection:
                 except BaseException as exc:
                     self._fail(self._why_not(exc, timed_out=deadline.expired()))
                     raise
-        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - all of it was told
+        except (Exception, asyncio.CancelledError):  # noqa: BLE001 - `_fail` has reported it
             pass
         finally:
             self.lose("was closed")
@@ -217,11 +212,11 @@ class Connection:
             raise StartFailed(f"can't be started: {exc.strerror or exc}") from None
 
     async def _speak(self, deadline: asyncio.Timeout) -> None:
-        from callsheet.tools.mcp.client import Client, link_to
+        from callsheet.tools.mcp.client import McpClient, link_to
 
         link = self._link = link_to(self._server, self._process)
         link.over.add_done_callback(lambda _: self._note_end())
-        async with Client.over(self._server, link, self._roots, self._on_change) as client:
+        async with McpClient.over(self._server, link, self._roots, self._on_change) as client:
             tools = await client.greet()
             deadline.reschedule(None)
             self._client = client
@@ -229,11 +224,11 @@ class Connection:
             await asyncio.shield(self._end)
 
     def _fail(self, why: str) -> None:
-        """Tell everybody who waits that it went wrong, before what is left is cleared away."""
+        """Fail whoever waits, before what is left is cleaned up."""
         self.lose(why)
         if not self._ready.done():
             self._ready.set_exception(StartFailed(self.why))
-            self._ready.exception()  # told, also if nobody waits
+            self._ready.exception()  # retrieved, also if nobody waits
 
     def _why_not(self, exc: BaseException, *, timed_out: bool) -> str:
         exc = _innermost(exc)
@@ -246,8 +241,8 @@ class Connection:
         return f"can't be spoken with: {str(exc).strip() or type(exc).__name__}"
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
-    """Take note of what a task has raised, also if nobody waits for it any more."""
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Retrieve a task's exception, so that asyncio does not log it if nobody waits any more."""
     if not task.cancelled():
         task.exception()
 
@@ -260,7 +255,7 @@ def _innermost(exc: BaseException) -> BaseException:
 
 
 class Server:
-    """One server. `tools` are the ones that it has told of last."""
+    """One server. `tools` are those that it has listed last."""
 
     def __init__(
         self, config: McpServer, cwd: str, roots: Sequence[Path], on_change: Callable[[], None]
@@ -271,8 +266,8 @@ class Server:
         self._cwd = cwd
         self._roots = roots
         self._on_change = on_change
-        self._connection: Connection | None = None
-        self._connections: list[Connection] = []
+        self._connection: ServerConnection | None = None
+        self._connections: list[ServerConnection] = []
         self._is_stale = False
         self._refreshing: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -303,13 +298,13 @@ class Server:
         except ServerFault as exc:
             raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> ServerConnection:
         """Return a connection that can be used. Everybody who needs a new one waits for the same."""
         if self._is_closed:
             raise StartFailed("was closed with its session")
         connection = self._connection
         if connection is None or connection.is_over:
-            connection = Connection(self.config, self._cwd, self._roots, self._refresh_soon)
+            connection = ServerConnection(self.config, self._cwd, self._roots, self._refresh_soon)
             self._connection = connection
             self._connections = [old for old in self._connections if not old.is_gone]
             self._connections.append(connection)
@@ -343,4 +338,4 @@ class Server:
             try:
                 self._take(await self._connection.list_tools())
             except ServerFault as exc:
-                self.problem = f"{self.config} did not tell its tools again: it {exc}"
+                self.problem = f"{self.config} did not list its tools again: it {exc}"

@@ -1,8 +1,11 @@
-"""A server as a child process: its pipes as lines, the last of what it complained of, and its end.
+"""A server as a child process: its pipes as lines, the last of what it wrote to stderr, and its end.
 
-The child has a process group of its own, and nothing of the group is left when it is closed, nor when
-this process is killed. What it writes to stderr is kept, not shown; of its stdout, only lines are
-given that may be messages. MCP itself is not spoken here.
+The child has a session of its own, and nothing of it is left when it is closed, nor when this process is
+killed: then a shell that waits for that end (`_watchdog`) kills the group. What it writes to stderr is
+stored, not shown; of its stdout, only lines are passed on that may be messages. MCP itself is not spoken
+here.
+
+A command of `processes.process` has no stdin, so a server can't be one; but it is ended in the same way.
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from callsheet.processes.process import started
+from callsheet.processes.process import end_tree, started
 
 LONGEST_LINE = 64 * 1024 * 1024
 """Bytes that one message may have."""
 
 TAIL = 4096
-"""Bytes that are kept of what a server complained of."""
+"""Bytes that are stored of what a server wrote to stderr."""
 
 GRACE = 1.0
 """Seconds that a server has to end by itself when its stdin is closed, and again after TERM."""
@@ -34,13 +37,7 @@ SETTLE = 0.3
 _MANY = 256
 """Lines that wait before no more are read."""
 
-_HAS_GROUPS = hasattr(os, "killpg")
-
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
-_INHERITED_WINDOWS = (
-    "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
-    "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
-)  # fmt: skip
 
 
 class PipeClosed(Exception):
@@ -55,7 +52,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Done when nothing more comes; says why."""
         self._transport: asyncio.SubprocessTransport
         self._pid = 0
-        self._warden: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self._exited = asyncio.Event()
         self._part = bytearray()
         self._lines: deque[bytes] = deque()
@@ -84,7 +81,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         )
         transport, process = cast("tuple[asyncio.SubprocessTransport, ServerProcess]", spawned)
         process._pid = transport.get_pid()
-        process._warden = _warden(process._pid)
+        process._watchdog = _watchdog(process._pid)
         return process
 
     # What comes
@@ -96,9 +93,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 return None
             self._news.clear()
             await self._news.wait()
-        await asyncio.sleep(
-            0
-        )  # a server that writes without end must not keep others from their turn
+        await asyncio.sleep(0)  # a server that writes without end must not starve other tasks
         line = self._lines.popleft()
         if self._is_paused and len(self._lines) < _MANY // 2:
             self._pause(False)
@@ -115,7 +110,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def has_exited(self) -> bool:
-        """Whether the child has exited, also if asyncio has not heard of it yet."""
+        """Whether the child has exited, also if asyncio has not noticed yet."""
         if self._exited.is_set() or not hasattr(os, "waitid"):
             return self._exited.is_set()
         try:
@@ -126,11 +121,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     @property
     def tail(self) -> str:
-        """The last of what the child complained of."""
+        """The last of what the child wrote to stderr."""
         return self._tail.decode("utf-8", "replace").strip()
 
-    def complain(self, line: bytes) -> None:
-        """Keep what is not a message as if it had come by stderr."""
+    def add_to_tail(self, line: bytes) -> None:
+        """Store what is not a message as if it had been written to stderr."""
         self._tail += line + b"\n"
         del self._tail[:-TAIL]
 
@@ -141,7 +136,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Split stdout into lines; keep the end of stderr."""
+        """Split stdout into lines; store the end of stderr."""
         if fd == 2:
             self._tail += data[-TAIL:]
             del self._tail[:-TAIL]
@@ -162,7 +157,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if line.lstrip()[:1] == b"{":
             self._lines.append(line)
         elif line.strip():
-            self.complain(line[:TAIL])
+            self.add_to_tail(line[:TAIL])
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         """Note that stdout or stdin was closed."""
@@ -218,22 +213,32 @@ class ServerProcess(asyncio.SubprocessProtocol):
     # The end
 
     async def close(self) -> None:
-        """End the child and its whole group: stdin closed, then TERM, then KILL."""
+        """End the child and all that came from it: stdin closed, then TERM, then KILL."""
+        grace = 0.0  # whoever cancels this does not want to wait
         try:
             pipe = self._pipe(0)
             if pipe is not None:
                 pipe.close()
             self._pause(False)
-            if not await self._is_gone():
-                _signal(self._pid, signal.SIGTERM)
-                await self._is_gone()
+            await self._is_gone()
+            grace = GRACE
         finally:
-            self._kill()
-        await self._is_gone()
+            await self._end_tree(grace)
 
     async def _drop(self) -> None:
         """End it at once: it has not been used yet."""
-        self._kill()
+        await self._end_tree(0)
+
+    async def _end_tree(self, grace: float) -> None:
+        try:
+            await end_tree(self._pid, grace=grace)  # if it is cancelled, it kills
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.kill()
+                self._watchdog.communicate()
+            with suppress(ProcessLookupError, PermissionError):
+                self._transport.close()
+            self._end("was closed")
         await self._is_gone()
 
     async def _is_gone(self) -> bool:
@@ -241,28 +246,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await asyncio.wait_for(self._exited.wait(), GRACE)
         return self._exited.is_set()
 
-    def _kill(self) -> None:
-        _signal(self._pid, signal.SIGKILL if _HAS_GROUPS else signal.SIGTERM)
-        if self._warden is not None:
-            self._warden.kill()
-            self._warden.communicate()
-        with suppress(ProcessLookupError, PermissionError):
-            self._transport.close()
-        self._end("was closed")
-
 
 def _environment() -> dict[str, str]:
-    names = _INHERITED if os.name == "posix" else _INHERITED_WINDOWS
-    return {name: os.environ[name] for name in names if name in os.environ}
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
-def _warden(group: int) -> subprocess.Popen[bytes] | None:
+def _watchdog(group: int) -> subprocess.Popen[bytes] | None:
     """Start a shell that waits until this process has gone, by whatever end, and then kills the group.
 
     A server that is left alone reads the end of its stdin and exits; not all do.
     """
-    if not _HAS_GROUPS:
-        return None
     try:
         return subprocess.Popen(
             ["/bin/sh", "-c", 'read _; sleep 1; kill -9 "-$1"', "sh", str(group)],
@@ -273,11 +266,3 @@ def _warden(group: int) -> subprocess.Popen[bytes] | None:
         )
     except OSError:
         return None
-
-
-def _signal(group: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if _HAS_GROUPS:
-            os.killpg(group, number)
-        else:
-            os.kill(group, number)

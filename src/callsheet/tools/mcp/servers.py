@@ -1,7 +1,4 @@
-"""What the tools of MCP servers are called: `mcp__SERVER__TOOL`, in letters that every model takes.
-
-The servers of a session, together: started side by side, their tools under names of their own.
-"""
+"""The MCP servers of a session, started side by side, and the names of their tools: `mcp__SERVER__TOOL`."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ LONGEST = 64
 """Characters that a tool's name may have, for the strictest of the models' makers."""
 
 Pair: TypeAlias = tuple[str, str]
-"""A server's name and a tool's, as the server gives it."""
+"""A server's name and a tool's, as the server lists it."""
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -82,7 +79,7 @@ class McpServers:
         self._names: dict[Pair, str] = {}
         self._on_change = on_change
         self._starting: list[asyncio.Task[None]] = []
-        self._has_told = False
+        self._has_listed = False
         self._registered: set[str] = set()
         self._servers = {
             label: Server(config, str(workspace.cwd), workspace.roots, self._changed)
@@ -116,10 +113,10 @@ class McpServers:
         await self.close()
 
     async def tools(self) -> list[Tool]:
-        """Wait until every server has started or failed, and give the tools that there are."""
+        """Wait until every server has started or failed, and return the tools."""
         if self._starting:
             await asyncio.wait(self._starting)
-        self._has_told = True
+        self._has_listed = True
         return self._made()
 
     def register(self, registry: Registry) -> None:
@@ -130,21 +127,21 @@ class McpServers:
         self._registered = {registry.add(tool).name for tool in tools}
 
     def _made(self) -> list[Tool]:
-        told = [
+        listed = [
             (label, server, tool)
             for label, server in self._servers.items()
             for tool in server.tools
         ]
-        self._names |= name_tools([(label, tool.name) for label, _, tool in told], self._names)
+        self._names |= name_tools([(label, tool.name) for label, _, tool in listed], self._names)
         self._wrong = []
-        if not told:
+        if not listed:
             return []
         from callsheet.tools.mcp.tool_adapter import (
             make_tool,  # after a server was there, so the SDK is
         )
 
         made = [
-            make_tool(server, self._names[label, tool.name], tool) for label, server, tool in told
+            make_tool(server, self._names[label, tool.name], tool) for label, server, tool in listed
         ]
         self._wrong = [one.problem for one in made if one.problem]
         return [one.tool for one in made]
@@ -170,5 +167,5 @@ class McpServers:
             task.cancel()
 
     def _changed(self) -> None:
-        if self._has_told and self._on_change is not None:
+        if self._has_listed and self._on_change is not None:
             self._on_change()

@@ -1,8 +1,7 @@
-"""The schemas that servers bring. They are somebody else's, so nothing that they name is fetched.
+"""A server's tools as tools of a session: their schemas, and what becomes of their answers.
 
-What a server answers, as content, text for a model, and places. Nothing is asked or reported here.
-
-A server's tools as tools of a session: what is told of each, and what becomes of its answers.
+Schemas come from somebody else, so nothing that they refer to is fetched. Answers become text for the model,
+content for the user, and locations inside the workspace.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Unusable(ValueError):
 
 
 def compiled(schema: Mapping[str, Any]) -> Callable[[JsonValue], str | None]:
-    """Make a check of a schema: it gives what is wrong with a value, or None. Raises `Unusable`."""
+    """Return a check of a schema, which returns what is wrong with a value, or None. Raises `Unusable`."""
     try:
         validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
     except (ValueError, TypeError, RecursionError) as exc:
@@ -65,21 +64,21 @@ def _refuse(uri: str) -> Any:
 _LINE = re.compile(r"L?(\d{1,9})\b")
 
 
-class Place(NamedTuple):
+class LinkedFile(NamedTuple):
     """A file that an answer links to."""
 
     path: Path
     line: int | None
 
 
-class Answer(NamedTuple):
-    """What a server has answered."""
+class McpAnswer(NamedTuple):
+    """The answer of a server to a call."""
 
     text: str
     """What a model gets."""
     items: tuple[ToolCallContent, ...]
     """What is shown besides the text."""
-    places: tuple[Place, ...]
+    places: tuple[LinkedFile, ...]
     structured: JsonValue
     is_error: bool
 
@@ -91,14 +90,14 @@ class _Read(NamedTuple):
     item: ToolCallContent | None = None
 
 
-def read_answer(result: types.CallToolResult) -> Answer:
+def read_answer(result: types.CallToolResult) -> McpAnswer:
     """Read the answer to a call of a tool."""
     blocks = [_read(block) for block in result.content]
     texts = [block.text for block in blocks if block.text]
     structured = result.structured_content
     if not texts and structured is not None:
         texts = [msgspec.json.format(msgspec.json.encode(structured)).decode()]
-    return Answer(
+    return McpAnswer(
         "\n".join(texts),
         tuple(block.item for block in blocks if block.item is not None),
         tuple(dict.fromkeys(place for block in result.content for place in _places(block))),
@@ -144,8 +143,8 @@ def _link(block: types.ResourceLink) -> _Read:
         mime_type=block.mime_type,
         size=block.size,
     )
-    said = f"{block.title or block.name}: {block.uri}"
-    return _Read(f"{said} ({block.description})" if block.description else said, item)
+    text = f"{block.title or block.name}: {block.uri}"
+    return _Read(f"{text} ({block.description})" if block.description else text, item)
 
 
 def _resource(resource: types.TextResourceContents | types.BlobResourceContents) -> _Read:
@@ -173,7 +172,7 @@ def _size(data: str) -> str:
     return f"{len(data) * 3 // 4 - data[-2:].count('='):,} bytes"
 
 
-def _places(block: types.ContentBlock) -> Iterator[Place]:
+def _places(block: types.ContentBlock) -> Iterator[LinkedFile]:
     if isinstance(block, types.ResourceLink):
         place = place_of(block.uri)
     elif isinstance(block, types.EmbeddedResource):
@@ -184,7 +183,7 @@ def _places(block: types.ContentBlock) -> Iterator[Place]:
         yield place
 
 
-def place_of(uri: str) -> Place | None:
+def place_of(uri: str) -> LinkedFile | None:
     """Return the file that a `file://` URI means, and the line if it ends with `#L12`."""
     try:
         parts = urlsplit(uri)
@@ -196,33 +195,33 @@ def place_of(uri: str) -> Place | None:
     if "\0" in path or (not path.startswith("/") and ":" not in path[:3]):
         return None
     line = _LINE.match(unquote(parts.fragment))
-    return Place(Path(path), int(line[1]) or None if line else None)
+    return LinkedFile(Path(path), int(line[1]) or None if line else None)
 
 
 Check = Callable[[JsonValue], str | None]
 
 
-class Made(NamedTuple):
-    """A tool, and what was wrong with what was told of it."""
+class AdaptedTool(NamedTuple):
+    """A tool, and what was wrong with its declaration."""
 
     tool: Tool
     problem: str | None
 
 
-def make_tool(server: Server, name: str, told: types.Tool) -> Made:
-    """Make a tool of what a server tells of it."""
-    schema, wrong = _input_schema(told)
-    check, wrong_output = _output_check(told)
-    hints = _hints(told)
+def make_tool(server: Server, name: str, declared: types.Tool) -> AdaptedTool:
+    """Make a tool from a server's declaration of it."""
+    schema, wrong = _input_schema(declared)
+    check, wrong_output = _output_check(declared)
+    hints = _hints(declared)
     is_read_only = server.config.trusted and hints.get("readOnlyHint") is True
 
     async def run(call: Call, arguments: dict[str, Any]) -> ToolResult:
-        result = await server.call(told.name, arguments, _progress_of(call))
-        return _result(call, told, read_answer(result), check, server.config.name)
+        result = await server.call(declared.name, arguments, _progress_of(call))
+        return _result(call, declared, read_answer(result), check, server.config.name)
 
     tool = Tool.from_schema(
         name,
-        told.description or told.title or told.name,
+        declared.description or declared.title or declared.name,
         schema,
         run,
         # That it only reads is believed of a server that the user trusts: our permission depends on
@@ -233,31 +232,31 @@ def make_tool(server: Server, name: str, told: types.Tool) -> Made:
         timeout=server.config.timeout,
     )
     wrong = wrong or wrong_output
-    return Made(tool, f"{server.config}: tool {told.name!r}: {wrong}" if wrong else None)
+    return AdaptedTool(tool, f"{server.config}: tool {declared.name!r}: {wrong}" if wrong else None)
 
 
-def _hints(told: types.Tool) -> dict[str, Any]:
+def _hints(declared: types.Tool) -> dict[str, Any]:
     hints: dict[str, Any] = {}
-    if told.annotations is not None:
-        hints = told.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return hints | {"title": told.title} if told.title else hints
+    if declared.annotations is not None:
+        hints = declared.annotations.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return hints | {"title": declared.title} if declared.title else hints
 
 
-def _input_schema(told: types.Tool) -> tuple[JsonObject, str | None]:
+def _input_schema(declared: types.Tool) -> tuple[JsonObject, str | None]:
     try:
-        compiled(told.input_schema)
+        compiled(declared.input_schema)
     except Unusable as exc:
         return {
             "type": "object"
         }, f"its schema can't be used, so any arguments are let through: {exc}"
-    return told.input_schema, None
+    return declared.input_schema, None
 
 
-def _output_check(told: types.Tool) -> tuple[Check | None, str | None]:
-    if told.output_schema is None:
+def _output_check(declared: types.Tool) -> tuple[Check | None, str | None]:
+    if declared.output_schema is None:
         return None, None
     try:
-        return compiled(told.output_schema), None
+        return compiled(declared.output_schema), None
     except Unusable as exc:
         return None, f"the schema of its output can't be used: {exc}"
 
@@ -278,27 +277,27 @@ def _number(value: float | None) -> float | None:
 
 
 def _result(
-    call: Call, told: types.Tool, answer: Answer, check: Check | None, server: str
+    call: Call, declared: types.Tool, answer: McpAnswer, check: Check | None, server: str
 ) -> ToolResult:
     for place in answer.places:
         if call.workspace.holds(Path(os.path.realpath(place.path))):
             call.locate(place.path, place.line)
     if answer.is_error:
         result = call.error(
-            ExecutionFailed(answer.text or f"{told.name} failed and did not say why")
+            ExecutionFailed(answer.text or f"{declared.name} failed and did not say why")
         )
     else:
         result = call.success(answer.text)
     result = result.with_content(*answer.items)
-    result = result.with_metadata("mcp_server", server).with_metadata("mcp_tool", told.name)
+    result = result.with_metadata("mcp_server", server).with_metadata("mcp_tool", declared.name)
     if answer.structured is not None:
         result = result.with_metadata("structured_content", answer.structured)
     wrong = _wrong(answer, check)
     return result.with_metadata("structured_content_error", wrong) if wrong else result
 
 
-def _wrong(answer: Answer, check: Check | None) -> str | None:
-    """Say how the structured content breaks the schema that was declared for it."""
+def _wrong(answer: McpAnswer, check: Check | None) -> str | None:
+    """Return how the structured content breaks the schema that was declared for it."""
     if check is None or answer.is_error:
         return None
     if answer.structured is None:

@@ -1,12 +1,11 @@
-"""How a server is reached: what a connection needs to know of pipes and of HTTP, and no more.
+"""How a server is reached: over a child's pipes, or over streamable HTTP.
 
-A `Link` is an async context that gives the two streams that the MCP SDK speaks over. Its `over` is done
-when nothing can come any more. Here is the link over a child's pipes; the one over HTTP is in `http`.
+A `Link` is an async context that yields the two streams that the MCP SDK uses. Its `over` is done when
+nothing can come any more.
 
-A server over streamable HTTP: what the SDK does not tell of failures, told.
-
-The SDK lets one failed request end the whole connection, and every call with it. So failures become
-answers here: an error for the one request that failed, which says whether the server can have got it.
+Over HTTP, the SDK lets one failed request end the whole connection, and every call with it. So failures
+become answers here: an error for the one request that failed, which says whether the server can have
+received it.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Link(Protocol):
 
     @property
     def tail(self) -> str:
-        """The last of what the server complained of, where that can be known."""
+        """The last of what the server wrote to stderr, where that can be known."""
         ...
 
     def streams(self) -> AbstractAsyncContextManager[TransportStreams]:
@@ -62,7 +61,7 @@ class PipeLink:
 
     @property
     def tail(self) -> str:
-        """The last of what the child complained of."""
+        """The last of what the child wrote to stderr."""
         return self._process.tail
 
     @asynccontextmanager
@@ -71,7 +70,7 @@ class PipeLink:
         yield _Reader(self._process), _Writer(self._process)
 
 
-class _Stream:
+class _ChildStream:
     """What the SDK asks of every stream. The child is closed by whoever started it."""
 
     def __init__(self, process: ServerProcess) -> None:
@@ -92,15 +91,15 @@ class _Stream:
         pass
 
 
-class _Reader(_Stream):
-    """Messages of a child. Lines that are none are kept with what it complained of."""
+class _Reader(_ChildStream):
+    """Messages of a child. Lines that are none are stored with what it wrote to stderr."""
 
     async def receive(self) -> SessionMessage:
         while (line := await self._process.line()) is not None:
             try:
                 return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
             except ValueError:
-                self._process.complain(line[:TAIL])
+                self._process.add_to_tail(line[:TAIL])
         raise anyio.EndOfStream
 
     def __aiter__(self) -> ReadStream[SessionMessage]:
@@ -113,7 +112,7 @@ class _Reader(_Stream):
             raise StopAsyncIteration from None
 
 
-class _Writer(_Stream):
+class _Writer(_ChildStream):
     """Messages to a child."""
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -131,7 +130,7 @@ FAILED = -32018
 """The code of an error that we make ourselves, if a request may have been received."""
 
 _MARK = token_hex(16)
-"""Goes with our own errors, so that no server can say that it did not get a request."""
+"""Marks our own errors, so that no server can claim that it did not get a request."""
 
 CONNECT_TIMEOUT = 10.0
 WRITE_TIMEOUT = 60.0
@@ -156,7 +155,7 @@ class HttpLink:
     async def streams(self) -> AsyncGenerator[TransportStreams]:
         """Return the streams for the SDK."""
         async with (
-            _Client(self._server, self.lose) as client,
+            _HttpClient(self._server, self.lose) as client,
             streamable_http_client(
                 self._server.url or "", http_client=client, max_sse_event_size=LONGEST_LINE
             ) as streams,
@@ -165,13 +164,13 @@ class HttpLink:
         self.lose("was closed")
 
     def lose(self, why: str) -> None:
-        """Say that nothing comes any more."""
+        """Mark the link as over."""
         if not self.over.done():
             self.over.set_result(why)
 
 
-class _Client(httpx2.AsyncClient):
-    """Sends requests, and answers those that fail with an error in the words of JSON-RPC."""
+class _HttpClient(httpx2.AsyncClient):
+    """Sends requests, and answers those that fail with an error of JSON-RPC."""
 
     def __init__(self, server: McpServer, lose: Callable[[str], None]) -> None:
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT)
@@ -185,29 +184,29 @@ class _Client(httpx2.AsyncClient):
             if _is_json(response):
                 await response.aread()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
-            why = f"can't be reached ({_words(exc)})"
+            why = f"can't be reached ({_text_of(exc)})"
             if (
                 request.method == "GET"
             ):  # the stream that is always open: nobody waits for an answer
                 self._lose(why)
             return _failure(request, 503, NOT_DELIVERED, why)
         except httpx2.TransportError as exc:
-            return _failure(request, 502, FAILED, f"lost the connection ({_words(exc)})")
+            return _failure(request, 502, FAILED, f"lost the connection ({_text_of(exc)})")
         if response.status_code < 400 or request.method == "GET":
             return response
         if _is_json(response) and not _is_forgotten(request, response):
-            return response  # an error in the words of JSON-RPC, of the server's own
+            return response  # the server's own JSON-RPC error
         await response.aclose()
         return _refused(request, response)
 
 
 def _refused(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
     status = response.status_code
-    said = f"{status} {response.reason_phrase}".strip()
+    status_line = f"{status} {response.reason_phrase}".strip()
     if _is_forgotten(request, response):
-        return _failure(request, 404, NOT_DELIVERED, f"has forgotten the session ({said})")
-    hint = "; give what it wants in `headers`" if status in (401, 403) else ""
-    return _failure(request, status, FAILED, f"answered {said}{hint}")
+        return _failure(request, 404, NOT_DELIVERED, f"has forgotten the session ({status_line})")
+    hint = "; put what it wants in `headers`" if status in (401, 403) else ""
+    return _failure(request, status, FAILED, f"answered {status_line}{hint}")
 
 
 def _is_forgotten(request: httpx2.Request, response: httpx2.Response) -> bool:
@@ -228,5 +227,5 @@ def _is_json(response: httpx2.Response) -> bool:
     return response.headers.get("content-type", "").lower().startswith("application/json")
 
 
-def _words(exc: Exception) -> str:
+def _text_of(exc: Exception) -> str:
     return str(exc).strip() or type(exc).__name__
