@@ -31,7 +31,7 @@ class BadBaseline(ValueError):
     """The file is no baseline. The message explains why."""
 
 
-class _File(msgspec.Struct, kw_only=True):
+class _BaselineFile(msgspec.Struct, kw_only=True):
     version: int
     findings: list[KnownFinding]
 
@@ -50,7 +50,7 @@ class Baseline:
     def read(cls, data: bytes) -> Baseline:
         """Read a file's bytes. Raises `BadBaseline`."""
         try:
-            file = msgspec.json.decode(data, type=_File)
+            file = msgspec.json.decode(data, type=_BaselineFile)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise BadBaseline(f"it is no baseline ({exc})") from None
         if file.version != VERSION:

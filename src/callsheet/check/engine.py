@@ -29,7 +29,7 @@ from callsheet.observe.events import (
     UpdateArrived,
 )
 from callsheet.observe.lines import RecordedLine, read_lines
-from callsheet.observe.model import UsedIds
+from callsheet.observe.model import SeenIds
 from callsheet.observe.tracker import Tracker
 
 
@@ -52,7 +52,7 @@ class RecordingChecker:
         wanted = set(clients)
         self.tracker: Tracker = Tracker()
         self._on_over: Callable[[CallClosed], None] | None = on_over
-        self._reported: UsedIds = UsedIds()
+        self._reported: SeenIds = SeenIds()
         self._rules: dict[type, list[tuple[CheckRule, Callable[[Any], Violations]]]] = {}
         for rule in rules:
             if not rule.clients or wanted.intersection(rule.clients):

@@ -222,7 +222,7 @@ def check_all(
             continue
         try:
             with source.open() as stream, rare_garbage_collection():
-                run = _Run(source.path, outcome, writers, baseline)
+                run = _RecordingRun(source.path, outcome, writers, baseline)
                 run.check(opened(source, stream) if opened else stream)
         except OSError as exc:
             if isinstance(exc, BrokenPipeError):
@@ -232,7 +232,7 @@ def check_all(
     return outcome
 
 
-class _Run:
+class _RecordingRun:
     """The check of one recording."""
 
     def __init__(

@@ -23,7 +23,7 @@ from callsheet.observe.model import (
     ObservedConnection,
     ObservedSession,
     ObservedTurn,
-    UsedIds,
+    SeenIds,
     many,
     obj,
     text,
@@ -69,7 +69,7 @@ class CallTracker:
         self.gone: list[ObservedCall] = []
         """Those that were let go and are not closed yet."""
         self._due: list[CallClosed | CallLeftOpen] = []
-        self.used: UsedIds = UsedIds()
+        self.used: SeenIds = SeenIds()
         self._ended: deque[tuple[ObservedCall, int]] = deque()
         self._bytes: int = 0
 

@@ -21,7 +21,7 @@ Decision: TypeAlias = Literal["allowed", "rejected", "cancelled", "error"] | Non
 FINAL = ("completed", "failed", "cancelled")
 
 REMEMBERED_IDS = 1 << 17
-"""Ids that `UsedIds` remembers. When there are more, the older half is forgotten."""
+"""Ids that `SeenIds` remembers. When there are more, the older half is forgotten."""
 
 _BACKGROUND = ("run_in_background", "runInBackground", "is_background", "background")
 
@@ -55,7 +55,7 @@ def name_of(info: Any) -> str:
     return " ".join(filter(None, (text(known.get("name")), text(known.get("version")))))
 
 
-class UsedIds:
+class SeenIds:
     """Remembers which ids were used in which session, in bounded memory.
 
     Two generations of hashes: when the newer one is full, the older one is dropped. So at least the

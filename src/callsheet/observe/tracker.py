@@ -43,7 +43,7 @@ from callsheet.observe.model import (
     ObservedConnection,
     ObservedSession,
     ObservedTurn,
-    UsedIds,
+    SeenIds,
     name_of,
     obj,
     rpc_id,
@@ -174,7 +174,7 @@ class Tracker:
         self._questions, self._turns = {}, TurnTracker()
         self.connection = ObservedConnection(has_both_ways=self.connection.has_both_ways)
         if not self.connection.has_both_ways:
-            self._calls.used = UsedIds()  # a history may be replayed now, unseen
+            self._calls.used = SeenIds()  # a history may be replayed now, unseen
 
     def _of_client(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))

@@ -18,7 +18,7 @@ from callsheet.observe.model import (
     ObservedConnection,
     ObservedSession,
     ObservedTurn,
-    UsedIds,
+    SeenIds,
     obj,
     text,
 )
@@ -124,7 +124,7 @@ class SessionTracker:
     def __init__(self, calls: CallTracker) -> None:
         self.by_id: dict[str, ObservedSession] = {}
         self._calls: CallTracker = calls
-        self._used: UsedIds = UsedIds()
+        self._used: SeenIds = SeenIds()
 
     def __iter__(self) -> Iterator[ObservedSession]:
         return iter(self.by_id.values())

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from callsheet.observe.model import Json, ObservedCall, UsedIds, many, obj, text
+from callsheet.observe.model import Json, ObservedCall, SeenIds, many, obj, text
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -83,9 +83,9 @@ class Ids:
     `used` are those of all sessions: one that was let go may be heard of again.
     """
 
-    def __init__(self, session: str, used: UsedIds) -> None:
+    def __init__(self, session: str, used: SeenIds) -> None:
         self._session: str = session
-        self._used: UsedIds = used
+        self._used: SeenIds = used
         self._renamed: dict[str, str] = {}
         # How often an id came: one that every call has must not be counted from the beginning each time.
         self._numbers: dict[str, int] = {}

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from callsheet.describe import Describer, pick_locale
 from callsheet.describe.titles import Redact
 from callsheet.limits.limits import SAFE
-from callsheet.observe.model import UsedIds
+from callsheet.observe.model import SeenIds
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.json import check_path
 from callsheet.report.terminal import CallRecord
@@ -64,7 +64,7 @@ class Context(Struct, eq=False):
     keep: Keep | None = None
     epoch: float | None = None
     spill: SpillStore | bool = True
-    used: UsedIds = field(default_factory=UsedIds)
+    used: SeenIds = field(default_factory=SeenIds)
     """The ids of calls that the client knows, of all sessions."""
     histories: dict[str, int] = field(default_factory=dict[str, int])
     """How often sessions were told anew, of those that were. Their ids are those of before."""

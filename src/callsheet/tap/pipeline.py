@@ -33,7 +33,7 @@ from callsheet.observe.model import (
     Json,
     ObservedConnection,
     ObservedSession,
-    UsedIds,
+    SeenIds,
     obj,
     rpc_id,
     text,
@@ -240,7 +240,7 @@ class Pipeline:
         if self._watch.connection is not self._connection:  # the agent was started again
             self._connection = self._watch.connection
             self._sessions.clear(now)
-            self._tap.used = UsedIds()
+            self._tap.used = SeenIds()
         if sender == "client":
             self._of_client(message, now)
         elif is_done or is_about_calls(message) or message.get("method") == _PERMISSION:

@@ -23,7 +23,7 @@ from callsheet.observe.events import (
     UpdateApplied,
 )
 from callsheet.observe.lines import RecordedLine, parse_line
-from callsheet.observe.model import UsedIds
+from callsheet.observe.model import SeenIds
 from callsheet.observe.tracker import Tracker
 from tests.support.talk import Style, Talk, rules, watched
 
@@ -470,7 +470,7 @@ def test_what_is_told_by_the_way_adds_up() -> None:
 
 
 def test_used_ids_are_known_by_their_sessions() -> None:
-    used = UsedIds()
+    used = SeenIds()
     used.add("s", "a")
     assert used.has("s", "a")
     assert not used.has("s", "b")
@@ -481,7 +481,7 @@ def test_the_last_ids_are_known_and_the_oldest_are_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(model, "REMEMBERED_IDS", 100)
-    used = UsedIds()
+    used = SeenIds()
     for number in range(200):
         used.add("s", str(number))
         used.add("s", str(number))  # twice is once

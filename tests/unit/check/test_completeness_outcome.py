@@ -1,4 +1,4 @@
-"""What the checker says of ends: empty, hidden in raw output, and failures that look like success."""
+"""What the checker finds in outcomes: empty, hidden in raw output, failures that look like success."""
 
 from __future__ import annotations
 
