@@ -1,4 +1,4 @@
-"""What a shell command is: read, search or fetch only if that is certain, else execute."""
+"""Whether a shell command is certain to do no harm, and which files it reads."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.describe import Describer
-from callsheet.describe.shell.judge import classify, text_of_command
+from callsheet.describe.shell.judge import files_read, is_harmless, text_of_command
 
-READS = [
+HARMLESS = [
     "cat a.py",
     "cat a.py b.py | head -20",
     "cd src && cat a.py",
@@ -22,10 +22,6 @@ READS = [
     "tail -f server.log",
     "sed -n '10,40p' a.py",
     "sed -n 5p a.py",
-    "sed 's/a/b/g' a.py",
-    "sed -e 's/a/b/' -e '3d' a.py",
-    "awk '{print $1}' a.txt",
-    "awk -F: '{print $2}' /etc/passwd",
     "wc -l *.py",
     "sort a.txt | uniq -c | sort -rn",
     "git status",
@@ -36,7 +32,6 @@ READS = [
     "git branch",
     "git remote -v",
     "git stash list",
-    "git config --get user.name",
     "git tag",
     "bash -lc 'cat a.py'",
     "bash -c \"cat 'a b.py'\"",
@@ -54,8 +49,6 @@ READS = [
     "cat my\\ file.txt",
     "cat a # and more",
     "ls \\\n  -la",
-    "pip list",
-    "docker ps",
     "jq .name package.json",
     "cat $FILE",
     'cat "$HOME/.profile"',
@@ -64,26 +57,17 @@ READS = [
     "[ -f a ] && cat a || echo none",
     "echo '> not a redirection' && cat a",
     'echo "a; rm -rf b"; cat a',
-    "tar tf a.tar",
     "/usr/bin/cat a",
     "cat ${FILE} $HOME/x",
     "cat a >&2",
     "cat 'a\\\nb'",
     "sort -rnk2 a",
-    "unzip -l a.zip",
     "git branch -vv",
-    "git branch --merged main",
     "git log -n 5 --oneline -- src",
     "git diff --stat main...HEAD",
-    "git config --get --global user.name",
-    "kubectl get pods -n x -o wide",
-    "pip list --outdated --format=json",
-    "docker logs --tail 20 web",
     "bat -n --paging=never a",
     "date +%s; cat a",
     "! cat a",
-]
-SEARCHES = [
     "grep -rn TODO src",
     "rg 'foo|bar' --type py",
     "find . -name '*.py'",
@@ -97,8 +81,25 @@ SEARCHES = [
     "bash -lc \"rg -n 'a b' | head -5\"",
     "cd x && grep y z",
     "find . \\( -name a -o -name b \\)",
+    "echo hi",
+    "cd src",
+    "true",
 ]
-FETCHES = [
+UNKNOWN = [
+    "sed 's/a/b/g' a.py",
+    "sed -e 's/a/b/' -e '3d' a.py",
+    "awk '{print $1}' a.txt",
+    "awk -F: '{print $2}' /etc/passwd",
+    "git config --get user.name",
+    "pip list",
+    "docker ps",
+    "tar tf a.tar",
+    "unzip -l a.zip",
+    "git branch --merged main",
+    "git config --get --global user.name",
+    "kubectl get pods -n x -o wide",
+    "pip list --outdated --format=json",
+    "docker logs --tail 20 web",
     "curl https://example.org",
     "curl -sSL https://example.org/x | jq .",
     "curl -H 'Accept: x' -X GET https://example.org",
@@ -107,9 +108,9 @@ FETCHES = [
     "gh pr view 12",
     "git ls-remote origin",
 ]
-EXECUTES = [
-    "",
-    "   ",
+"""Commands that do no harm, as far as people can tell; nobody here does."""
+
+HARMFUL = [
     "pytest -q",
     "npm test",
     "rm -rf x",
@@ -228,9 +229,6 @@ EXECUTES = [
     "time rm x",
     "timeout 5 rm x",
     "nohup cat a",
-    "echo hi",
-    "cd src",
-    "true",
     "python -c 'print(1)'",
     "/tmp/evil/cat.sh a",
     "cat a;;rm b",
@@ -334,49 +332,40 @@ EXECUTES = [
 ]
 
 
-@pytest.mark.parametrize("command", READS)
-def test_what_only_reads_is_read(command: str) -> None:
-    assert classify(command).kind == "read"
-
-
-@pytest.mark.parametrize("command", SEARCHES)
-def test_what_only_searches_is_search(command: str) -> None:
-    assert classify(command).kind == "search"
-
-
-@pytest.mark.parametrize("command", FETCHES)
-def test_what_only_fetches_is_fetch(command: str) -> None:
-    assert classify(command).kind == "fetch"
-
-
-@pytest.mark.parametrize("command", EXECUTES, ids=lambda command: command[:30])
-def test_everything_else_stays_at_execute(command: str) -> None:
-    assert classify(command).kind == "execute"
-
-
-@pytest.mark.parametrize("command", READS + SEARCHES + FETCHES)
-@pytest.mark.parametrize(
-    "harm", ["; rm -rf x", " && make", " | sh", " > out.txt", "\nrm x", " & rm x"]
-)
-def test_no_harm_hides_behind_a_harmless_command(command: str, harm: str) -> None:
+@pytest.mark.parametrize("command", HARMLESS)
+def test_what_is_listed_does_no_harm_and_no_harm_hides_behind_it(command: str) -> None:
+    assert is_harmless(command)
+    assert not is_harmless(f"rm -rf x; {command}")
     if "#" not in command:
-        assert classify(f"{command}{harm}").kind == "execute"
-    assert classify(f"rm -rf x; {command}").kind == "execute"
+        for harm in ("; rm -rf x", " && make", " | sh", " > out.txt", "\nrm x", " & rm x"):
+            assert not is_harmless(f"{command}{harm}"), harm
+            assert files_read(f"{command}{harm}") == ()
+
+
+@pytest.mark.parametrize("command", HARMFUL + UNKNOWN, ids=lambda command: command[:30])
+def test_everything_else_may_do_harm_and_reads_nothing_for_certain(command: str) -> None:
+    assert not is_harmless(command)
+    assert files_read(command) == ()
+
+
+@pytest.mark.parametrize("command", HARMLESS + HARMFUL, ids=lambda command: command[:30])
+def test_whatever_a_command_does_it_is_executed(command: str) -> None:
+    assert Describer("/w")("bash", {"command": command}).kind == "execute"
 
 
 @given(st.text(alphabet="catrm -;|&<>$()`'\"\\\n #{}/.x=", max_size=40))
-def test_any_text_is_classified(command: str) -> None:
-    assert classify(command).kind in ("read", "search", "fetch", "execute")
+def test_any_text_is_judged(command: str) -> None:
+    assert is_harmless(command) or files_read(command) == ()
 
 
 @given(st.text(alphabet="ab -;|&<>$()`'\"\\\n #{}", max_size=20))
 def test_whatever_stands_before_it_an_unknown_program_is_never_harmless(text: str) -> None:
-    assert classify(f"frobnicate {text}").kind == "execute"
+    assert not is_harmless(f"frobnicate {text}")
 
 
 def test_the_whole_of_a_quoted_script_is_judged_in_turn() -> None:
-    assert classify("bash -c 'bash -c \"cat a\"'").kind == "read"
-    assert classify("bash -c 'bash -c \"rm a\"'").kind == "execute"
+    assert is_harmless("bash -c 'bash -c \"cat a\"'")
+    assert not is_harmless("bash -c 'bash -c \"rm a\"'")
 
 
 @pytest.mark.parametrize("tool", ["powershell", "pwsh", "cmd", "windows_shell"])

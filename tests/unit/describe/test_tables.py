@@ -10,11 +10,13 @@ import pytest
 
 from callsheet.describe import Describer
 from callsheet.describe.classify import guess, known_tool, plan_of
+from callsheet.describe.shell.judge import is_harmless
 from tests.support import ROOT
 
 FOLDER = ROOT / "src" / "callsheet" / "describe"
 TOOLS = tomllib.loads((FOLDER / "tools.toml").read_text(encoding="utf-8"))
 ROLES = tomllib.loads((FOLDER / "arguments.toml").read_text(encoding="utf-8"))
+PROGRAMS = tomllib.loads((FOLDER / "shell" / "programs.toml").read_text(encoding="utf-8"))
 
 describe = Describer("/w")
 
@@ -64,3 +66,16 @@ def test_an_argument_is_found_under_each_of_its_names(role: str) -> None:
         assert described.title == title, name
         if locations:
             assert [place.path for place in described.locations] == locations, name
+
+
+@pytest.mark.parametrize(
+    "row", PROGRAMS["program"] + PROGRAMS["wrapper"], ids=lambda row: row["names"].split()[0]
+)
+def test_a_program_does_harm_or_none_as_its_row_says(row: dict[str, Any]) -> None:
+    assert row["harmless"]
+    for command in row["harmless"]:
+        assert is_harmless(command), command
+    for command in row.get("harmful", ()):
+        assert not is_harmless(command), command
+    limited = {"begins", "options", "refuse"} & row.keys()
+    assert not limited or row.get("harmful") or "begins" in row

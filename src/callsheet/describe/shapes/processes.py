@@ -10,7 +10,7 @@ from callsheet.describe.arguments import COMMAND, WORKING_DIRECTORY, Arguments, 
 from callsheet.describe.paths import Locations, Workspace, distinct
 from callsheet.describe.shapes import COMMAND_WIDTH, TEXT_WIDTH, Draft
 from callsheet.describe.shell.display import say_command
-from callsheet.describe.shell.judge import File, classify, text_of_command
+from callsheet.describe.shell.judge import File, files_read, text_of_command
 from callsheet.describe.titles import LINE_BREAK
 from callsheet.report.fields import ToolCallLocation, ToolKind
 
@@ -36,7 +36,7 @@ def shell(arguments: Arguments, workspace: Workspace) -> Draft:
         command = _command_of(arguments)
     if not command.strip():
         return Draft(say.RUN_BARE)
-    files = classify(command).files
+    files = files_read(command)
     locations: Locations = ()
     if files:
         base = workspace.directory(first(arguments, WORKING_DIRECTORY))

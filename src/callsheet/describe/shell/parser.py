@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum, auto
 from typing import NamedTuple
 
 MAX_COMMAND = 4000
@@ -19,16 +18,6 @@ MAX_COMMAND = 4000
 
 class Unsure(Exception):
     """The command can't be understood well enough."""
-
-
-class Deed(Enum):
-    """What a command does to the world."""
-
-    NOTHING = auto()
-    """Prints, waits, changes the directory: says nothing about what the whole is for."""
-    READ = auto()
-    SEARCH = auto()
-    FETCH = auto()
 
 
 class Word(NamedTuple):

@@ -96,7 +96,11 @@ def scope_of_command(command: str) -> str | None:
         return None
     if words[0].assigns or not all(word.sure for word in words):
         return None
-    texts = [word.text for word in words]
+    return scope_of_words([word.text for word in words])
+
+
+def scope_of_words(texts: list[str]) -> str | None:
+    """Like `scope_of_command`, for the words of one program that the shell passes on as they are."""
     for called, row in rows().get(texts[0], ()):
         size = len(called)
         if _is_called(called, texts):

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from callsheet.describe.shell.programs import RULES
+from callsheet.describe.shell.programs import program_names
 from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import FINAL, Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of
@@ -192,12 +192,13 @@ _FIRST_WORD = re.compile(
 _SURELY_SHELL = re.compile(r"(?:^|\s)--?[A-Za-z]|[|;<>]|&&|\$[\w({]|\s[\w.~-]*/|=\S")
 
 _MORE = (
-    "apt apt-get brew bash bun bundle cargo chmod chown cmake composer cp deno docker dotnet flask gcc go "
+    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno docker dotnet flask gcc go "
     "gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv mvn mypy nix node npm npx patch perl "
     "php pip pip3 pkill pnpm poetry pwsh py pytest python python3 rake rm rmdir rsync ruby ruff rustc "
-    "rustup scp sh ssh sudo swift tar terraform touch tsc uv uvx vim xcodebuild yarn zip zsh"
+    "rustup scp sh ssh sudo swift tar terraform touch tsc uv uvx vim xcodebuild yarn zip zsh "
+    "curl export gawk gh git lsof mawk tee unzip wait wget yq zcat zgrep"
 )
-_PROGRAMS = RULES.keys() | set(_MORE.split())
+_PROGRAMS = frozenset(_MORE.split())
 """Words that a command line begins with. What begins with another may be words for people."""
 
 
@@ -241,7 +242,8 @@ def command_in(title: str) -> str:
     first = _FIRST_WORD(title)
     if first is None or title[-1:] in "…":
         return ""
-    is_command = first["word"].rpartition("/")[2] in _PROGRAMS or _SURELY_SHELL.search(title)
+    word = first["word"].rpartition("/")[2]
+    is_command = word in _PROGRAMS or word in program_names() or _SURELY_SHELL.search(title)
     return title if is_command else ""
 
 
