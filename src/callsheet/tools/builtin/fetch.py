@@ -77,10 +77,10 @@ async def fetch(
         await download(request, allowed, LIMITS, answer)
     except ToolError as exc:
         if not exc.output and answer.body:
-            exc.output = (await in_thread(lambda: _Shown(answer, method))).text
+            exc.output = (await in_thread(lambda: _RenderedAnswer(answer, method))).text
         exc.metadata = {**_facts(answer), **exc.metadata}
         raise
-    made: _Shown = await in_thread(lambda: _Shown(answer, method))
+    made: _RenderedAnswer = await in_thread(lambda: _RenderedAnswer(answer, method))
     if answer.status >= 400:
         raise _failure(answer, made.text)
     result = call.success(made.text).with_all_metadata(_facts(answer, made.truncated))
@@ -125,7 +125,7 @@ def _status(answer: FetchResponse) -> str:
     return f"{answer.status} {answer.phrase}".strip()
 
 
-class _Shown:
+class _RenderedAnswer:
     """An answer as text, and its image if it is one."""
 
     def __init__(self, answer: FetchResponse, method: str) -> None:

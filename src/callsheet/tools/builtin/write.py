@@ -14,7 +14,7 @@ from callsheet.tools.files.document import Document, New, check_writable, explai
 from callsheet.tools.files.edits import clamped
 from callsheet.tools.files.text_encoding import (
     UTF8,
-    Codec,
+    TextCodec,
     Unencodable,
     codec_of_bom,
     common_prefix,
@@ -35,7 +35,7 @@ class _WritePlan(NamedTuple):
 
     old: Document | None
     new: New
-    codec: Codec
+    codec: TextCodec
     notes: list[str]
 
     @property
@@ -130,7 +130,7 @@ def _check_seen(call: Call, path: Path, old: Document | None) -> None:
         raise
 
 
-def _fitted(content: str, old: Document | None) -> tuple[str, Codec, list[str]]:
+def _fitted(content: str, old: Document | None) -> tuple[str, TextCodec, list[str]]:
     """Return content the line endings and the encoding of the file that it replaces."""
     if old is None:
         return content, UTF8, []

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.tools.errors import InvalidArguments, IOFailed, NotFound, NotPermitted, ToolError
-from callsheet.tools.files.text_encoding import Codec, codec_of, codec_of_bom, is_binary
+from callsheet.tools.files.text_encoding import TextCodec, codec_of, codec_of_bom, is_binary
 from callsheet.tools.fs.dirfd import may_write, open_regular, parent_of
 from callsheet.tools.workspace import Workspace
 
@@ -53,7 +53,7 @@ class Document(NamedTuple):
     """
 
     stat: os.stat_result
-    codec: Codec
+    codec: TextCodec
     text: str | None
     data: bytes
     is_binary: bool
@@ -89,7 +89,7 @@ def load(path: Path, shown: str) -> Document:
         is_large = found.st_size > MAX_BYTES
         data = source.read(0, _HEAD if is_large else found.st_size)
     if is_binary(data):
-        return Document(found, Codec(), None, data, True)
+        return Document(found, TextCodec(), None, data, True)
     if is_large:
         cut = data[: data.rfind(b"\n") + 1]
         return Document(found, codec_of_bom(data) or codec_of(cut), None, data, False)

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 
 from callsheet.tools.errors import InvalidArguments, IOFailed
 from callsheet.tools.files.text_encoding import (
-    Codec,
+    TextCodec,
     codec_of,
     codec_of_bom,
     name_endings,
@@ -124,10 +124,10 @@ class FileLines:
         known: Where some line is known to begin. It follows what is found.
     """
 
-    def __init__(self, source: FileBytes, codec: Codec, known: LinePlace = TOP) -> None:
+    def __init__(self, source: FileBytes, codec: TextCodec, known: LinePlace = TOP) -> None:
         self.source: FileBytes = source
         self.known: LinePlace = known
-        self.codec: Codec = codec
+        self.codec: TextCodec = codec
         self._newline: bytes = "\n".encode(codec.name)
         self._total: int | None = None
 
@@ -277,7 +277,7 @@ class LineRange(NamedTuple):
     at_end: bool
     begin: int
     end: int
-    codec: Codec
+    codec: TextCodec
     endings: str | None
 
     @property
@@ -366,7 +366,7 @@ def _collect(reader: FileLines, offset: int, limit: int) -> list[_Line]:
     return lines
 
 
-def _shown(lines: list[_Line], first: int, codec: Codec) -> tuple[list[str], int]:
+def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str], int]:
     """Return the lines as they are shown, as many as fit, and how many of them are cut."""
     texts: list[str] = []
     room, cut = MOST_BYTES, 0
@@ -383,12 +383,12 @@ def _shown(lines: list[_Line], first: int, codec: Codec) -> tuple[list[str], int
     return texts, cut
 
 
-def _cut(text: str, line: _Line, codec: Codec) -> str:
+def _cut(text: str, line: _Line, codec: TextCodec) -> str:
     start = text[:LONGEST_LINE]
     return f"{start}… [{line.size - codec.size_of(start):,} more bytes in this line]"
 
 
-def _endings(lines: list[_Line], codec: Codec) -> str | None:
+def _endings(lines: list[_Line], codec: TextCodec) -> str | None:
     """Name the line endings of those lines that are there as a whole."""
     ended = [line.start for line in lines if line.has_newline and line.is_whole]
     windows = sum(start.endswith("\r".encode(codec.name)) for start in ended)

@@ -33,13 +33,11 @@ _WIDTHS = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 class Unencodable(ValueError):
     """A character that an encoding doesn't have."""
 
-    def __init__(self, character: str, index: int, encoding: str) -> None:
+    def __init__(self, character: str, encoding: str) -> None:
         super().__init__(f"{encoding} has no {character!r} (U+{ord(character):04X})")
-        self.character: str = character
-        self.index: int = index
 
 
-class Codec(NamedTuple):
+class TextCodec(NamedTuple):
     """How the bytes of a file are text. `errors` is how bytes that are none are preserved."""
 
     name: str = "utf-8"
@@ -69,17 +67,17 @@ class Codec(NamedTuple):
         try:
             return self.bom + text.encode(self.name, self.errors)
         except UnicodeEncodeError as exc:
-            raise Unencodable(text[exc.start], exc.start, self.name) from None
+            raise Unencodable(text[exc.start], self.name) from None
 
 
-UTF8 = Codec()
+UTF8 = TextCodec()
 
 
-def codec_of_bom(data: bytes) -> Codec | None:
+def codec_of_bom(data: bytes) -> TextCodec | None:
     """Return the codec that a byte order mark declares, if there is one."""
     for bom, name in _BOMS:
         if data.startswith(bom):
-            return Codec(name, bom, "surrogateescape" if name == "utf-8" else "surrogatepass")
+            return TextCodec(name, bom, "surrogateescape" if name == "utf-8" else "surrogatepass")
     return None
 
 
@@ -104,7 +102,7 @@ def is_utf8(data: bytes, *, cut: bool = False) -> bool:
     return True
 
 
-def codec_of(data: bytes) -> Codec:
+def codec_of(data: bytes) -> TextCodec:
     """Return how bytes are text. Those of a whole file can be decoded by it, and encoded again."""
     declared = codec_of_bom(data)
     if declared is not None:
@@ -112,19 +110,19 @@ def codec_of(data: bytes) -> Codec:
     return _plain_codec(data)
 
 
-def _plain_codec(data: bytes) -> Codec:
+def _plain_codec(data: bytes) -> TextCodec:
     if is_utf8(data):
         return UTF8
     text = data.decode("utf-8", "surrogateescape")
     broken = len(_ESCAPED.findall(text))
     others = len(text) - broken - sum(map(len, re.findall(r"[\x00-\x7f]+", text)))
     if others * 4 > broken:  # UTF-8 with some bytes that are none; by chance, it would be far less
-        return Codec("utf-8", b"", "surrogateescape")
-    legacy = Codec("cp1252")
-    return legacy if _decodes(data, legacy) else Codec("latin-1")
+        return TextCodec("utf-8", b"", "surrogateescape")
+    legacy = TextCodec("cp1252")
+    return legacy if _decodes(data, legacy) else TextCodec("latin-1")
 
 
-def _decodes(data: bytes, codec: Codec) -> bool:
+def _decodes(data: bytes, codec: TextCodec) -> bool:
     try:
         codec.decode(data)
     except UnicodeDecodeError:
@@ -156,14 +154,8 @@ def newline_of(text: str) -> str:
     return "\r\n" if windows > text.count("\n") - windows else "\n"
 
 
-def endings_of(text: str) -> str | None:
-    """Name the line endings of a text: lf, crlf, mixed, or None where there are none."""
-    windows = text.count("\r\n")
-    return name_endings(windows, text.count("\n") - windows)
-
-
 def name_endings(windows: int, others: int) -> str | None:
-    """Name line endings by how many there are with CR and without."""
+    """Name line endings by how many there are with CR and without: lf, crlf, mixed, or None."""
     if windows and others:
         return "mixed"
     return "crlf" if windows else "lf" if others else None

@@ -37,8 +37,6 @@ class Glob(NamedTuple):
     inside: re.Pattern[str]
     """Matches the whole path of a directory that may hold something that is meant."""
     only_directories: bool
-    names: tuple[str, ...]
-    """For each alternative, its last component."""
 
 
 def is_literal(glob: str) -> bool:
@@ -53,8 +51,7 @@ def compile_glob(glob: str) -> Glob:
     each = [_components(one) for one in expand(glob.rstrip("/") if only_directories else glob)]
     paths = "|".join(_path(parts) for parts in each)
     inside = "|".join(_inside(parts) for parts in each)
-    names = tuple(parts[-1].text for parts in each)
-    return Glob(_compile(paths), _compile(inside), only_directories, names)
+    return Glob(_compile(paths), _compile(inside), only_directories)
 
 
 def path_source(glob: str) -> str:
@@ -127,20 +124,13 @@ def _plain(glob: str) -> Iterator[tuple[int, str]]:
 # Components
 
 
-class _Part(NamedTuple):
-    """One component of a glob."""
-
-    text: str
-    source: str
-    """An expression for it, or `**`."""
-
-
-def _components(glob: str) -> list[_Part]:
-    parts, begin = list[_Part](), 0
+def _components(glob: str) -> list[str]:
+    """Return an expression for each component of a glob, or `**`."""
+    parts, begin = list[str](), 0
     for at, char in [*_slashes(glob), (len(glob), "/")]:
         if char == "/":
             text = glob[begin:at]
-            parts.append(_Part(text, _DEEP if text == _DEEP else _component(text, begin)))
+            parts.append(_DEEP if text == _DEEP else _component(text, begin))
             begin = at + 1
     if len(parts) > MOST_COMPONENTS:
         message = f"it has more than {MOST_COMPONENTS} components"
@@ -207,14 +197,14 @@ def _class(text: str, position: int) -> str:
 # Paths
 
 
-def _path(parts: list[_Part]) -> str:
+def _path(parts: list[str]) -> str:
     """Join components. What stands between two `**` is taken where it is found first."""
     runs: list[list[str]] = [[]]
     for part in parts:
-        if part.source == _DEEP:
+        if part == _DEEP:
             runs.append([])
         else:
-            runs[-1].append(part.source)
+            runs[-1].append(part)
     first, *others = ["/".join(run) for run in runs]
     if not others:
         return first
@@ -223,14 +213,14 @@ def _path(parts: list[_Part]) -> str:
     return f"{head}{middle}" + (f"(?:[^/]+/)*{others[-1]}" if runs[-1] else ".+")
 
 
-def _inside(parts: list[_Part]) -> str:
+def _inside(parts: list[str]) -> str:
     """Return an expression for the directories on the way to what is meant."""
     source = ""
-    way = parts if parts[-1].source == _DEEP else parts[:-1]
+    way = parts if parts[-1] == _DEEP else parts[:-1]
     for depth, part in reversed(list(enumerate(way))):
-        if part.source == _DEEP:
+        if part == _DEEP:
             source = "(?:/.*)?" if depth else ".*"
         else:
-            source = f"/{part.source}{f'(?:{source})?' if source else ''}"
+            source = f"/{part}{f'(?:{source})?' if source else ''}"
             source = source if depth else source[1:]
     return source or "(?!)"

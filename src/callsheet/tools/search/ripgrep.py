@@ -31,7 +31,7 @@ from callsheet.tools.errors import ExecutionFailed
 from .globs import expand
 from .walk import SearchScope, rules_above
 
-_NAME = "rg.exe" if os.name == "nt" else "rg"
+_NAME = "rg"
 _MAX_ERROR_BYTES = 1 << 20
 _UNUSABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC)
 
@@ -142,10 +142,7 @@ async def run(
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
     await process.wait()
 
 

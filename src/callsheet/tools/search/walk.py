@@ -277,7 +277,7 @@ def rules_above(scope: SearchScope) -> list[tuple[int, str, list[IgnoreRule]]]:
 # The walk
 
 
-class _Level:
+class _DirectoryRules:
     """The rules that hold in one directory."""
 
     __slots__ = ("_above", "_kinds", "_ranked", "_stops")
@@ -289,7 +289,7 @@ class _Level:
         self._stops: bool = stops
 
     @classmethod
-    def first(cls, scope: SearchScope) -> _Level:
+    def first(cls, scope: SearchScope) -> _DirectoryRules:
         """Return what holds above a directory."""
         kinds: list[_Ranked] = [()] * len(KINDS)
         for kind, directory, rules in rules_above(scope):
@@ -297,7 +297,7 @@ class _Level:
         above = tuple(each for kind in kinds for each in kind)
         return cls([()] * len(KINDS), above, scope.in_repository)
 
-    def enter(self, directory: int, skip: int, names: Iterable[str]) -> _Level:
+    def enter(self, directory: int, skip: int, names: Iterable[str]) -> _DirectoryRules:
         """Return what holds in an open directory with these entries, whose path is `skip` characters long."""
         held = _HELD.intersection(names)
         if not held:
@@ -309,7 +309,7 @@ class _Level:
                 kinds[kind] = ()  # another repository: the rules around it end here
             if own:
                 kinds[kind] = ((skip, IgnoreRules(own)), *kinds[kind])
-        return _Level(kinds, self._above, self._stops)
+        return _DirectoryRules(kinds, self._above, self._stops)
 
     def decide(self, path: str, is_directory: bool) -> bool | None:
         """Return whether a path, seen from the top, is ignored. None if no rule is about it."""
@@ -367,7 +367,7 @@ class Walk:
 
     def __iter__(self) -> Iterator[WalkEntry]:
         """Go through the whole tree, but only into directories that `inside` lets in."""
-        pending = [("", _Level.first(self._scope))]
+        pending = [("", _DirectoryRules.first(self._scope))]
         while pending:
             path, level = pending.pop()
             if self._ended is not None and self._ended():
@@ -384,7 +384,7 @@ class Walk:
 
     def top(self) -> list[WalkEntry]:
         """Return what is in the directory itself. Raises `OSError` if it can't be read."""
-        return self._read("", _Level.first(self._scope))[0]
+        return self._read("", _DirectoryRules.first(self._scope))[0]
 
     def read_link(self, found: WalkEntry) -> str:
         """Return where a link leads. Raises `OSError`."""
@@ -392,7 +392,7 @@ class Walk:
 
     def is_left_out(self, path: str, *, is_directory: bool = False) -> bool:
         """Return whether a walk passes by something, though it enters the directory that it is in."""
-        level = _Level.first(self._scope)
+        level = _DirectoryRules.first(self._scope)
         names = path.split("/")
         with suppress(OSError):  # a directory that is gone holds no rules
             for count in range(len(names)):
@@ -402,7 +402,7 @@ class Walk:
                 level = self._level(at, level, held)
         return self._leaves_out(path, path[path.rfind("/") + 1 :], is_directory, level)
 
-    def _read(self, path: str, level: _Level) -> tuple[list[WalkEntry], _Level]:
+    def _read(self, path: str, level: _DirectoryRules) -> tuple[list[WalkEntry], _DirectoryRules]:
         each = self._descent.entries(path)
         level = self._level(path, level, [entry.name for entry in each])
         found = list[WalkEntry]()
@@ -420,12 +420,12 @@ class Walk:
                 found.append(WalkEntry(inner, entry, is_directory))
         return found, level
 
-    def _level(self, path: str, level: _Level, names: Iterable[str]) -> _Level:
+    def _level(self, path: str, level: _DirectoryRules, names: Iterable[str]) -> _DirectoryRules:
         seen = "/".join(part for part in (self._scope.below, path) if part)
         skip = len(as_bytes(seen)) + 1 if seen else 0
         return level.enter(self._descent.enter(path), skip, names)
 
-    def _leaves_out(self, path: str, name: str, is_directory: bool, level: _Level) -> bool:
+    def _leaves_out(self, path: str, name: str, is_directory: bool, level: _DirectoryRules) -> bool:
         below = self._scope.below
         decided = level.decide(as_bytes(f"{below}/{path}" if below else path), is_directory)
         if decided is None:
