@@ -51,7 +51,7 @@ _COMMA = 1
 
 
 def content_fits(items: tuple[ToolCallContent, ...], limit: int) -> bool:
-    """Whether content is within a limit."""
+    """Return whether content is within a limit."""
     if len(items) == 1:
         item = items[0]
         if type(item) is TextContent and _is_plain(item):

@@ -46,7 +46,7 @@ NAME_LIMIT = 512
 class Limits(Struct, frozen=True, kw_only=True):
     """Bytes, as JSON, that the fields of a report and a whole frame take at most.
 
-    Fields that would not fit into the frame together are given less, the largest first.
+    Fields that would not fit into the frame together get less, the largest first.
     """
 
     content: int = 32 * _KIB
@@ -97,7 +97,7 @@ def bound_report(
     """Return the plan for some fields of a report, by the names of `ToolCallReport` (and `notes`).
 
     `shown` is the content that the call has already: a raw output doesn't repeat it. If nothing has
-    to change, the plan's fields are the very ones given.
+    to change, the plan's fields are the very ones passed.
     """
     raw = fields.get("raw_output")
     if raw is not None:

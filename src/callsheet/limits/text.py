@@ -232,7 +232,7 @@ def size_of(value: JsonValue) -> int:
 
 
 def text_fits(text: str, limit: int) -> bool:
-    """Whether a text is within a limit. Most are so small that this needs no encoding."""
+    """Return whether a text is within a limit. Most are so small that this needs no encoding."""
     length = len(text)
     return length * WIDEST + _QUOTES <= limit or (length < limit and size_of(text) <= limit)
 

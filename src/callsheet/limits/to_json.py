@@ -38,7 +38,7 @@ from callsheet.limits.values import bound_value, free_key
 from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
 MAX_BYTES = 16 * 1024 * 1024
-"""Bytes, as JSON, of a value at most, unless told otherwise. It is also the most that a spill holds."""
+"""Bytes, as JSON, of a value at most, by default. It is also the most that a spill holds."""
 
 _encode = msgspec.json.Encoder().encode
 _INT_END = 1 << 64
@@ -108,7 +108,7 @@ def _jsonsafe(value: Any, max_depth: int, max_bytes: int, phrases: Phrases) -> J
 
 
 def _is_clean(value: Any, max_depth: int, max_bytes: int) -> bool:
-    """Whether a value is plain JSON within the limits. Goes level by level: cycles end at `max_depth`."""
+    """Return whether a value is plain JSON within the limits, level by level: a cycle is not."""
     level, least = [value], 0
     for left in range(max_depth, -1, -1):
         deeper: list[Any] = []
@@ -267,7 +267,7 @@ MAX_ITEMS = 500_000
 """Members of lists and objects, at any depth, that a copy has at most. It bounds the time."""
 
 PASS: Any = object()
-"""What a step gives for a value that it doesn't know."""
+"""What a step returns for a value that it doesn't know."""
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _ORDERED = ({str}, {int}, {float}, {int, float})

@@ -136,11 +136,11 @@ def truncated(
         for record in old
         if record["field"] not in anew
     ]
-    told = [*records, *kept]
-    if not told:
+    noted = [*records, *kept]
+    if not noted:
         return None
-    others = told[1 : 1 + _MOST_OTHERS]
-    return {**told[0], "others": others} if others else told[0]
+    others = noted[1 : 1 + _MOST_OTHERS]
+    return {**noted[0], "others": others} if others else noted[0]
 
 
 def file_uri(path: str) -> str:

@@ -33,7 +33,7 @@ from callsheet.report.json import JsonObject, JsonValue
 
 
 class Member(Struct):
-    """What a member takes whole, what it must be given at least, and what stands beside it (its key)."""
+    """What a member takes whole, what it must get at least, and what stands beside it (its key)."""
 
     size: int
     least: int
@@ -101,7 +101,7 @@ _COLON = 1
 
 
 def value_fits(value: JsonValue, limit: int) -> bool:
-    """Whether a JSON value is within a limit."""
+    """Return whether a JSON value is within a limit."""
     if type(value) is str:
         return text_fits(value, limit)
     return size_of(value) <= limit
@@ -147,10 +147,10 @@ def _shrink_list(items: list[Any], room: int, depth: int, phrases: Phrases) -> l
         if not shares.left_out:
             return kept
         notice = say(phrases, "items_cut", count=len(shares.left_out))
-        told = [*kept[: shares.left_out.start], notice, *kept[shares.left_out.start :]]
+        shown = [*kept[: shares.left_out.start], notice, *kept[shares.left_out.start :]]
     else:
-        told = [notice]
-    return told if size_of(told) <= room else kept
+        shown = [notice]
+    return shown if size_of(shown) <= room else kept
 
 
 def _shrink_object(fields: JsonObject, room: int, depth: int, phrases: Phrases) -> JsonObject:
@@ -170,8 +170,8 @@ def _shrink_object(fields: JsonObject, room: int, depth: int, phrases: Phrases) 
                 kept[key] = _shrink(value, share, depth + 1, phrases)
         gone = len(shares.left_out)
     if gone:
-        told = {**kept, mark: say(phrases, "keys_cut", count=gone)}
-        return told if size_of(told) <= room else kept
+        shown = {**kept, mark: say(phrases, "keys_cut", count=gone)}
+        return shown if size_of(shown) <= room else kept
     return kept
 
 

@@ -1,7 +1,7 @@
-"""A telling name and its value, in running text: `KEY=value`, JSON, YAML, headers, URLs, command
+"""A secret name and its value, in running text: `KEY=value`, JSON, YAML, headers, URLs, command
 lines.
 
-`read` is given a place where a telling word stands. It reads the whole name around it, what joins
+`read` takes a place where a secret word stands. It reads the whole name around it, what joins
 it with a value, and the value; then it judges whether that is a secret or just code. It is used for
 whole texts and for streams: a pair whose value may go on beyond the end is `open`.
 """
@@ -37,7 +37,7 @@ WORDS = (
     "cookie",
     "credential",
 )
-"""Each telling name has one of these in it, or one of those in `BEFORE` right before key or pat."""
+"""Each secret name has one of these in it, or one of those in `BEFORE` right before key or pat."""
 
 BEFORE: Mapping[str, tuple[str, ...]] = {
     "key": (
@@ -78,13 +78,13 @@ ASSIGNED = (
     + rb"[A-Za-z0-9_.-]{0,40}|[Aa][Uu][Tt][Hh])"
     + rb"""(?:\\{0,3}["'`])?\]?[ \t\x1b\[0-9;m]{0,24}(?:[=:]|%3[AaDd])"""
 )
-"""Where an assignment may be. It begins with the telling word."""
+"""Where an assignment may be. It begins with the secret word."""
 
 STRUCTURED = _WORD + rb"[A-Za-z0-9_.-]{0,40}" + fields.AFTER
-"""Where a field may be. It begins with the telling word."""
+"""Where a field may be. It begins with the secret word."""
 
 SET = fields.SET_BEGUN + _WORD + rb"[A-Za-z0-9_.-]{0,20}[ \t]"
-"""Where a command may be that gives a variable its value."""
+"""Where a command may be that sets a variable."""
 
 FLAGGED = rb"-[A-Za-z0-9_.-]{0,40}" + _WORD + rb"""[A-Za-z0-9_.-]{0,20}[ \t]"""
 """Where a flag with a value after a space may be. It begins with a dash."""
@@ -136,8 +136,7 @@ LONGEST_QUOTED = 65_536
 
 
 class Pair(NamedTuple):
-    """A name's family, where its value stands, and whether it may go on beyond the end of the
-    data."""
+    """The value beside a secret name: its family, its place, and whether it may go on."""
 
     family: str
     start: int
@@ -149,7 +148,7 @@ class Pair(NamedTuple):
 
 
 def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
-    """Read the pair whose telling word, or whose flag, is at this place.
+    """Read the pair whose secret word, or whose flag, is at this place.
 
     A dash inside a word begins no flag, unless what it is `glued` to may turn out to be a secret.
     """
@@ -290,8 +289,7 @@ def _closes(data: bytes, mark: bytes, name_start: int, match: re.Match[bytes]) -
 
 
 def _is_cut(data: bytes, mark: bytes, start: int, end: int) -> bool:
-    """Whether a string is not closed on its line, so that its quote was the end of something
-    else."""
+    """Return whether a string is not closed on its line, so that its quote ended something else."""
     return not data.startswith(mark, end) and end - start < LONGEST_QUOTED
 
 
@@ -384,7 +382,7 @@ _PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTAL
 
 
 def _is_secret_string(family: str, value: bytes, match: re.Match[bytes]) -> bool:
-    """Judge what stands in quotes beside a telling name."""
+    """Judge what stands in quotes beside a secret name."""
     if family == "password" and value[:1] in b"/~":
         return len(value) < 8 or is_mixed(value)
     if _PROMPT.fullmatch(value) or value[:1] in b" ,)" or (match["mark"] == b"`" and b" " in value):
@@ -405,8 +403,7 @@ def _is_secret_string(family: str, value: bytes, match: re.Match[bytes]) -> bool
 def _is_dummy(
     data: bytes, name: str, name_start: int, match: re.Match[bytes], value: bytes
 ) -> bool:
-    """Whether code only says what a password would be: `password="pass"`, `user, password = "a",
-    "b"`."""
+    """Return whether code only shows an example: `password="pass"`, `user, password = "a", "b"`."""
     end = match.end() + len(value) + len(match["mark"])
     before = data[max(0, name_start - 64) : name_start].rstrip()
     if match["gap"] and data.startswith(b",", end) and before.endswith(b","):
@@ -424,8 +421,10 @@ _CODE = re.compile(
 
 
 def _is_code(value: bytes) -> bool:
-    """Whether a value is an expression. Names in one are words; what is made by chance may have a
-    dot too."""
+    """Return whether a value is an expression.
+
+    Names in one are words; what is made by chance may have a dot too.
+    """
     if _CODE.fullmatch(value) is None:
         return False
     return (
@@ -444,7 +443,7 @@ _CAPITALISED = re.compile(rb"[A-Z][a-z]+(?:[A-Z][a-z]*)*")
 def _is_secret_word(
     data: bytes, family: str, name: str, name_start: int, match: re.Match[bytes], end: int
 ) -> bool:
-    """Judge what stands beside a telling name without quotes: it may as well be code."""
+    """Judge what stands beside a secret name without quotes: it may as well be code."""
     value = alike(data[match.end() : end]) + _call(data, end, None)
     before = data[name_start - 1 : name_start]
     sign, tight = match["sign"], not match["gap"] and data[match.start("sign") - 1] not in b" \t"
@@ -479,8 +478,7 @@ _LINE_START = re.compile(
 
 
 def _is_settings_line(data: bytes, name_start: int, match: re.Match[bytes], end: int) -> bool:
-    """Whether this looks like a line of a settings file: `name=value` or `name: value`, and no
-    more."""
+    """Return whether this looks like a settings line: `name=value` or `name: value`, and no more."""
     # A line may be a string in a list of lines, and end with the quote that it begins with.
     quote = data[max(0, name_start - 40) : name_start].rstrip(b" \t")[-1:]
     after = data[end : end + 1]

@@ -103,7 +103,7 @@ class Runnable:
 
     @cached_property
     def _runs_values(self) -> bool:
-        """Whether a value is run that could be any: `set -- --password …; $2`."""
+        """Return whether a value is run that could be any: `set -- --password …; $2`."""
         return _RUNS_VALUE.search(self._around.encode("utf-8", "surrogatepass")) is not None
 
     @cached_property
@@ -127,8 +127,7 @@ class Runnable:
                 yield from self._parts(data, span, depth)
 
     def _parts(self, data: bytes, span: Span, depth: int) -> Iterator[Span]:
-        """Return a secret up to where it is no longer inert, and what in the rest surely is no
-        command."""
+        """Yield a secret up to where a shell acts on it, and what in the rest surely is no command."""
         if _BEGUN.match(data, max(0, span.start - 1), span.end):
             start = span.start + 1
             span = span._replace(start=start, secret=data[start : span.end])
@@ -151,8 +150,7 @@ class Runnable:
                 place = part.end
 
     def _random_parts(self, rest: bytes, span: Span) -> Iterator[Span]:
-        """Return what is random in the rest of a secret: lines of a key, parts of a hash, further
-        cookies."""
+        """Yield what is random in the rest of a secret: lines of a key, parts of a hash, cookies."""
         patterns = (_LINE, _HASH) if _ACTIVE_IN_COOKIES.search(rest) else (_LINE, _SETTING)
         for pattern in patterns:
             for match in pattern.finditer(rest):
@@ -161,8 +159,7 @@ class Runnable:
                     yield Span(*match.span(1), span.rule, span.rank, match[1])
 
     def _may_name_a_program(self, data: bytes, span: Span) -> bool:
-        """Whether the beginning of a secret may be a program that is run: it stands where one is
-        named."""
+        """Return whether a secret begins where a program is named, and so may be one that is run."""
         first = data[span.start : _end_of_inert(data, span)]
         if span.rank > 1 and _CODE.search(first):
             return True
@@ -189,8 +186,7 @@ def _end_of_inert(data: bytes, span: Span) -> int:
 
 
 def _is_random(word: bytes) -> bool:
-    """Whether no program has such a name: long, with digits, and no path unless it is a line of
-    base64."""
+    """Return whether no program has such a name: long, with digits, no path but a line of base64."""
     if len(word) < 12 or _DIGIT.search(word) is None:
         return False
     has_upper = word != word.lower()

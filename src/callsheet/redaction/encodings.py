@@ -60,8 +60,7 @@ _CHEAP = 256
 
 
 class DecodedView(NamedTuple):
-    """A text without its encoding, and where its bytes stand in the data: `edges` says it piece by
-    piece."""
+    """A text without its encoding, and where its bytes stand in the data, piece by piece."""
 
     text: bytes
     edges: Callable[[], list[tuple[int, int]]]
@@ -87,8 +86,7 @@ class DecodedView(NamedTuple):
 
 
 def views(data: bytes, budget: Budget) -> Iterator[DecodedView]:
-    """Return the text without colours, and the words of it that are written as in a URL, if there
-    are any."""
+    """Yield the text without colours, and its words that are encoded as in a URL, if there are any."""
     if b"\x1b" in data and _affords(budget, data.count(b"\x1b")):
         yield DecodedView(_COLOUR.sub(b"", data), lambda: _without(data, _COLOUR))
     if b"%" in data and _affords(budget, data.count(b"%")) and _ESCAPE.search(data):
@@ -113,8 +111,10 @@ def _decoded(code: re.Match[bytes]) -> bytes:
 
 
 def _affords(budget: Budget, codes: int) -> bool:
-    """Spend what it takes to undo so many codes. Where there are too many, they stay as they
-    are."""
+    """Spend what it takes to undo so many codes.
+
+    Where there are too many, they stay as they are.
+    """
     if budget.is_spent or codes // _CHEAP > budget.left:
         return False
     budget.spend(codes // _CHEAP)
@@ -167,8 +167,7 @@ def from_base64(data: bytes, start: int, end: int, budget: Budget) -> DecodedVie
 
 
 def base64_begun(data: bytes) -> int:
-    """Return where base64 begins that may go on beyond the end of the data; the end if none
-    does."""
+    """Return where base64 begins that may go on beyond the end of the data, or the end."""
     low = max(0, len(data) - _LOOKED_BACK)
     low += len(data[low:].rstrip(_LETTERS + b"=\r\n\\"))
     for first in _BEGUN.finditer(data, low):

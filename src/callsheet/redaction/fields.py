@@ -1,7 +1,7 @@
-"""A telling name whose value stands further off: in XML, YAML blocks, records, calls, `set NAME
+"""A secret name whose value stands further off: in XML, YAML blocks, records, calls, `set NAME
 value`.
 
-`read` takes the place of the telling word, as `assignments.read` does. What it finds is judged more
+`read` takes the place of the secret word, as `assignments.read` does. What it finds is judged more
 strictly than `name=value`, since more often it is just code. `begins_line` says whether only what
 a listing, a diff or a log puts before each line stands before a name.
 """
@@ -53,13 +53,13 @@ AFTER = rb"(?:%b(?:[^A-Za-z<>{}]{1,60}%b|,[ \t]{0,2}%b|%b)" % (
     _LESS,
     _QUOTE,
 )
-"""What follows a telling name in these forms, as far as it tells them."""
+"""What follows a secret name in these forms, as far as it tells them."""
 
 SET_BEGUN = (
     rb"(?:[Ss][Ee][Tt][Xx]?|setenv|ENV|define)(?:[ \t]+--?[A-Za-z-]{1,20})*[ \t]+"
     rb"[A-Za-z0-9_.:/@-]{0,64}"
 )
-"""What stands before a telling name that a command gives a value."""
+"""What stands before a secret name that a command sets."""
 
 _WORD_END = re.compile(rb"""[^\s"'`<>\\;&|()\x1b\0]*""")
 _STRING_END = {b'"': re.compile(rb'[^"\\\n<]*'), b"'": re.compile(rb"[^'\\\n<]*")}
@@ -79,7 +79,7 @@ class Field(NamedTuple):
 
 
 def read(data: bytes, place: int, name_start: int) -> Field | None:
-    """Read the field whose telling word, or whose command, is at this place."""
+    """Read the field whose secret word, or whose command, is at this place."""
     match = _FORMS.match(data, place)
     if match is None or (match["call"] and not match["mark"]):
         return None
@@ -103,13 +103,12 @@ def read_set(data: bytes, place: int) -> Field | None:
 
 
 def is_set(data: bytes, place: int) -> bool:
-    """Whether a command that gives a variable its value may stand at this place."""
+    """Whether a command that sets a variable may stand at this place."""
     return data[place : place + 1] in _SET_WORDS and _SET.match(data, place) is not None
 
 
 def _setter(name: str) -> str:
-    """Return what a call sets: `setPassword(` and `.password(`; other calls are given something
-    else."""
+    """Return what a call sets, as `setPassword(` does; "" if it is no setter."""
     found = re.fullmatch(r"(?:\w+[.])*(?:set|with)_?([A-Z_a-z]\w*)", name)
     return found[1] if found else ""
 
@@ -137,7 +136,7 @@ _NUMBER = re.compile(rb"\b[a-f]*[0-9][0-9a-f]*\b|\b[a-f]{7,}\b|[0-9]+")
 
 
 def begins_line(data: bytes, place: int) -> bool:
-    """Whether nothing stands before this place in its line, or only what stands before every line.
+    """Return whether nothing stands before this place in its line, or only what stands before every line.
 
     That is what numbers and signs are made of, or what the line before begins with too, numbers
     aside.

@@ -44,8 +44,7 @@ def secrets_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_of_mcp(servers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Pick the secrets of MCP servers, as a session is given them: their `env` and their
-    `headers`."""
+    """Return the secrets of a session's MCP servers: those in their `env` and their `headers`."""
     found: dict[str, str] = {}
     for server in servers:
         for field in ("env", "headers"):

@@ -107,8 +107,7 @@ class RuleMatcher:
         return place
 
     def has_begun(self, data: bytes, place: int) -> bool:
-        """Whether a token that goes on to the end has its fixed beginning and enough of the
-        rest."""
+        """Return whether a token that goes on to the end has its beginning and enough of the rest."""
         literal = max((lit for lit in self.literals if data.startswith(lit, place)), key=len)
         body = data[place + len(literal) :]
         if len(body) < _ENOUGH or not _BODY.fullmatch(body):
@@ -187,8 +186,7 @@ LINE_BEGUN = rb"[A-Za-z0-9+/]{16}"
 
 
 class KeyBlock:
-    """Finds the blocks of one rule: `pattern` is their first or last line, the last begins with
-    `end`."""
+    """The blocks of one rule: `pattern` is their first or last line, the last begins with `end`."""
 
     def __init__(self, pattern: re.Pattern[bytes], literals: tuple[bytes, ...], end: bytes) -> None:
         self._pattern = pattern
@@ -223,7 +221,7 @@ class KeyBlock:
         return cut if place is None and begins else place
 
     def _is_cut(self, data: bytes, edge: int) -> bool:
-        """Whether the first or last line at this place is not whole yet."""
+        """Return whether the first or last line at this place is not whole yet."""
         if len(data) - edge > _EDGE or data.find(b"\n", edge) >= 0:
             return False
         return self._pattern.match(data, edge) is None
@@ -250,8 +248,7 @@ class KeyBlock:
         return high if found is None else max(high, found[1])
 
     def goes_on(self, data: bytes, size: int) -> bool:
-        """Whether a block that may go on still may after the last `size` bytes, with nothing new to
-        tell."""
+        """Return whether an unfinished block just goes on in the last `size` bytes."""
         if data.find(b"-", len(data) - size) >= 0:
             return False
         return _LAST_RUN.search(data, max(0, len(data) - GAP // 2)) is not None

@@ -1,7 +1,7 @@
 """Takes secrets out of text, nested data and streams: the class that everybody uses.
 
 `rules.py` has the rules, `scanner.py` finds secrets in bytes, `assignments.py` and
-`secret_names.py` know telling names, `known_values.py` known values, `spans.py` has what stands in
+`secret_names.py` know secret names, `known_values.py` known values, `spans.py` has what stands in
 a secret's place, `stream.py` redacts streams, `commands.py` decides what of a command stays shown.
 
 Nested data is searched in two ways. `leaves` is the usual one: all texts joined, to be searched
@@ -76,7 +76,7 @@ class Redactor:
         self._marks = marks
         self._compile(_named(known))
         self._clean: str | None = None
-        self._told: dict[str, tuple[str, ...]] = {}
+        self._rules_found: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def from_settings(
@@ -84,8 +84,7 @@ class Redactor:
         settings: Mapping[str, Any],
         known: Mapping[str, str] | Iterable[str] = (),
     ) -> Redactor:
-        """Make one from `[tool.callsheet.redact]` of a parsed `pyproject.toml`, or a file like
-        it."""
+        """Return a redactor for the table `[tool.callsheet.redact]` of a settings file."""
         found = read_settings(settings)
         return cls(rules_of(found), known, found.allow)
 
@@ -93,13 +92,17 @@ class Redactor:
         """Add known values. Streams that are open already don't learn of them."""
         self._compile(_named(known))
         self._clean = None
-        self._told = {}
+        self._rules_found = {}
 
     def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
-        """Return the text without its secrets, and how many there were. Clean text comes back as it
-        is.
+        """Return a text without its secrets.
 
-        Of a text that `runs`, or may, all that a shell would act on stays; see `runnable.py`.
+        Args:
+            text: Any text.
+            runs: Whether it may be run. Then all that a shell would act on stays (`commands.py`).
+
+        Returns:
+            The text with marks, and how many there are. Clean text comes back as it is.
         """
         run = Runnable(self._scanner, text) if runs and len(text) <= LONGEST else None
         return self._text(text, run, run.budget if run else None)
@@ -121,11 +124,15 @@ class Redactor:
         return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
 
     def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
-        """Return JSON data without its secrets, and how many there were. Clean data comes back as
-        it is.
+        """Return JSON data without its secrets.
 
-        With `runs`, each text in it is taken for one that may be run; without, only what is known
-        as a call's input, title or command is.
+        Args:
+            value: Any JSON value.
+            runs: Whether each text in it may be run. Without it, only a call's input, title and
+                command are treated so.
+
+        Returns:
+            The data with marks, and how many there are. Clean data comes back as it is.
         """
         if type(value) is str:
             return self.text(value, runs=runs)
@@ -144,14 +151,18 @@ class Redactor:
         return Rewriter(on_text, on_secret, running).any(value)
 
     def is_clean(self, value: JsonValue) -> bool:
-        """Whether nothing in JSON data looks like a secret at first sight. Quick; `found` says it
-        exactly."""
+        """Whether nothing in JSON data looks like a secret at first sight.
+
+        Quick; `found` says it exactly.
+        """
         joined = leaves(value)
         return joined is not None and self.passes(joined)
 
     def found(self, value: JsonValue) -> dict[str, int]:
-        """Say which rules find secrets in JSON data, and how many. The secrets themselves are not
-        told."""
+        """Say which rules find secrets in JSON data, and how many.
+
+        The secrets themselves are not told.
+        """
         counts: dict[str, int] = {}
         is_plain = self.passes(APART.join(texts(value)))
         budget = Budget()
@@ -170,8 +181,10 @@ class Redactor:
         return counts
 
     def passes(self, text: str) -> bool:
-        """Whether nothing in a text looks like a secret at first sight. Quick; `text` says it
-        exactly."""
+        """Whether nothing in a text looks like a secret at first sight.
+
+        Quick; `text` says it exactly.
+        """
         return not self._scanner.finds(text.encode("utf-8", "surrogatepass"))
 
     def spared(self, text: str) -> str:
@@ -182,25 +195,28 @@ class Redactor:
         return text
 
     def quick_check(self) -> QuickCheck:
-        """Return a check of a text that comes in pieces. What does not pass is for a `stream` to
-        judge.
+        """Return a quick check of a text that comes in pieces.
+
+        What does not pass has to go through a `stream`.
 
         As in an open stream, values that are registered later are not known.
         """
         return QuickCheck(self._unfinished)
 
     def _rules_in(self, text: str, budget: Budget) -> tuple[str, ...]:
-        """Return the rules of the secrets in a text. It is remembered: contents come more than
-        once."""
-        found = self._told.get(text)
+        """Return the rules of the secrets in a text.
+
+        It is remembered: contents come more than once.
+        """
+        found = self._rules_found.get(text)
         if found is None:
             data = _bytes(text)
             spans = self._scanner.spans(data, budget)
             found = tuple(span.rule for span in spans if not _is_marked(data, span))
             if len(text) <= _REMEMBERED:
-                if len(self._told) >= _TEXTS:
-                    self._told.clear()
-                self._told[text] = found
+                if len(self._rules_found) >= _TEXTS:
+                    self._rules_found.clear()
+                self._rules_found[text] = found
         return found
 
     def stream(self) -> StreamRedactor:
@@ -253,7 +269,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_marked(data: bytes, span: Span) -> bool:
-    """Whether a secret was hidden already, as far as a text that may be run allows it."""
+    """Return whether a secret was hidden already, as far as a text that may be run allows it."""
     mark = MARK.match(data, span.start, span.end)
     return mark is not None and not is_inert(data, mark.end(), span.end)
 
@@ -261,7 +277,7 @@ def _is_marked(data: bytes, span: Span) -> bool:
 def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     """Return each value a name that can stand in a mark."""
     if isinstance(known, str):
-        raise InvalidRule("known: one text was given; give a mapping, or a list of texts")
+        raise InvalidRule("known: one text; pass a mapping, or a list of texts")
     if isinstance(known, Mapping):
         return {_name(name): value for name, value in cast("Mapping[str, str]", known).items()}
     return {f"known{number or ''}": value for number, value in enumerate(known)}
@@ -290,8 +306,10 @@ _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "passwo
 
 
 def leaves(value: JsonValue) -> str | None:
-    """Join all texts for one search. None if a name betrays a value, so that one must look
-    closer."""
+    """Join all texts for one search.
+
+    None if a name betrays a value, so that one must look closer.
+    """
     found: list[str] = []
     waiting: list[JsonValue] = [value]
     while waiting:
@@ -359,7 +377,7 @@ _RUN = frozenset({"rawInput", "command", "cmd", "script"})
 
 
 class Rewriter:
-    """Gives a value with marks, and how many; the same object where nothing changed.
+    """Returns a value with marks, and how many; the same object where nothing changed.
 
     `run` is for the parts of it that may be run, if it is another.
     """

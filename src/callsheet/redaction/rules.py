@@ -83,8 +83,10 @@ _loading = Lock()
 
 
 def table() -> RuleTable:
-    """Return the shipped rules. One thread loads them: msgspec crashes if two meet new types at
-    once."""
+    """Return the shipped rules.
+
+    One thread loads them: msgspec crashes if two meet new types at once.
+    """
     with _loading:
         return _table()
 
@@ -116,8 +118,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
 
 
 def _check_repeats(rule: Rule) -> None:
-    """Refuse a repeat without end inside of another: to find that nothing matches could take for
-    ever."""
+    """Refuse an endless repeat inside of another: a failing match could take forever."""
     letters = list(signs(rule.pattern))
     opened: list[bool] = [False]  # of each group that is open: whether it has such a repeat
     closed = False
@@ -245,8 +246,10 @@ _FILL = re.compile(r"\{(\w+):(\d+)\}")
 
 
 def fill(template: str) -> str:
-    """Write an example out. The table has templates, so that nothing in it looks like a leaked
-    key."""
+    """Write an example out.
+
+    The table has templates, so that nothing in it looks like a leaked key.
+    """
     return _FILL.sub(_filled, template)
 
 

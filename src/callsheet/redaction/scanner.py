@@ -5,7 +5,7 @@ of them at once, in linear time: its automaton reads each byte once, so whole ru
 than their first letters, and have far fewer false hits. The **scanner** looks at the places that
 the gate names with Python's `re`, and decides there. So the gate can change how fast secrets are
 found, but not what is found. There are three kinds of finding: a known value, a rule's pattern, the
-value beside a telling name.
+value beside a secret name.
 
 A **budget** bounds the work. Most places that are looked at cost a few microseconds, and real texts
 have some dozens of them in a megabyte. A text that has one every few bytes would take minutes. So
@@ -189,8 +189,7 @@ class Scanner:
         self.blocks = [rule.block for rule in self.rules if rule.block is not None]
 
     def patterns(self) -> list[bytes]:
-        """Return what the gate looks for: every rule, telling names, known values, text in
-        base64."""
+        """Return what the gate searches for: rules, secret names, known values, text in base64."""
         rules = [simplified(rule.rule.pattern.encode()) for rule in self.rules]
         return [*rules, *PAIRS, *known_patterns(self.known, _PREFIX), BASE64]
 
@@ -281,8 +280,10 @@ class Scanner:
         found: list[Span],
         runs: list[tuple[int, int]],
     ) -> int:
-        """Look at the places between two. Returns the place from which on there is more to look
-        at."""
+        """Look at the places between two.
+
+        Returns the place from which on there is more to look at.
+        """
         read_to = 0
         for hit in self.gate.each(data[start : end + REACH]):
             place, before = start + hit, len(found)
@@ -343,8 +344,10 @@ class Scanner:
         return cost
 
     def _read_pair(self, data: bytes, place: int, found: list[Span]) -> int:
-        """Add the value beside a telling name. Gives the place up to which there is nothing more to
-        read."""
+        """Add the value beside a secret name.
+
+        Returns the place up to which there is nothing more to read.
+        """
         pair = assignments.read(data, place)
         if pair is None:
             return 0
@@ -353,8 +356,7 @@ class Scanner:
         return pair.end if pair.end - pair.start > _LONG else 0
 
     def candidates(self, begin: bytes) -> tuple[list[RuleMatcher], list[bytes]]:
-        """Return the rules that may begin with these two bytes, in any case, and the known values
-        that do."""
+        """Return the rules, in any case, and the known values that may begin with these two bytes."""
         found = self._at.get(begin)
         if found is None:
             first = begin.lower()
@@ -383,7 +385,7 @@ class Scanner:
             found.append(Span(start, end, rule, rank, secret or shown))
 
     def allows(self, secret: bytes) -> bool:
-        """Whether the user said that this is no secret."""
+        """Return whether the user said that this is no secret."""
         return secret in self._allowed or bool(self._allow and self._allow.fullmatch(secret))
 
     def knows(self, secret: bytes) -> bool:

@@ -2,7 +2,7 @@
 `token_count`.
 
 A name is cut into words, however it is written; the table in `rules.toml` says which words tell.
-This file also judges values that stand beside a telling name: `null`, `$TOKEN` and `<your key>` are
+This file also judges values that stand beside a secret name: `null`, `$TOKEN` and `<your key>` are
 none. It knows nothing of the text around; that is `pairs.py`.
 """
 
@@ -48,8 +48,7 @@ _DIRECTORIES = frozenset({"PWD", "OLDPWD"})
 
 
 def _family(words: list[str]) -> str:
-    """Judge by the last words, joined: the longest first, so that secret_key is a secret and not a
-    key."""
+    """Return the family of the last words, longest phrase first: secret_key is a secret, no key."""
     keys = table().keys
     for count in range(min(4, len(words)), 0, -1):
         family = _phrases().get("".join(words[-count:]), "")
@@ -122,8 +121,7 @@ _LONG = re.compile(rb"[A-Za-z0-9+/_.~!#%^*?-]{16,}={0,2}")
 
 
 def is_wordy(value: bytes) -> bool:
-    """Whether a value is made of words, as names in code are: `OAuth2Token`,
-    `access-token-1234`."""
+    """Return whether a value is made of words, as names in code are: `access-token-1234`."""
     words = _WORDS.findall(value.decode("latin-1"))
     few_numbers = len(_NUMBER.findall(value)) < _NUMBERS
     return bool(words) and few_numbers and sum(map(len, words)) >= _WORDY * len(words)
@@ -147,7 +145,7 @@ def scheme_length(value: bytes) -> int:
 
 
 def is_mixed(value: bytes) -> bool:
-    """Whether both letters and digits occur, as they do in what is made by chance."""
+    """Return whether both letters and digits occur, as they do in what is made by chance."""
     return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 

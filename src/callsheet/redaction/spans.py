@@ -20,7 +20,7 @@ from threading import Lock
 from typing import NamedTuple
 
 LIMIT = 10_000
-"""So many secrets are told apart. Those that come later share their rule's last mark."""
+"""So many secrets have marks of their own. Those that come later share their rule's last mark."""
 
 IDENTITY = 4096
 """So many bytes tell a secret from others; a stream needn't keep more of it."""
@@ -40,7 +40,7 @@ MARK_BEGUN = re.compile(
 
 
 class Marks:
-    """Gives out marks, and remembers which secret has which."""
+    """Hands out marks, and remembers which secret has which."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -74,8 +74,7 @@ def has_marks(data: bytes) -> bool:
 
 
 def mark_around(data: bytes, place: int) -> int:
-    """Return where the mark around this place begins, or the place itself, so that no mark is
-    cut."""
+    """Return where the mark around this place begins, or the place itself: no mark is cut."""
     start = data.rfind(OPENING, max(0, place - 84), place + len(OPENING))
     mark = MARK.match(data, start) if start >= 0 else None
     return start if mark and mark.end() > place > start else place
@@ -99,7 +98,7 @@ class Span(NamedTuple):
     rule: str
     rank: int
     """Of two for the same place, the lower counts: known values, then patterns for the secret
-    itself, then those for what is around it, then telling names."""
+    itself, then those for what is around it, then secret names."""
     secret: bytes = b""
 
     def moved(self, by: int) -> Span:
@@ -112,8 +111,7 @@ NEAR = 2048
 
 
 def groups(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span]]]:
-    """Return where the text around spans begins and ends, whole lines if not long, and the spans in
-    it."""
+    """Return the lines around spans, shortened if very long: start, end, and the spans inside."""
     found: list[tuple[int, int, list[Span]]] = []
     for span in spans:
         low = max(0, span.start - NEAR)
@@ -130,7 +128,7 @@ def groups(data: bytes, spans: Sequence[Span]) -> list[tuple[int, int, list[Span
 
 
 def stands_alone(data: bytes, span: Span) -> bool:
-    """Whether nothing is glued to it, so that nothing new can stand out once it is gone."""
+    """Return whether nothing is glued to it, so that nothing new can stand out once it is gone."""
     if span.rule == UNSEARCHED:
         return True
     before, after = data[span.start - 1 : span.start], data[span.end : span.end + 1]
@@ -162,8 +160,10 @@ _A_MARK = b"[redacted:x]"
 
 
 def with_marks(data: bytes, spans: Sequence[Span]) -> tuple[bytes, list[tuple[int, int]]]:
-    """Put marks in place of secrets. Beside the text: where each mark ends there, and its secret
-    here."""
+    """Put marks in place of secrets.
+
+    Beside the text: where each mark ends there, and its secret here.
+    """
     parts: list[bytes] = []
     ends: list[tuple[int, int]] = [(0, 0)]
     place = size = 0

@@ -30,7 +30,7 @@ _BLOCK_REST = re.compile(rb"(?:[^\n-]{0,200}?[A-Za-z0-9+/]{16,}[=\r\n]*|[A-Za-z0
 
 
 class StreamRedactor:
-    """Redacts one stream. `feed` gives what can be passed on; `finish` gives the rest."""
+    """Redacts one stream. `feed` returns what can be passed on; `finish` returns the rest."""
 
     def __init__(self, scanner: Scanner, unfinished: Unfinished, marks: Marks) -> None:
         self._scanner = scanner
@@ -77,7 +77,7 @@ class StreamRedactor:
         return self._pass_on(spans, hold, crowded=self._scanner.work - before > _CROWD)
 
     def _goes_on(self, chunk: bytes) -> bool:
-        """Whether what is held just goes on, so that nothing needs to be looked at again."""
+        """Return whether what is held just goes on, so that nothing needs to be looked at again."""
         begun = self._begun
         if self.held - len(chunk) < _FEW:
             return False
@@ -174,8 +174,7 @@ _TAIL = 256
 
 
 class QuickCheck:
-    """Sees at a glance that the next piece of a text is harmless, as nearly all of what an agent
-    says is.
+    """A quick check that the next piece of a text is harmless, as nearly all of an agent's text is.
 
     It takes a tenth of the time that a stream takes. What does not pass must go through a stream.
     """
@@ -186,8 +185,10 @@ class QuickCheck:
         """The last bytes of the text."""
 
     def passes(self, data: bytes) -> bool:
-        """Take in a piece if nothing in the text is a secret, or may become one. Returns whether it
-        is so."""
+        """Take in a piece if nothing in the text is a secret, or may become one.
+
+        Returns whether it is so.
+        """
         text = self.tail + data
         if not self._unfinished.is_harmless(text):
             return False

@@ -10,7 +10,7 @@ person is looking at the output. So for each chunk two questions are asked:
 
    * a **token** (`ghp_…`): a rule's fixed beginning, and only letters of tokens from there to the
      end;
-   * a **value** after a telling name (`PASSWORD="hun`), whose string, word or line has not ended;
+   * a **value** after a secret name (`PASSWORD="hun`), whose string, word or line has not ended;
    * a **block** (`-----BEGIN … KEY-----`), whose lines of data have not ended;
    * a **known value**, or a rule's fixed beginning, of which only the first letters are there
      (`gh`);
@@ -109,8 +109,7 @@ class Unfinished:
         return make_gate((*self._scanner.patterns(), *_beginnings(self._rules, self._known)))
 
     def is_harmless(self, data: bytes) -> bool:
-        """Return whether no secret stands in a text, and none can have begun at its end, at first
-        sight."""
+        """Return whether a text surely has no secret in it, and none that has begun at its end."""
         return not self._scanner.finds(data, self._harmless)
 
     def undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
@@ -165,7 +164,7 @@ class Unfinished:
         return [rule for rule in rules if rule.is_token and rule.starts(data, place)]
 
     def half_token(self, data: bytes, start: int) -> Span | None:
-        """Return the token that has begun and is long enough to be told, though it is not whole."""
+        """Return the token that has begun and is long enough to be known, though it is not whole."""
         word = max(start, len(data.rstrip(_TOKEN_LETTERS)))
         for hit in self._token_openers.each(data[word:]):
             for rule in self._token_at(data, word + hit):
@@ -202,8 +201,7 @@ class Unfinished:
         return found
 
     def _known_begun(self, data: bytes) -> int:
-        """Known values may have any characters, line ends too, so they are looked for by
-        themselves."""
+        """Return where a known value may have begun. It may have any characters, line ends too."""
         if not self._known:
             return len(data)
         place = data.rfind(b"[", max(0, len(data) - 84))
@@ -236,8 +234,7 @@ class Unfinished:
         return frozenset(found), max(map(len, found), default=1)
 
     def _opening_patterns(self, *, tokens: bool) -> Iterator[bytes]:
-        """Yield patterns for the fixed beginnings of the rules that are for tokens, or of all
-        others."""
+        """Yield patterns for the fixed beginnings of the rules for tokens, or of all others."""
         for rule in self._rules:
             if rule.is_token == tokens:
                 form = b"(?i:%s)" if rule.rule.ignore_case else b"%s"
@@ -245,8 +242,7 @@ class Unfinished:
 
 
 def _open_pair(data: bytes, place: int, found: Begun) -> tuple[Begun, int]:
-    """Return the value after the name at this place, if it is open and the first; and where to read
-    on."""
+    """Return the value after a name if it is open, else what was found; and where to read on."""
     pair = assignments.read(data, place, glued=True)
     if pair is None:
         return found, 0
@@ -302,8 +298,7 @@ def _name_from(data: bytes, place: int, line: int) -> int:
 
 
 def _last_quote(data: bytes, slashes: bytes, quote: bytes, line: int) -> int:
-    """Find the last quote with just so many backslashes before it; if there are very many others,
-    any."""
+    """Return the last quote with just so many backslashes before it; any, if there are very many."""
     place = data.rfind(slashes + quote, line)
     for _ in range(_MANY):
         if place <= line or data[place - 1] != 0x5C:
@@ -377,7 +372,7 @@ def _at_least(goes_on: bytes, count: int) -> bytes:
 
 
 def _is_wordlike(literal: bytes) -> bool:
-    """Whether common words have these letters in them."""
+    """Return whether common words have these letters in them."""
     return literal.isalpha() and (literal.islower() or len(literal) <= 2)
 
 

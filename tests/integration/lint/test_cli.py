@@ -1,16 +1,22 @@
-"""`callsheet lint` as a real process: text, JSON, patches, exit codes, paths that aren't there."""
+"""`callsheet lint`: text, JSON, patches, exit codes, paths that aren't there; on a real terminal, too."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from callsheet.cli.app import app
 from callsheet.lint import RULES
 
 CALLSHEET = [sys.executable, "-m", "callsheet"]
@@ -36,15 +42,23 @@ def bad(tmp_path: Path) -> Path:
     return path
 
 
-def lint(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CALLSHEET, "lint", *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        **options,
-    )  # type: ignore[call-overload]
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def lint(*args: object, cwd: Path | None = None) -> Done:
+    """Run the command in this process: what is under test here is what it prints and returns."""
+    with contextlib.chdir(cwd or "."):
+        done = CliRunner().invoke(app, ["lint", *map(str, args)], standalone_mode=False)
+    if isinstance(done.exception, click.UsageError):
+        shown = io.StringIO()
+        done.exception.show(shown)
+        return Done(done.exception.exit_code, done.stdout, shown.getvalue())
+    if done.exception is not None:
+        raise done.exception
+    return Done(done.return_value, done.stdout, done.stderr)
 
 
 def test_findings_are_told_with_place_rule_reason_and_fix(bad: Path) -> None:
@@ -61,7 +75,9 @@ def test_findings_are_told_with_place_rule_reason_and_fix(bad: Path) -> None:
 
 def test_clean_code_exits_with_0(tmp_path: Path) -> None:
     (tmp_path / "clean.py").write_text(CLEAN)
-    done = lint(tmp_path)
+    done = subprocess.run(
+        [*CALLSHEET, "lint", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "1 file: nothing found.\n", "")
 
 

@@ -17,11 +17,14 @@ from tests.support.sizes import sized
 
 ALL = Redactor()
 MARK = re.compile(r"\[redacted:[^\]]+\]")
+SKIPPED = sized(1, 3)
+"""Of so many places, a shape is streamed byte by byte in one."""
+
 PARTS = 4
 SOME = sized(1, 5)
 """Of so many texts, one is searched by `re` too."""
 
-STEP = sized(1, 11)
+STEP = sized(1, 29)
 """How far apart the second cuts are. The first is everywhere, and so is a cut into two."""
 
 
@@ -92,7 +95,9 @@ def test_a_secret_cut_anywhere_into_two_or_three_is_found(shape: Shape) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.id)
 def test_a_secret_that_comes_byte_by_byte_is_found_in_every_place(shape: Shape) -> None:
-    for place in PLACES.values():
+    places = list(PLACES.values())
+    first = SHAPES.index(shape) % SKIPPED
+    for place in places[first::SKIPPED]:  # pairwise: the next shape is tried in the next places
         text = place(shape)
         stream = ALL.stream()
         out = b"".join(stream.feed(bytes([byte])) for byte in text.encode()) + stream.finish()
@@ -170,7 +175,9 @@ def test_re2_finds_the_places_that_re_finds(part: int, monkeypatch: pytest.Monke
 def stdlib(*, tests: bool) -> list[Path]:
     root = Path(sysconfig.get_path("stdlib"))
     files = [path for path in root.rglob("*.py") if "-packages" not in str(path.relative_to(root))]
-    return files if tests else [path for path in files if not {"test", "tests"} & set(path.parts)]
+    if not tests:
+        files = [path for path in files if not {"test", "tests"} & set(path.parts)]
+    return sorted(files)[:: sized(1, 4)]
 
 
 @pytest.mark.parametrize("tests", [False, True], ids=["library", "with its tests"])

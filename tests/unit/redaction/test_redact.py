@@ -199,7 +199,7 @@ def test_values_can_be_registered_later() -> None:
 def test_values_that_would_blank_out_words_are_refused() -> None:
     with pytest.raises(InvalidRule, match="ordinary words"):
         own(known=["abc"])
-    with pytest.raises(InvalidRule, match="one text was given"):
+    with pytest.raises(InvalidRule, match="known: one text"):
         own(known="secret")
 
 
