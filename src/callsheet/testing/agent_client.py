@@ -108,12 +108,13 @@ class AgentClient:
         self._env: Mapping[str, str] | None = env
         self._capabilities: JsonObject = capabilities or {}
         self._decide: str | Decide | None = on_permission
-        self._serve: Mapping[str, Serve] = serve or {}
+        self._serve: Mapping[str, Serve] = {} if serve is None else serve
         self._on_line: Callable[[bytes], None] | None = on_line
         self._recording: Recording | None = recording
         self._timeout: float = timeout
-        # The process
+        # The process, and what is written to it
         self._process: Process | None = None
+        self._stdin: asyncio.StreamWriter | None = None
         self._began: float = 0.0
         self._readers: list[asyncio.Task[None]] = []
         self._stderr: bytearray = bytearray()
@@ -165,13 +166,15 @@ class AgentClient:
         """Go on with an earlier session, and receive all of its updates again. Return the answer."""
         if self.version == 2:
             return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
-        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        return _object(await self.request("session/load", given))
+        return await self._go_on("session/load", session, cwd, params)
 
     async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
         """Go on with an earlier session. Return the answer."""
+        return await self._go_on("session/resume", session, cwd, params)
+
+    async def _go_on(self, method: str, session: str, cwd: str, params: JsonObject) -> JsonObject:
         given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        return _object(await self.request("session/resume", given))
+        return _object(await self.request(method, given))
 
     async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
         """Return the sessions that the agent knows, all pages of them."""
@@ -215,17 +218,21 @@ class AgentClient:
             AgentGone: The agent has ended.
             TimeoutError: There was no answer in time.
         """
+        answer = self.begin(method, params)
+        await self._drain()
+        return await self._wait(answer, method)
+
+    def begin(self, method: str, params: JsonObject) -> asyncio.Future[JsonValue]:
+        """Send a request, and return the future of its result."""
         if self._lost is not None:
             raise self._lost
         self._next_id += 1
         key = self._next_id
         answer: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
         self._waiting[key] = method, answer
-        try:
-            await self.send(Request(key, method, params))
-            return await self._wait(answer, method)
-        finally:
-            self._waiting.pop(key, None)
+        answer.add_done_callback(lambda _: self._waiting.pop(key, None))
+        self.post(Request(key, method, params))
+        return answer
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
@@ -233,14 +240,21 @@ class AgentClient:
 
     async def send(self, message: Message | bytes) -> None:
         """Write a message to the agent; bytes are written as they are."""
+        self.post(message)
+        await self._drain()
+
+    def post(self, message: Message | bytes) -> None:
+        """Write a message without waiting until the agent has room for it."""
         line = message if isinstance(message, bytes) else encode_line(message)
-        stdin = None if self._process is None else self._process.stdin
-        if stdin is None or stdin.is_closing():
+        if self._stdin is None or self._stdin.is_closing():
             raise AgentGone("the agent does not run")
         self._record("out", line)
+        self._stdin.write(line)
+
+    async def _drain(self) -> None:
         try:
-            stdin.write(line)
-            await stdin.drain()
+            if self._stdin is not None:
+                await self._stdin.drain()
         except (BrokenPipeError, ConnectionError) as exc:
             raise self._gone() from exc
 
@@ -299,10 +313,15 @@ class AgentClient:
             )
         except OSError as exc:
             raise AgentGone(f"{self._command[0]}: {exc.strerror}") from exc
-        self._readers = [
-            asyncio.ensure_future(self._read(self._process)),
-            asyncio.ensure_future(self._read_stderr(self._process)),
-        ]
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._connect(self._process.stdin, self._process.stdout)
+        self._readers.append(asyncio.ensure_future(self._read_stderr(self._process)))
+
+    def _connect(self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
+        """Speak with an agent by its pipes."""
+        self._stdin = stdin
+        self._readers.append(asyncio.ensure_future(self._read(stdout)))
 
     async def close(self, patience: float = 10.0) -> int:
         """End the agent as editors do, by closing its stdin, and return its exit code.
@@ -311,11 +330,22 @@ class AgentClient:
         """
         for _, task in list(self._serving.values()):
             task.cancel()
-        process = self._process
-        if process is None:
+        if self._stdin is None:
             return -1
-        if process.stdin is not None:
-            process.stdin.close()
+        self._stdin.close()
+        await self._end(patience)
+        # What it left behind may hold its pipes open.
+        await asyncio.wait(self._readers, timeout=1.0)
+        for task in self._readers:
+            task.cancel()
+        code = None if self._process is None else self._process.returncode
+        self.exit_code = -1 if code is None else code
+        return self.exit_code
+
+    async def _end(self, patience: float) -> None:
+        """Wait for the end of the agent, and see to it."""
+        process = self._process
+        assert process is not None
         for end in (None, process.terminate, process.kill):
             if end is not None and process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -323,16 +353,8 @@ class AgentClient:
             with suppress(TimeoutError):
                 await asyncio.wait_for(process.wait(), patience)
                 break
-        # What it left behind may hold its pipes open.
-        await asyncio.wait(self._readers, timeout=1.0)
-        for task in self._readers:
-            task.cancel()
-        self.exit_code = -1 if process.returncode is None else process.returncode
-        return self.exit_code
 
-    async def _read(self, process: Process) -> None:
-        stdout = process.stdout
-        assert stdout is not None
+    async def _read(self, stdout: asyncio.StreamReader) -> None:
         try:
             await self._read_lines(stdout)
         except Exception as exc:  # noqa: BLE001 - whoever waits for an answer is told
@@ -340,8 +362,9 @@ class AgentClient:
             while await stdout.read(READ):
                 pass  # an agent that can't write could not end
             return
-        with suppress(TimeoutError):  # so that its exit code can be told
-            await asyncio.wait_for(process.wait(), 1.0)
+        if self._process is not None:
+            with suppress(TimeoutError):  # so that its exit code is known
+                await asyncio.wait_for(self._process.wait(), 1.0)
         self._lose(self._gone())
 
     async def _read_lines(self, stdout: asyncio.StreamReader) -> None:
@@ -446,9 +469,9 @@ class AgentClient:
 
     async def _result(self, request: Request) -> JsonValue:
         params = _object(request.params)
-        if request.method == _PERMISSION:
-            return await self._permission(params)
         serve = self._serve.get(request.method)
+        if serve is None and request.method == _PERMISSION:
+            return await self._permission(params)
         if serve is None:
             raise UnknownMethod(request.method)
         result: Any = serve(params)

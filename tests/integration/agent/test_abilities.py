@@ -304,7 +304,7 @@ async def test_cancelling_a_write_that_is_not_answered_ends_the_turn_soon(
         session = await client.new_session(tmp_path)
         turn = client.start_prompt(session)
         await client.until(lambda: client.asked("fs/write_text_file"))
-        client.cancel(session)
+        client.send_cancel(session)
         assert await asyncio.wait_for(turn, 3) == "cancelled"
         call = client.call()
     assert call["_meta"]["callsheet"]["reason"] == "cancelled"
@@ -389,7 +389,7 @@ class Terminals:
 
 def place_of(client: Client, holds: Any) -> int:
     """Return where in the traffic a message is."""
-    return next(i for i, (_, message) in enumerate(client.traffic) if holds(message))
+    return next(i for i, (_, message) in enumerate(client.messages) if holds(message))
 
 
 async def test_a_command_runs_in_the_clients_terminal_which_the_call_shows(tmp_path: Path) -> None:
@@ -473,7 +473,7 @@ async def test_cancelling_kills_the_command_keeps_its_output_and_releases(tmp_pa
         await client.until(lambda: client.asked("terminal/wait_for_exit"))
         while not terminals.outputs["term-1"]:
             await asyncio.sleep(0.01)
-        client.cancel(session)
+        client.send_cancel(session)
         assert await asyncio.wait_for(turn, 5) == "cancelled"
         call = client.call()
     assert terminals.killed == terminals.released == ["term-1"]
@@ -584,7 +584,7 @@ async def test_a_client_that_goes_while_its_terminal_runs_ends_the_call(tmp_path
 async def test_the_real_agent_uses_both_over_stdio(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("saved\n")
-    async with play_process("--permission", "allow", capabilities=FILES | TERMINALS) as (client, _):
+    async with play_process("--permission", "allow", capabilities=FILES | TERMINALS) as client:
         Buffers(client).texts[str(path)] = "typed\n"
         terminals = Terminals(client)
         session = await client.new_session(tmp_path)

@@ -63,7 +63,7 @@ async def test_steps_of_a_plan_may_be_text_alone(tmp_path: Path) -> None:
     async with play(handler=doing(lambda _, turn: turn.plan(entries))) as client:
         session = await client.new_session(tmp_path)
         assert await client.prompt(session, "go") == "end_turn"
-        (plan,) = client.updates("plan")
+        (plan,) = client.updates_of("plan")
     schemas.check(1, "SessionNotification", {"sessionId": session, "update": plan})
     assert [entry["content"] for entry in plan["entries"]] == ["look", "do"]
 
@@ -96,7 +96,7 @@ async def test_a_message_comes_before_what_is_done_next_and_after_a_pause(tmp_pa
     async with play(handler=doing(turn)) as client:
         session = await client.new_session(tmp_path)
         await client.prompt(session, "go")
-        kinds = [update["sessionUpdate"] for update in client.updates()]
+        kinds = [update["sessionUpdate"] for update in client.updates_of()]
     kinds = [kind for kind in kinds if kind != "available_commands_update"]
     assert kinds[:2] == ["agent_message_chunk", "tool_call"]
     assert kinds[-2:] == ["agent_message_chunk", "usage_update"]
@@ -166,7 +166,7 @@ async def test_the_end_of_the_turn_beats_the_end_of_a_call(tmp_path: Path) -> No
         session = await client.new_session(tmp_path)
         prompting = client.start_prompt(session)
         key = await running_call(client)
-        client.cancel(session)
+        client.send_cancel(session)
         assert await prompting == "cancelled"
         assert client.calls[key]["status"] == "cancelled"
 
@@ -189,6 +189,6 @@ async def test_a_handler_that_fails_because_it_was_cancelled_is_cancelled(
         session = await client.new_session(tmp_path)
         running = client.start_prompt(session)
         await begun.wait()
-        client.cancel(session)
+        client.send_cancel(session)
         assert await running == "cancelled"
         assert TOKEN not in str(client.received)

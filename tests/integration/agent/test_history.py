@@ -120,7 +120,7 @@ async def test_resuming_in_v1_tells_nothing_and_in_v2_the_state(url: str, place:
     async with agent(url, 2) as client:
         await client.request("session/resume", {"sessionId": session, "cwd": str(place)})
         assert client.calls == {}
-        (state,) = client.updates("state_update")
+        (state,) = client.updates_of("state_update")
         assert state["state"] == "idle"
         with pytest.raises(Refused, match="replayFrom"):
             params = {"sessionId": session, "cwd": str(place), "replayFrom": {"type": "end"}}
@@ -226,7 +226,7 @@ async def test_a_deleted_session_leaves_no_spill_file(
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # A process: the directory of spill files is read from the environment once.
-    async with play_process("--history", url, "--permission", "allow") as (client, _):
+    async with play_process("--history", url, "--permission", "allow") as client:
         session = await client.new_session(place)
         (place / "large.txt").write_text("".join(f"line {n}\n" for n in range(30_000)))
         await client.prompt(session, "/read large.txt")
@@ -236,7 +236,7 @@ async def test_a_deleted_session_leaves_no_spill_file(
 
 
 async def test_without_a_history_nothing_is_promised(place: Path):
-    async with play_process("--history", "off") as (client, _):
+    async with play_process("--history", "off") as client:
         hello = next(m for m in client.received if "agentCapabilities" in (m.get("result") or {}))
         assert hello["result"]["agentCapabilities"]["loadSession"] is False
         session = await client.new_session(place)
@@ -262,7 +262,8 @@ async def test_a_secret_that_the_user_types_is_not_kept(url: str, place: Path, t
 @pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGKILL"])
 async def test_whatever_ends_the_agent_its_calls_are_closed(url: str, place: Path, end: str):
     token = new_token()
-    async with play_process("--history", url, "--permission", "allow") as (client, process):
+    async with play_process("--history", url, "--permission", "allow") as client:
+        process = client.process
         session = await client.new_session(place)
         turn = client.start_prompt(session, f"!echo on; sleep {token}")
         while not with_token(f"sleep\0{token}\0"):
@@ -302,7 +303,8 @@ async def _until_kept(url: str, session: str) -> None:
 
 
 async def test_live_output_is_kept_while_the_call_runs(url: str, place: Path):
-    async with play_process("--history", url, "--permission", "allow") as (client, process):
+    async with play_process("--history", url, "--permission", "allow") as client:
+        process = client.process
         session = await client.new_session(place)
         command = "!for i in $(seq 1 1000); do echo line $i; sleep 0.05; done"
         turn = client.start_prompt(session, command)
@@ -357,12 +359,12 @@ async def test_a_long_history_streams_while_the_agent_answers_others(url: str, p
         loading = client.begin(
             "session/load", {"sessionId": "sess_long", "cwd": str(place), "mcpServers": []}
         )
-        await client.until(lambda: client.updates("user_message_chunk"))
+        await client.until(lambda: client.updates_of("user_message_chunk"))
         other = await client.new_session(place)
         assert not loading.done(), "the other session did not wait for it"
         await loading
         assert await client.prompt(other, "/read notes.txt") == "end_turn"
-        said = [u["content"]["text"].split()[0] for u in client.updates("user_message_chunk")]
+        said = [u["content"]["text"].split()[0] for u in client.updates_of("user_message_chunk")]
         assert said == [str(number) for number in range(3000)]
 
 
@@ -373,12 +375,12 @@ async def test_two_loads_at_once_make_one_session_that_tells_everything_once(url
     async with agent(url) as client:
         params = {"sessionId": session, "cwd": str(place), "mcpServers": []}
         loads = [client.begin("session/load", params) for _ in range(3)]
-        client.notify("$/cancel_request", {"requestId": client.sent[-3]["id"]})
+        await client.notify("$/cancel_request", {"requestId": client.sent[-3]["id"]})
         done = await asyncio.gather(*loads, return_exceptions=True)
         assert [type(one) for one in done[1:]] == [dict, dict], "who was first may take it back"
-        before = len(client.updates("tool_call"))
+        before = len(client.updates_of("tool_call"))
         await client.prompt(session, "/read notes.txt")
-        assert len(client.updates("tool_call")) == before + 1
+        assert len(client.updates_of("tool_call")) == before + 1
         deleted = client.begin("session/delete", {"sessionId": session})
         with pytest.raises(Refused, match="there is no session"):
             await client.request("session/load", params)
@@ -410,7 +412,7 @@ async def test_a_session_whose_turn_runs_is_not_loaded(url: str, place: Path):
         await client.until(lambda: client.calls)
         with pytest.raises(Refused, match="a turn of this session is running"):
             await load(client, session, place)
-        client.cancel(session)
+        client.send_cancel(session)
         assert await turn == "cancelled"
         await load(client, session, place)
 

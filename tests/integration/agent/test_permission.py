@@ -70,7 +70,7 @@ async def test_request_carries_what_was_announced_under_the_same_id(
 ) -> None:
     client = await run(bash("echo hi"), tmp_path, "allow_once", version=version)
     (asked,) = client.asked(ASK)
-    announced = next(update for update in client.updates() if "toolCallId" in update)
+    announced = next(update for update in client.updates_of() if "toolCallId" in update)
     shown = shown_in(asked)
     for field in ("toolCallId", "title", "kind", "rawInput", "name"):
         assert shown[field] == announced[field], field
@@ -432,7 +432,7 @@ async def test_cancelling_while_it_is_asked_ends_the_call_and_takes_the_question
         session = await client.new_session(tmp_path)
         turn = client.start_prompt(session)
         await client.until(lambda: client.asked(ASK))
-        client.cancel(session)
+        client.send_cancel(session)
         assert await turn == "cancelled"
         assert client.call()["_meta"]["callsheet"]["reason"] == "cancelled"
         asked = next(m for m in client.received if m.get("method") == ASK)

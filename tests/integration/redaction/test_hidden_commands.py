@@ -121,7 +121,7 @@ def test_a_repaired_recording_tells_all_that_would_run(tmp_path: Path) -> None:
 async def test_the_history_keeps_what_was_approved_and_ran(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/history.sqlite"
     command = ': "Authorization: Bearer aB3dE6gH9jK2mN5p$(echo >ran)"'
-    async with play_process("--history", url) as (client, _):
+    async with play_process("--history", url) as client:
         client.on[ASK] = choose("allow_once")
         session = await client.new_session(tmp_path)
         await client.prompt(session, f"!{command}")

@@ -106,7 +106,8 @@ async def test_an_agent_that_ends_is_told_of_with_its_last_words() -> None:
 
 
 async def test_an_agent_that_does_not_answer_is_waited_for_only_so_long() -> None:
-    async with AgentClient(agent("read(); read()"), timeout=0.2) as client:
+    async with AgentClient(agent("read(); read()")) as client:
+        client._timeout = 0.2  # after its start, which takes its time
         with pytest.raises(TimeoutError, match=r"session/new: nothing for 0\.2 s"):
             await client.new_session("/")
 
