@@ -79,7 +79,7 @@ def command(
     arguments = arguments_from(pairs, given, tool.schema)
 
     # Imported here, so that --help and mistakes are answered without them.
-    from callsheet.cli.run_tool import Plan, is_off, run
+    from callsheet.cli.run_tool import CallPlan, is_off, run
     from callsheet.cli.settings import use_rules_or_exit
 
     if history is not None and not is_off(history):
@@ -88,7 +88,9 @@ def command(
     where = str(Path(cwd).absolute())
     use_rules_or_exit(where)
     form = cast("Format", format_)
-    return run(Plan(tool, arguments, tools, form, int(protocol), locale, where, timeout, history))
+    return run(
+        CallPlan(tool, arguments, tools, form, int(protocol), locale, where, timeout, history)
+    )
 
 
 def _check_url(url: str) -> None:

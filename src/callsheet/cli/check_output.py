@@ -40,7 +40,7 @@ Key = tuple[str | None, str | None]
 """A call: its session and its id."""
 
 
-class _Shown(Struct):
+class _WrittenFinding(Struct):
     """A finding that is written out, and how many more of its rule there are in the same call."""
 
     finding: Finding
@@ -52,7 +52,9 @@ class _Group(Struct):
     """What is written out of one call."""
 
     title: str = ""
-    shown: dict[str, list[_Shown]] = field(default_factory=dict[str, list[_Shown]])
+    shown: dict[str, list[_WrittenFinding]] = field(
+        default_factory=dict[str, list[_WrittenFinding]]
+    )
 
 
 class _Folded(Struct):
@@ -101,7 +103,7 @@ class TextWriter:
             return
         self._shown[rule] = number + 1
         group = self._groups.setdefault(key, _Group(title))
-        group.shown.setdefault(rule, []).append(_Shown(finding))
+        group.shown.setdefault(rule, []).append(_WrittenFinding(finding))
 
     def over(self, call: ObservedCall) -> None:
         """Take the last title of a call: it says most."""
@@ -150,7 +152,7 @@ class TextWriter:
         for kept in sorted(found, key=lambda kept: kept.finding.line):
             self._finding(kept)
 
-    def _finding(self, kept: _Shown) -> None:
+    def _finding(self, kept: _WrittenFinding) -> None:
         finding = kept.finding
         style = STYLES[finding.severity]
         place = f"{visible(finding.field)}: " if finding.field else ""

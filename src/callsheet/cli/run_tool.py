@@ -48,7 +48,7 @@ HISTORY_PATIENCE = 2.0
 _ALIAS = "call"
 
 
-class Plan(NamedTuple):
+class CallPlan(NamedTuple):
     """What `callsheet call` was asked to do."""
 
     tool: Tool
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
     history: str | None = None
 
 
-def run(plan: Plan) -> int:
+def run(plan: CallPlan) -> int:
     """Run a tool, and return the exit code."""
     logging.getLogger("callsheet").addHandler(logging.NullHandler())
     _open_closed_streams()
@@ -73,8 +73,10 @@ def run(plan: Plan) -> int:
 class Runner:
     """Runs one plan."""
 
-    def __init__(self, plan: Plan, stdio: OwnStdio, stream: TextIO, signals: StopSignals) -> None:
-        self._plan: Plan = plan
+    def __init__(
+        self, plan: CallPlan, stdio: OwnStdio, stream: TextIO, signals: StopSignals
+    ) -> None:
+        self._plan: CallPlan = plan
         self._stdin: int = stdio.stdin.fileno()
         self._stream: TextIO = stream
         self._signals: StopSignals = signals
@@ -164,7 +166,7 @@ class Runner:
             cwd=self._plan.cwd,
             tools=self._plan.tools,
             permission="allow",
-            on_permission=Prompt(self._stdin, self._plan.cwd, hidden) if asks else None,
+            on_permission=PermissionPrompt(self._stdin, self._plan.cwd, hidden) if asks else None,
             sinks=[*self._sinks, *stored],
             on_lost=on_lost,
             locale=self._plan.locale,
@@ -316,7 +318,7 @@ def can_ask(stdin: int) -> bool:
     return os.isatty(stdin) and os.isatty(2)
 
 
-class Prompt:
+class PermissionPrompt:
     """Asks on stderr whether a call may leave its directory. Only a clear yes is a yes."""
 
     def __init__(
@@ -378,7 +380,7 @@ def _discard_typed(stdin: int) -> None:
 # History
 
 
-def open_history(plan: Plan) -> History | None:
+def open_history(plan: CallPlan) -> History | None:
     """Return the history that stores the call, if any. A mistake is reported, and does not stop the call."""
     if is_off(plan.history):
         return None
@@ -394,7 +396,7 @@ def open_history(plan: Plan) -> History | None:
         if url is None:
             return None
         spills = SpillStore(default_directory())
-        return History(url, keep=keep, tell=_warn, forget_spills=spills.forget)
+        return History(url, keep=keep, notify=_warn, forget_spills=spills.forget)
     except CallsheetError as exc:
         _warn(f"{sentence(exc)} Nothing is kept.")
     except ImportError as exc:

@@ -17,8 +17,7 @@ from rich.text import Text
 from callsheet import FileChange, Session, ToolCallContent, ToolCallReport, ToolCallStatus
 from callsheet.acp import v1, v2
 from callsheet.cli.cards.board import Board, PlainBoard, board_for
-from callsheet.cli.cards.card import MOST_ROWS, CardSetting, ended_card, live_card, wrap_text
-from callsheet.cli.cards.content import (
+from callsheet.cli.cards.body import (
     BodyLine,
     body_of,
     diff_lines,
@@ -27,6 +26,7 @@ from callsheet.cli.cards.content import (
     output_lines,
     text_lines,
 )
+from callsheet.cli.cards.card import MOST_ROWS, CardSetting, ended_card, live_card, wrap_text
 from callsheet.cli.cards.style import PLAIN, PRETTY, glyphs_for
 from callsheet.cli.cards.terminal import TerminalBoard
 from callsheet.cli.output import path_text, visible

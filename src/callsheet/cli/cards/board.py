@@ -18,7 +18,7 @@ from callsheet.acp import v1, v2
 from callsheet.acp.jsonrpc import LineReader, Notification
 from callsheet.acp.peer import Peer
 from callsheet.acp.terminal_text import to_plain
-from callsheet.cli.cards.content import body_of
+from callsheet.cli.cards.body import body_of
 from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.output import is_terminal, visible
 from callsheet.report.content import TerminalContent

@@ -13,7 +13,7 @@ from rich.style import Style
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
-from callsheet.cli.cards.content import BodyLine, TerminalOf, body_of, fit_lines, last_lines
+from callsheet.cli.cards.body import BodyLine, TerminalOf, body_of, fit_lines, last_lines
 from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.cards.style import COLOURS, STYLES, Glyphs, icon, mark
 from callsheet.cli.output import visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from callsheet.cli.cards.content import Tone
+from callsheet.cli.cards.body import Tone
 from callsheet.report.fields import Kind
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus

@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.text import Text
 
 from callsheet.cli.cards.board import TICK, Board
+from callsheet.cli.cards.body import BodyLine, body_of
 from callsheet.cli.cards.card import CardSetting, ended_card, live_card, wrap_text
-from callsheet.cli.cards.content import BodyLine, body_of
 from callsheet.cli.cards.style import glyphs_for
 from callsheet.cli.output import console_for, fit, harmless, home, live_region
 from callsheet.report.report import ToolCallReport

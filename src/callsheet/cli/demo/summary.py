@@ -88,7 +88,7 @@ def _redactions(report: ToolCallReport) -> int:
 # Checks
 
 
-class Verdict(NamedTuple):
+class CheckVerdict(NamedTuple):
     """Whether a check passed. `detail` is a figure if it did, else why it did not."""
 
     name: str
@@ -133,13 +133,13 @@ def check_traffic(
     secrets: Sequence[str],
     ends: Sequence[str],
     stored: StoredCalls | None,
-) -> Iterator[Verdict]:
+) -> Iterator[CheckVerdict]:
     """Yield what `callsheet check` finds, and what only the demo can know."""
     found = Recording.of(client).check()
     first = f"{found[0].rule}: {found[0].message}" if found else ""
     rules = sum(not rule.clients for rule in RULES)
     figure = f"{len(client.traffic)} messages, {rules} rules"
-    yield Verdict("callsheet check finds nothing wrong", not found, first or figure)
+    yield CheckVerdict("callsheet check finds nothing wrong", not found, first or figure)
 
     lines = _lines_of_agent(client)
     ledger = fold(lines, version=client.version)
@@ -148,7 +148,7 @@ def check_traffic(
     is_right = ended == list(ends)
     expected = "" if is_right else f"; expected {', '.join(ends)}"
     shown = ", ".join(dict.fromkeys(ended) if is_right else ended)
-    yield Verdict("every call ended as it should", is_right, shown + expected)
+    yield CheckVerdict("every call ended as it should", is_right, shown + expected)
 
     # A secret may come in pieces of live output, so the output as a whole is searched as well.
     states = [
@@ -160,22 +160,22 @@ def check_traffic(
     text = f"{len(secrets)} secrets, {hidden} redactions"
     text = f"the client saw {leaked} of {len(secrets)} secrets" if leaked else text
     is_safe = not leaked and hidden >= len(secrets)
-    yield Verdict("no secret reached the client", is_safe, text)
+    yield CheckVerdict("no secret reached the client", is_safe, text)
 
     code = client.exit_code or 0
-    yield Verdict("the agent ended when its client left", code == 0, f"exit code {code}")
+    yield CheckVerdict("the agent ended when its client left", code == 0, f"exit code {code}")
     if stored is not None:
         yield _check_history(stored, reports)
 
 
-def _check_history(stored: StoredCalls, reports: Sequence[ToolCallReport]) -> Verdict:
+def _check_history(stored: StoredCalls, reports: Sequence[ToolCallReport]) -> CheckVerdict:
     def facts(some: Sequence[ToolCallReport]) -> list[object]:
         return [(one.tool_call_id, one.title, one.status, one.notes) for one in some]
 
     count, problem = len(stored.reports), stored.problem
     if not problem and facts(stored.reports) != facts(reports):
         problem = f"{count} of {len(reports)} calls are there, or not as they were"
-    return Verdict("the history has what was seen", not problem, problem or f"{count} calls")
+    return CheckVerdict("the history has what was seen", not problem, problem or f"{count} calls")
 
 
 class StoredCalls(NamedTuple):

@@ -120,7 +120,7 @@ async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
         if is_waiting(
             store.url
         ):  # write what processes that are gone have spooled, so that it is found
-            async with History(url, tell=_warn) as history:
+            async with History(url, notify=_warn) as history:
                 with suppress(HistoryError):
                     await history.ask(lambda store: store.recover())
         await store.open(write=False)  # reports a damaged one, where writers would begin anew
