@@ -11,7 +11,7 @@ from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.sanitizer import Sanitizer
-from callsheet.tap.passthrough import Say
+from callsheet.tap.passthrough import StoreText
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
@@ -38,7 +38,7 @@ _KINDS = {
 }
 
 
-class Keeping:
+class HistorySink:
     """The history of a tap. It is opened when there is something to keep.
 
     Whatever goes wrong with it, nobody who keeps something here hears of it, or waits for it: `say` is told.
@@ -100,7 +100,7 @@ class Keeping:
                     keep()
                 return
 
-    def update(self, session: str, cwd: str, update: Json) -> Say | None:
+    def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
         """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
@@ -120,7 +120,9 @@ class Keeping:
         if self._history is not None:
             self._history.close_now(LAST)
 
-    def _say(self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]) -> Say:
+    def _say(
+        self, session: str, cwd: str, kind: str, given: str | None, blocks: list[Any]
+    ) -> StoreText:
         now = (session, kind, given or "")
         if now != self._message or kind == "user":
             self._message, self._count = now, self._count + 1

@@ -319,13 +319,13 @@ def tap(
         say(str(exc))
         return exc.exit_code, None
     from callsheet.tap.context import Context
-    from callsheet.tap.history_sink import Keeping
+    from callsheet.tap.history_sink import HistorySink
     from callsheet.tap.pipeline import Pipeline
     from callsheet.tap.recording import RecordingWriter, path_in
     from callsheet.tap.stats import Account  # the agent starts meanwhile
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
-    keeping = Keeping(history, name, say) if history is not None else None
+    keeping = HistorySink(history, name, say) if history is not None else None
     recorder = None
     if record is not None:
         recorder = RecordingWriter(path_in(record, command[0]), warn=say)

@@ -12,7 +12,7 @@ from callsheet.observe.model import obj, rpc_id, text
 from callsheet.observe.rpc import RequestTracker
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
-from callsheet.tap.passthrough import read as read_patiently
+from callsheet.tap.passthrough import parse_line
 from callsheet.tap.stats import Account
 
 from .context import Context
@@ -144,7 +144,7 @@ def _message_of(line: RecordedLine) -> dict[str, Any] | None:
     """Return the message of a line as a tap reads it: what is broken within it is mended, no more."""
     if line.fault is None or line.fault in _MENDED:
         return line.message
-    message = read_patiently(line.raw) if line.fault == "json" else None
+    message = parse_line(line.raw) if line.fault == "json" else None
     return message if message is not None and "jsonrpc" in message else None
 
 

@@ -1,18 +1,25 @@
-"""The tap itself: what either side says goes in, line by line, and what the other is to hear comes out.
+"""The tap itself: lines from either side in, lines for the other side out.
 
-There is no clock, no pipe and no thread here: times are passed in, and whoever drives it takes what is for
-the agent out of `to_agent`, and what is for the client out of `to_client`. So the same runs in front of an
-agent (`live.py`) and over a recording (`offline.py`).
+There is no clock, no pipe and no thread here: times are passed in, and whoever drives the pipeline takes
+the lines for the agent out of `to_agent`, and those for the client out of `to_client`. So the same code
+runs in front of an agent (`live.py`) and over a recording (`offline.py`).
 
-Most lines pass as they came. Those about calls are read by the checker's reader (`Watch`), which knows of
-sessions, turns and calls; what it gives is put right and told by `session.py`. Whatever goes wrong here, the
-line passes as it came.
+The way of a line from the agent, cheapest first:
+
+1. It is like the one before but for a piece of text: it passes without being parsed (`passes`).
+2. It can't be about calls or turns (`_may_matter`): it passes, without secrets (`passthrough.py`).
+3. `Tracker`, which the checker also reads with, turns it into events about sessions, turns, calls
+   and permission requests. The session of the call (`session.py`) repairs its report and sends that
+   instead of the line.
+
+Whatever goes wrong here, the line passes as it came, and is counted: a bug in the tap must never break a
+session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +37,7 @@ from callsheet.observe.events import (
 )
 from callsheet.observe.lines import RecordedLine, Sender
 from callsheet.observe.model import (
+    ApprovalRequest,
     Json,
     ObservedConnection,
     ObservedSession,
@@ -41,36 +49,37 @@ from callsheet.observe.model import (
 from callsheet.observe.tracker import TERMINALS, Tracker
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
-from callsheet.tap.history_sink import Keeping
+from callsheet.tap.calls import Tapped
+from callsheet.tap.context import Context
+from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.hold import is_late
-from callsheet.tap.passthrough import Messages, Say, is_invisible, read
+from callsheet.tap.passthrough import Messages, StoreText, is_invisible, parse_line
 from callsheet.tap.permissions import PermissionRequests
-from callsheet.tap.session import TappedSessions
+from callsheet.tap.session import TappedSession, TappedSessions
 from callsheet.tap.stats import Account
 from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
-
-from .calls import Tapped
-from .context import Context
-from .session import TappedSession
 
 _encode = msgspec.json.Encoder().encode
 
 LONGEST_ID = 1024
-"""Characters of a session's id. What has a longer one passes as it came: nothing would fit beside it."""
+"""Characters of a session's id. With a longer one, a message passes as it came: nothing else would fit."""
 
 _PERMISSION = "session/request_permission"
 _SHOWN = (_PERMISSION, "elicitation/create")
-"""Requests that people are shown."""
+"""Requests that the user is shown."""
 
 _UNSEEN = ("fs/", "terminal/")
-"""Requests that stand nowhere among the cards: they may overtake one that waits."""
+"""Requests that are shown nowhere among the cards: they may overtake one that waits."""
 
 
 class Pipeline:
-    """One tap, between one client and one agent."""
+    """One tap, between one client and one agent.
+
+    `warn` gets the first fault of the tap's own; `history`, if there is one, stores what the client is shown.
+    """
 
     def __init__(
-        self, tap: Context, say: Callable[[str], None], keeping: Keeping | None = None
+        self, tap: Context, warn: Callable[[str], None], history: HistorySink | None = None
     ) -> None:
         self.to_agent: list[bytes] = []
         self.to_client: list[bytes] = []
@@ -78,9 +87,9 @@ class Pipeline:
         self._tap: Context = tap
         tap.send = self.to_client.append
         tap.failed = self._failed
-        self._say: Callable[[str], None] = say
-        self._watch: Tracker = Tracker()
-        self._connection: ObservedConnection = self._watch.connection
+        self._warn: Callable[[str], None] = warn
+        self._tracker: Tracker = Tracker()
+        self._connection: ObservedConnection = self._tracker.connection
         self._sessions: TappedSessions = TappedSessions(self._is_known)
         self._requests: PermissionRequests = PermissionRequests(self._send_request, self._give_up)
         self._client: Peer = Peer()
@@ -89,68 +98,71 @@ class Pipeline:
         # The method that the message at hand answers.
         self._answers: str | None = None
         self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
-        self._keeping: Keeping | None = keeping
-        keep = None if keeping is None else self._keep
+        self._history: HistorySink | None = history
+        store = None if history is None else self._store_message
         unrepaired = UnrepairedUpdates(self._sanitizer, tap.account)
-        self._messages: Messages = Messages(unrepaired, self._sanitizer.redactor, tap.account, keep)
+        self._messages: Messages = Messages(
+            unrepaired, self._sanitizer.redactor, tap.account, store
+        )
 
     # Lines
 
     def passes(self, lines: bytes) -> bool:
-        """Take in whole lines of the agent, if they pass as they came and nothing else comes of them.
+        """Pass whole lines of the agent, if they are like the one before but for a piece of harmless text.
 
-        Gives whether it is so. Then they are not in `to_client`; else they are still to be taken in.
+        Returns:
+            Whether they pass as they came. Then they are not in `to_client`; else nothing was done with them.
         """
-        alike = self._messages.alike
+        template = self._messages.template
         try:
-            return alike is not None and alike.passes(lines)
+            return template is not None and template.passes(lines)
         except Exception as exc:  # noqa: BLE001
             self._failed(exc)
             return False
 
     def from_client(self, line: bytes, now: float) -> None:
-        """Take in a line of the client."""
-        self._messages.alike = None
-        message = read(line)
+        """Process a line of the client."""
+        self._messages.template = None
+        message = parse_line(line)
         if message is None:
             self.to_agent.append(line)
             return
         self.release_requests(now)
         try:
-            self._hear(line, message, "client", now)
+            self._track(line, message, "client", now)
             line = self._for_agent(line, message)
         except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
             self._failed(exc)
         self.to_agent.append(line)
 
     def release_requests(self, now: float) -> None:
-        """Let no question wait any longer: something comes that must not overtake it."""
+        """Send the permission requests that wait: what comes now must not overtake them."""
         self._requests.release(now)
 
     def from_agent(self, line: bytes, now: float) -> None:
-        """Take in a line of the agent."""
+        """Process a line of the agent."""
         if self.passes(line):
             self.to_client.append(line)
             return
-        self._messages.alike = None
-        self._look(line, now, hears=_tells(line))
+        self._messages.template = None
+        self._look(line, now, may_matter=_may_matter(line))
 
-    def _look(self, line: bytes, now: float, *, hears: bool) -> None:
-        """Look into a line of the agent, and hear it out if it may be more than something to show."""
-        message = read(line)
+    def _look(self, line: bytes, now: float, *, may_matter: bool) -> None:
+        """Parse a line of the agent, and track it if it may be about calls or turns."""
+        message = parse_line(line)
         if message is None:
             self.release_requests(now)
             self.to_client.append(line)
             return
         try:
-            if not (hears and self._hear(line, message, "agent", now)):
+            if not (may_matter and self._track(line, message, "agent", now)):
                 self._pass_on(line, message, now)
         except Exception as exc:  # noqa: BLE001
             self._failed(exc)
             self.to_client.append(self._cleaned(line, message))
 
     def _cleaned(self, line: bytes, message: Json) -> bytes:
-        """Return a line that the tap failed on: at least without secrets, if even that does not fail."""
+        """Return a line that the tap failed on: without secrets, unless that fails, too."""
         try:
             return self._messages.cleaned(line, message)
         except Exception:  # noqa: BLE001
@@ -188,7 +200,7 @@ class Pipeline:
         if self.account.faults == 1:
             clean = self._sanitizer.clean(f"{type(exc).__name__}: {exc}")
             self.account.first_fault = clean[:200]
-            self._say(f"a message could not be looked into and passes as it came ({clean[:200]})")
+            self._warn(f"a message could not be looked into and passes as it came ({clean[:200]})")
 
     # Time, and the end
 
@@ -200,7 +212,7 @@ class Pipeline:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        self._messages.alike = None
+        self._messages.template = None
         ticks = [one.tick for one in self._sessions.busy]
         for tick in (self._tick_messages, self._requests.tick, *ticks):
             try:
@@ -212,7 +224,7 @@ class Pipeline:
         self.to_client += self._messages.tick(now)
 
     def agent_gone(self, now: float) -> None:
-        """Hear that the agent will say nothing more: what is open has ended."""
+        """End what is open: the agent will send nothing more."""
         self.release_requests(now)
         for session in self._sessions:
             try:
@@ -221,24 +233,23 @@ class Pipeline:
                 self._failed(exc)
         self.to_client += self._messages.end_all()
 
-    # What is heard
+    # What is tracked
 
-    def _hear(self, line: bytes, message: Json, sender: Sender, now: float) -> bool:
-        """Take in a message that may be about calls. Gives whether it was passed on."""
+    def _track(self, line: bytes, message: Json, sender: Sender, now: float) -> bool:
+        """Track a message that may be about calls. Returns whether it is done with."""
         if len(text(obj(message.get("params")).get("sessionId")) or "") > LONGEST_ID:
             return False
         self._number += 1
         self._line = line
-        heard = RecordedLine(self._number, len(line), message, sender, now)
         is_done = False
-        for moment in self._watch.feed(heard):
-            handle = self._HANDLERS.get(moment.__class__)
-            if handle is not None:
-                is_done = handle(self, moment, message, now) or is_done
-            if is_done and moment.__class__ is UpdateArrived:
-                break  # it is late, or was heard out as another session's
-        if self._watch.connection is not self._connection:  # the agent was started again
-            self._connection = self._watch.connection
+        for event in self._tracker.feed(
+            RecordedLine(self._number, len(line), message, sender, now)
+        ):
+            is_done = self._on_event(event, message, now) or is_done
+            if is_done and event.__class__ is UpdateArrived:
+                break  # it is late, or belongs to another session
+        if self._tracker.connection is not self._connection:  # the agent was started again
+            self._connection = self._tracker.connection
             self._sessions.clear(now)
             self._tap.used = SeenIds()
         if sender == "client":
@@ -262,14 +273,14 @@ class Pipeline:
             if method == "session/load" or params.get("replayFrom"):
                 self._sessions.drop(key, now)
                 self._tap.told_anew(key)
-            if self._keeping is not None:
-                self._keeping.reopened(key)
+            if self._history is not None:
+                self._history.reopened(key)
         elif method in ("session/close", "session/delete") and key is not None:
             if (closed := self._sessions.get(key)) is not None:
                 closed.closed(now)
-        elif method == "session/prompt" and key is not None and self._keeping is not None:
+        elif method == "session/prompt" and key is not None and self._history is not None:
             request = rpc_id(message.get("id"))
-            self._keeping.prompt(request, key, self._cwd(key), params, self._sanitizer)
+            self._history.prompt(request, key, self._cwd(key), params, self._sanitizer)
 
     def _for_agent(self, line: bytes, message: Json) -> bytes:
         """Return a line of the client with the agent's ids of calls, where the client knows others."""
@@ -281,22 +292,22 @@ class Pipeline:
             return line
         return _encode({**message, "params": {**params, "toolCallId": theirs}}) + b"\n"
 
-    def _keep(self, message: Json) -> Say | None:
-        """Keep what the client is shown. What a history tells again is kept already."""
+    def _store_message(self, message: Json) -> StoreText | None:
+        """Store what the client is shown. What a replay shows again is stored already."""
         params = obj(message.get("params"))
         key = text(params.get("sessionId")) or ""
-        known = self._watch.sessions.get(key)
-        if self._keeping is not None and key and (known is None or not known.is_replaying):
-            return self._keeping.update(key, self._cwd(key), obj(params.get("update")))
+        known = self._tracker.sessions.get(key)
+        if self._history is not None and key and (known is None or not known.is_replaying):
+            return self._history.update(key, self._cwd(key), obj(params.get("update")))
         return None
 
     def _cwd(self, session: str) -> str:
-        known = self._watch.sessions.get(session)
+        known = self._tracker.sessions.get(session)
         return (known.cwd if known is not None else None) or ""
 
     def for_recording(self, line: bytes) -> bytes:
         """Return a line of either side as it is recorded: without secrets, also where they are needed."""
-        message = read(line)
+        message = parse_line(line)
         if message is not None and message.get("method") == "session/update":
             return line
         try:
@@ -314,52 +325,62 @@ class Pipeline:
         return found
 
     def _is_known(self, session: ObservedSession) -> bool:
-        return self._watch.sessions.get(session.id) is session
+        return self._tracker.sessions.get(session.id) is session
 
     def _peer(self) -> Peer:
         version = 2 if self._connection.is_v2 else 1
         owns = self._client.owns_terminals and version == 1
         return replace(self._client, version=version, owns_terminals=owns)
 
-    # Moments; each gives whether the message is done with
+    # Events of the tracker
 
-    def _on_heard(self, heard: MessageSeen, message: Json, now: float) -> bool:
-        del now
-        self._answers = heard.answers
-        if heard.answers == "session/prompt" and self._keeping is not None:
-            self._keeping.answered(rpc_id(message.get("id")), accepted="result" in message)
+    def _on_event(self, event: Any, message: Json, now: float) -> bool:  # noqa: C901 - a table
+        """React to an event of the message at hand. Returns whether the message is done with."""
+        repairs = self._tap.settings.repair
+        match event:
+            case MessageSeen():
+                self._answers = event.answers
+                if event.answers == "session/prompt" and self._history is not None:
+                    self._history.answered(rpc_id(message.get("id")), accepted="result" in message)
+            case UpdateArrived() if repairs:
+                return self._update_arrived(event, message, now)
+            case UpdateApplied():
+                session = self._session(event.session, now)
+                self.to_client += self._messages.end(event.session.id)
+                session.updated(event.call, event.kind, event.update, now)
+                self._requests.call_updated(now)
+                return repairs
+            case TerminalUpdated():
+                update = obj(obj(message.get("params")).get("update"))
+                if update.get("sessionUpdate") in TERMINALS:  # else it is in a call's `_meta`
+                    is_read = self._session(event.session, now).terminals.update(update, now)
+                    return is_read and repairs
+            case PermissionAsked():
+                return self._permission_asked(event.question, message, now)
+            case PermissionDecided() if event.question.session is not None:
+                self._session(event.question.session, now).decided(event.question, now)
+            case TurnEnded():
+                if (ended := self._sessions.get(event.turn.session.id)) is not None:
+                    ended.turn_over(event.turn, now)
+            case CallLeftOpen():
+                if (ended := self._sessions.get(event.call.session.id)) is not None:
+                    ended.left_open(event.call, now)
+            case _:
+                pass
         return False
 
-    def _on_told(self, told: UpdateArrived, message: Json, now: float) -> bool:
-        if not self._tap.settings.repair:
-            return False
-        if told.elsewhere is not None:  # it has another session's call: there it belongs
+    def _update_arrived(self, event: UpdateArrived, message: Json, now: float) -> bool:
+        if event.elsewhere is not None:  # it is about another session's call, and belongs there
             params = obj(message["params"])
-            moved = {**message, "params": {**params, "sessionId": told.elsewhere}}
+            moved = {**message, "params": {**params, "sessionId": event.elsewhere}}
             self.account.repaired["session"] += 1
-            return self._hear(b"", moved, "agent", now)
-        if is_late(told):
+            return self._track(b"", moved, "agent", now)
+        if is_late(event):
             self.account.dropped["late"] += 1
             return True
         return False
 
-    def _on_folded(self, folded: UpdateApplied, message: Json, now: float) -> bool:
-        del message
-        session = self._session(folded.session, now)
-        self.to_client += self._messages.end(folded.session.id)
-        session.told(folded.call, folded.kind, folded.update, now)
-        self._requests.call_updated(now)
-        return self._tap.settings.repair
-
-    def _on_terminal(self, told: TerminalUpdated, message: Json, now: float) -> bool:
-        update = obj(obj(message.get("params")).get("update"))
-        if update.get("sessionUpdate") not in TERMINALS:
-            return False  # it stands in a call's `_meta`, and is taken from there
-        is_read = self._session(told.session, now).terminals.update(update, now)
-        return is_read and self._tap.settings.repair
-
-    def _on_asked(self, asked: PermissionAsked, message: Json, now: float) -> bool:
-        question = asked.question
+    def _permission_asked(self, question: ApprovalRequest, message: Json, now: float) -> bool:
         if question.session is None or question.call is None:
             return False
         self.to_client += self._messages.end(question.session.id)
@@ -382,43 +403,12 @@ class Pipeline:
         self.to_client.append(self._cleaned(line, request))
 
     def _before_end(self, mine: Tapped, now: float) -> None:
-        """Ask what is to be asked about a call before it is told that it has ended."""
+        """Send the requests about a call before its end is sent."""
         self._requests.release(now, mine)
 
-    def _on_decided(self, decided: PermissionDecided, message: Json, now: float) -> bool:
-        del message
-        if decided.question.session is not None:
-            self._session(decided.question.session, now).decided(decided.question, now)
-        return False
 
-    def _on_turn_over(self, over: TurnEnded, message: Json, now: float) -> bool:
-        del message
-        session = self._sessions.get(over.turn.session.id)
-        if session is not None:
-            session.turn_over(over.turn, now)
-        return False
-
-    def _on_left_open(self, left: CallLeftOpen, message: Json, now: float) -> bool:
-        del message
-        session = self._sessions.get(left.call.session.id)
-        if session is not None:
-            session.left_open(left.call, now)
-        return False
-
-    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, Json, float], bool]]] = {
-        MessageSeen: _on_heard,
-        UpdateArrived: _on_told,
-        UpdateApplied: _on_folded,
-        TerminalUpdated: _on_terminal,
-        PermissionAsked: _on_asked,
-        PermissionDecided: _on_decided,
-        TurnEnded: _on_turn_over,
-        CallLeftOpen: _on_left_open,
-    }
-
-
-def _tells(line: bytes) -> bool:
-    """Whether a line of the agent may be more than something to show."""
+def _may_matter(line: bytes) -> bool:
+    """Whether a line of the agent may be about calls, turns or answers, by a look at its bytes."""
     return (
         b"tool_call" in line
         or b'"id"' in line

@@ -95,7 +95,7 @@ class TappedSession:
 
     # What the agent tells
 
-    def told(self, call: ObservedCall, kind: str, update: Json, now: float) -> None:
+    def updated(self, call: ObservedCall, kind: str, update: Json, now: float) -> None:
         """Take in an update of a call, which is folded into `call` already."""
         if call in self._over:
             self._tap.account.dropped["late"] += 1

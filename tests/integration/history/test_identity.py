@@ -23,7 +23,7 @@ from callsheet.history import (
 from callsheet.report.content import TerminalContent
 from callsheet.report.terminal import CallRecord, TerminalRecord
 from callsheet.tap.context import Context, TapSettings
-from callsheet.tap.history_sink import Keeping
+from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from callsheet.testing import fold
@@ -181,7 +181,7 @@ async def test_terminals_of_two_runs_are_two_when_they_are_told_again(url: str) 
 async def test_an_agent_that_uses_its_ids_again_in_its_next_process_loses_nothing(url: str) -> None:
     """Also the id of its session, and without saying that it goes on with one."""
     for number in range(3):
-        keeping = Keeping(lambda: History(url), "agent", print)
+        keeping = HistorySink(lambda: History(url), "agent", print)
         tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
         pipeline = Pipeline(tap, print, keeping)
         chunk = {

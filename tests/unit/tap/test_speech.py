@@ -7,7 +7,7 @@ import time
 import pytest
 
 from callsheet.redaction.redactor import Redactor
-from callsheet.tap.passthrough import Speech
+from callsheet.tap.passthrough import TextRun
 from tests.support.made_recordings import ANSWER, Message
 from tests.support.tapped import Tapped
 
@@ -64,8 +64,8 @@ def test_what_has_no_secret_passes_byte_for_byte() -> None:
     "text", ["x" * 200_000 + " ", "a_" * 100_000 + "!", "=" * 200_000 + " ", "-" * 99_999]
 )
 def test_a_long_word_does_not_stop_the_tap(text: str) -> None:
-    speech = Speech(Redactor())
+    run = TextRun(Redactor())
     begun = time.perf_counter()
-    out = speech.say(text) + speech.say("end ") + speech.end()
+    out = run.feed(text) + run.feed("end ") + run.end()
     assert out == f"{text}end "
     assert time.perf_counter() - begun < 2

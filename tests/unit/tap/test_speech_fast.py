@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from callsheet.redaction.redactor import Redactor, Rule, default_rules
 from callsheet.redaction.spans import MARKS
 from callsheet.tap.context import Context, TapSettings
-from callsheet.tap.passthrough import Alike, Speech
+from callsheet.tap.passthrough import LineTemplate, TextRun
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from callsheet.tap.stdio import split_lines
@@ -46,8 +46,8 @@ def split(text: str, pick: random.Random) -> list[str]:
 
 
 def said(redactor: Redactor, parts: list[str]) -> str:
-    speech = Speech(redactor)
-    return "".join([*map(speech.say, parts), speech.end()])
+    run = TextRun(redactor)
+    return "".join([*map(run.feed, parts), run.end()])
 
 
 LINE = 16
@@ -120,9 +120,9 @@ def test_talk_about_code_passes_at_a_glance() -> None:
 )
 def test_a_pause_in_the_midst_of_a_key_shows_no_more_of_it(parts: tuple[str, ...]) -> None:
     for pause in range(1, len(parts)):
-        speech = Speech(ALL)
-        shown = "".join([*map(speech.say, parts[:pause]), speech.pause()])
-        shown += "".join([*map(speech.say, parts[pause:]), speech.end()])
+        run = TextRun(ALL)
+        shown = "".join([*map(run.feed, parts[:pause]), run.pause()])
+        shown += "".join([*map(run.feed, parts[pause:]), run.end()])
         assert "Dummy" not in shown
         assert "Real" not in shown
         assert shown.endswith(" indeed")
@@ -167,7 +167,7 @@ def passed(batches: list[bytes], *, fast: bool) -> bytes:
             continue
         for one in split_lines(batch):
             if not fast:
-                pipeline._messages.alike = None  # as if no line were like another
+                pipeline._messages.template = None  # as if no line were like another
             pipeline.from_agent(one, 1.0)
         out += pipeline.to_client
         pipeline.to_client.clear()
@@ -199,6 +199,6 @@ def test_a_secret_in_many_lines_does_not_pass_at_once() -> None:
 
 
 def test_a_text_that_stands_twice_in_a_line_is_not_taken_for_the_wrong_one() -> None:
-    assert Alike.to(chunk("text"), "text", None) is None
-    assert Alike.to(chunk("s1"), "s1", None) is None
-    assert Alike.to(chunk("a\\b"), "a\\b", None) is None
+    assert LineTemplate.of(chunk("text"), "text", None) is None
+    assert LineTemplate.of(chunk("s1"), "s1", None) is None
+    assert LineTemplate.of(chunk("a\\b"), "a\\b", None) is None

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from callsheet.history.history import History
 from callsheet.tap.context import Context, TapSettings
-from callsheet.tap.history_sink import Keeping
+from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from tests.support.made_recordings import SESSION, announced, completed, opening
@@ -54,7 +54,7 @@ def chunk(said: str) -> dict[str, Any]:
 
 def test_a_session_that_is_loaded_goes_on_after_all_that_was_kept_of_it() -> None:
     store = Store()
-    keeping = Keeping(lambda: cast("History", store), "agent", print)
+    keeping = HistorySink(lambda: cast("History", store), "agent", print)
     positions: list[int] = []
     for said in ("one", "two"):
         keeping.reopened("s1")
@@ -72,7 +72,7 @@ def test_a_history_that_fails_changes_nothing_that_the_client_is_told() -> None:
 
     said: list[str] = []
     told: list[list[bytes]] = []
-    for keeping in (None, Keeping(broken, "agent", said.append)):
+    for keeping in (None, HistorySink(broken, "agent", said.append)):
         keep = None if keeping is None else keeping.call
         tap = Context(TapSettings(locale="en"), Account(), keep=keep, spill=False)
         pipeline = Pipeline(tap, said.append, keeping)
@@ -88,7 +88,7 @@ def test_a_history_that_fails_changes_nothing_that_the_client_is_told() -> None:
 def kept(*messages: dict[str, Any]) -> list[str]:
     """Return what a tap keeps of messages, after those that open a session without a prompt."""
     store = Store()
-    keeping = Keeping(lambda: cast("History", store), "agent", print)
+    keeping = HistorySink(lambda: cast("History", store), "agent", print)
     tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
     pipeline = Pipeline(tap, print, keeping)
     for message in (*opening()[:-1], *messages):
