@@ -22,7 +22,7 @@ from callsheet.tools.invocation import in_thread
 
 from .workspace import Workspace
 
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 """Entries of a directory that are looked at. What has more may have anything in it."""
 
 _GIT = ".git"
@@ -50,14 +50,14 @@ def _matcher() -> Callable[[str], object]:
 
 
 def is_trigger_name(name: str) -> bool:
-    """Whether a file of this name, or what is in a directory of it, makes a program run something."""
+    """Return whether a file of this name, or what is in such a directory, makes a program run something."""
     plain = "".join(sign for sign in normalize("NFKC", name) if category(sign) != "Cf")
     plain = plain.partition(":")[0].rstrip(". ").casefold()  # as file systems may take it
     return _matcher()(plain) is not None
 
 
 async def changes_trigger(paths: Iterable[Path], workspace: Workspace) -> bool:
-    """Whether one of these paths, links followed, is such a file, is inside of one, or has one in it.
+    """Return whether one of these paths, links followed, is a trigger, is inside of one, or has one in it.
 
     Where the workspace itself is does not matter, unless it is inside of git's own directory.
     """
@@ -84,6 +84,6 @@ def _has_trigger(directory: Path) -> bool:
     count = 0
     for _, directories, names in os.walk(directory):
         count += len(directories) + len(names)
-        if count > MOST_ENTRIES or any(map(is_trigger_name, (*directories, *names))):
+        if count > MAX_ENTRIES or any(map(is_trigger_name, (*directories, *names))):
             return True
     return False

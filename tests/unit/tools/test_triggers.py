@@ -209,7 +209,7 @@ async def test_where_the_workspace_is_does_not_matter(tmp_path: Path) -> None:
 async def test_a_directory_with_too_much_in_it_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callsheet.tools.triggers.MOST_ENTRIES", 5)
+    monkeypatch.setattr("callsheet.tools.triggers.MAX_ENTRIES", 5)
     place = Place(tmp_path / "w")
     for number in range(6):
         place.make(f"many/{number}")

@@ -34,7 +34,7 @@ from callsheet.tools.tool import tool
 TIMEOUT = 120.0
 """Seconds that a command may run, if the call does not say."""
 
-LONGEST_TIMEOUT = 3600.0
+MAX_TIMEOUT = 3600.0
 
 
 class CommandFailed(ExecutionFailed):
@@ -54,11 +54,11 @@ def _scope(arguments: JsonObject) -> str | None:
     return f"{scope} (in {cwd})" if cwd else scope
 
 
-@tool(kind="execute", timeout=LONGEST_TIMEOUT + 60, writes=(), reads=(), scope=_scope)
+@tool(kind="execute", timeout=MAX_TIMEOUT + 60, writes=(), reads=(), scope=_scope)
 async def bash(
     call: Call,
     command: Annotated[str, Meta(min_length=1)],
-    timeout: Annotated[float, Meta(gt=0, le=LONGEST_TIMEOUT)] = TIMEOUT,
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT)] = TIMEOUT,
     cwd: Path | None = None,
     env: dict[str, str | None] | None = None,
 ) -> ToolResult:
@@ -136,7 +136,7 @@ def _result(
     phrase = call.session.desk.phrase
     if ended.timed_out:
         message = phrase("timed_out", seconds=timeout)
-        hint = f"all it had started was ended; up to {LONGEST_TIMEOUT:g} s can be allowed"
+        hint = f"all it had started was ended; up to {MAX_TIMEOUT:g} s can be allowed"
         raise _failure(TimedOut, f"{message}; {hint}", output, ended, facts)
     if ended.signal is not None:
         message = phrase("signal", signal=ended.signal)

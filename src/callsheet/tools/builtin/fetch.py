@@ -33,10 +33,10 @@ from callsheet.tools.web.http_client import (
 )
 
 LIMITS = FetchLimits()
-MOST_TEXT = 100_000
+MAX_TEXT = 100_000
 """Characters of an answer that are given at most."""
 
-_MOST_HEADERS = 40
+_MAX_HEADERS = 40
 _LATER = (408, 425, 429, 500, 502, 503, 504)
 
 
@@ -132,9 +132,9 @@ class _RenderedAnswer:
         self.image: ToolCallContent | None = None
         self.truncated: bool = answer.truncated
         text = self._text(answer, method)
-        if len(text) > MOST_TEXT:
+        if len(text) > MAX_TEXT:
             self.truncated = True
-            text = f"{text[:MOST_TEXT]}\n\n[cut: {MOST_TEXT:,} of {len(text):,} characters]"
+            text = f"{text[:MAX_TEXT]}\n\n[cut: {MAX_TEXT:,} of {len(text):,} characters]"
         if answer.truncated:
             text += f"\n\n[cut: only the first {len(answer.body):,} bytes were taken]"
         if answer.redirects:
@@ -167,7 +167,7 @@ class _RenderedAnswer:
         return _indented(text) if kind == "json" else text
 
     def _page(self, html: str, url: str) -> str:
-        page = readable(html, url, MOST_TEXT * 2)
+        page = readable(html, url, MAX_TEXT * 2)
         self.truncated = self.truncated or page.truncated
         if not page.title or page.title in page.text.partition("\n")[0]:
             return page.text or "The page has no text."
@@ -178,7 +178,7 @@ def _headers(answer: FetchResponse) -> str:
     shown_ones = [
         f"{name}: {value}" for name, value in answer.headers.items() if name != "set-cookie"
     ]
-    return "\n".join(shown_ones[:_MOST_HEADERS])
+    return "\n".join(shown_ones[:_MAX_HEADERS])
 
 
 def _indented(text: str) -> str:

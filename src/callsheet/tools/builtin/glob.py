@@ -16,7 +16,7 @@ from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
-MOST = 500
+MAX_SHOWN = 500
 """Paths that are shown at most."""
 
 
@@ -45,7 +45,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
     check_directory(base, shown_base)
     meant = _relative(pattern, base)
     found = _Finding(call, base, _compiled(meant))
-    first = heapq.nsmallest(MOST, found)
+    first = heapq.nsmallest(MAX_SHOWN, found)
     prefix = "" if base == call.workspace.cwd else f"{call.workspace.show(base).rstrip('/')}/"
     mark = "/" if found.pattern.only_directories else ""
     lines = [escape_name(prefix + each.path) + mark for each in first]
@@ -125,7 +125,7 @@ class _Finding:
 
 
 def _leads_in(found: WalkEntry) -> bool:
-    """Whether it is a link to a directory."""
+    """Return whether it is a link to a directory."""
     return found.entry.is_symlink() and found.entry.is_dir()
 
 
@@ -139,7 +139,7 @@ def _changed(found: WalkEntry) -> int:
 def _summary(found: _Finding) -> str:
     only_directories = found.pattern.only_directories
     kind = ("directory", "directories") if only_directories else ("file", "files")
-    cut = f"; the {MOST} that were changed last are shown" if found.total > MOST else ""
+    cut = f"; the {MAX_SHOWN} that were changed last are shown" if found.total > MAX_SHOWN else ""
     return f"{plural(found.total, *kind)}{cut}."
 
 

@@ -21,10 +21,10 @@ from callsheet.tools.search.walk import scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
-MOST = 1000
+MAX_SHOWN = 1000
 """Matches that are shown at most."""
 
-MOST_CONTEXT = 20
+MAX_CONTEXT = 20
 
 PLACES = 10
 """Hits that become locations."""
@@ -61,7 +61,7 @@ async def grep(
     roots = map(str, call.workspace.roots)
     scope = scope_of(str(base if name is None else base.parent), roots)
     query = Search(pattern, ignore_case, scope, name, glob)
-    result = await _answered(call, query, base, min(limit, MOST), min(context, MOST_CONTEXT))
+    result = await _answered(call, query, base, min(limit, MAX_SHOWN), min(context, MAX_CONTEXT))
     return result.with_metadata("pattern", pattern).with_metadata("search_path", str(base))
 
 
@@ -138,7 +138,7 @@ def _counted(query: Search, found: Matches, shown: int, limit: int) -> str:
         return f"{total}."
     first = "the first is shown" if shown == 1 else f"the first {shown:,} are shown"
     narrower = "a longer pattern" if query.file else "path, glob or a longer pattern"
-    more = f", or show more with limit (at most {MOST})" if shown == limit < MOST else ""
+    more = f", or show more with limit (at most {MAX_SHOWN})" if shown == limit < MAX_SHOWN else ""
     return f"{total}; {first}. Narrow it with {narrower}{more}."
 
 

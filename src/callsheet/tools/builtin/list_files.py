@@ -13,7 +13,7 @@ from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
-MOST = 1000
+MAX_SHOWN = 1000
 """Entries that are shown at most."""
 
 _DIGITS = re.compile(r"(\d+)")
@@ -41,14 +41,14 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
     with Walk(scope, hidden=True, ended=lambda: call.has_ended) as walk:
         found = sorted(walk.top(), key=_order)
         directories = sum(each.is_directory for each in found)
-        lines = [_line(walk, each) for each in found[:MOST]]
+        lines = [_line(walk, each) for each in found[:MAX_SHOWN]]
     lines += [""] * bool(lines) + [_summary(shown_path, len(found), directories, walk.ignored)]
     return (
         call.success("\n".join(lines))
         .with_metadata("search_path", str(base))
         .with_metadata("results_count", len(found))
-        .with_metadata("shown", min(len(found), MOST))
-        .with_metadata("truncated", len(found) > MOST)
+        .with_metadata("shown", min(len(found), MAX_SHOWN))
+        .with_metadata("truncated", len(found) > MAX_SHOWN)
         .with_metadata("directories", directories)
         .with_metadata("ignored", walk.ignored)
     )
@@ -94,5 +94,5 @@ def _summary(path: str, total: int, directories: int, ignored: int) -> str:
         return f"{path} is empty{left_out}."
     files = plural(total - directories, "file")
     what = f"{plural(directories, 'directory', 'directories')}, {files}" if directories else files
-    cut = f"; the first {MOST:,} are shown" if total > MOST else ""
+    cut = f"; the first {MAX_SHOWN:,} are shown" if total > MAX_SHOWN else ""
     return f"{what}{cut}{left_out}."

@@ -21,7 +21,7 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 from callsheet.tools.workspace import Entry, Workspace
 
-_MOST_NAMED = 10
+_MAX_NAMED = 10
 
 
 @tool(kind="move", locations=("{source}", "{destination}"))
@@ -109,8 +109,8 @@ class _Move:
     def _remove_source(self, from_fd: int, copied: Copied) -> None:
         left = remove_copied(from_fd, copied)
         if left:
-            named = ", ".join(left[:_MOST_NAMED])
-            more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+            named = ", ".join(left[:_MAX_NAMED])
+            more = f" and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
             raise ExecutionFailed(
                 f"{self.destination} is complete, but some of the source was changed meanwhile or "
                 f"can't be removed, and is still in {self.source.parent}: {named}{more}",

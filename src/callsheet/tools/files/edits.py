@@ -19,7 +19,7 @@ from callsheet.tools.files.text_encoding import (
     with_newlines,
 )
 
-_MOST_COMPARED = 1000
+_MAX_COMPARED = 1000
 """Lines of one change that are compared one by one; of a larger one, all count as changed."""
 
 
@@ -162,7 +162,7 @@ def _count(old: str, new: str) -> tuple[int, int]:
     if len(few) <= 1:
         same = sum(line in many for line in few)
         return len(after) - same, len(before) - same
-    if max(len(before), len(after)) > _MOST_COMPARED:
+    if max(len(before), len(after)) > _MAX_COMPARED:
         return len(after), len(before)
     matcher = SequenceMatcher(None, before, after, autojunk=False)
     same = sum(block.size for block in matcher.get_matching_blocks())

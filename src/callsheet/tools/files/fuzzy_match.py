@@ -29,10 +29,10 @@ MAX_MISSES = 3
 
 _WINDOWS = 12
 _ALIKE = 0.5
-_LONGEST = 4 << 20
+_MAX_TEXT = 4 << 20
 """Characters of a file that are searched for shared words."""
 
-_LONGEST_WANTED = 20_000
+_MAX_WANTED = 20_000
 """Characters of a wanted text whose words are searched for."""
 
 _FEW_CHARACTERS = 240
@@ -70,7 +70,7 @@ def near_misses(text: str, wanted: str) -> list[NearMiss]:
     if not wanted.strip():
         return []
     misses = _wrong_copies(text, wanted) or _apart(list(_same_letters(text, wanted)))
-    return misses or _shared_words(text[:_LONGEST], wanted[:_LONGEST_WANTED])
+    return misses or _shared_words(text[:_MAX_TEXT], wanted[:_MAX_WANTED])
 
 
 # Wrong copies

@@ -30,10 +30,10 @@ from callsheet.tools.files.text_encoding import (
     presentable,
 )
 
-LONGEST_LINE = 2000
+MAX_LINE = 2000
 """Characters of a line that are shown."""
 
-MOST_BYTES = 100_000
+MAX_BYTES = 100_000
 """Bytes of lines that are shown."""
 
 CHEAP = 256 << 20
@@ -42,7 +42,7 @@ CHEAP = 256 << 20
 BLOCK = 1 << 18
 """Bytes that are looked at in one go; a processor's cache holds them."""
 
-_KEEP = 4 * (LONGEST_LINE + 1)
+_KEEP = 4 * (MAX_LINE + 1)
 """Bytes of a line that hold at least one character more than is shown, in any encoding."""
 
 _SETTLED = 100_000_000
@@ -358,10 +358,10 @@ def _collect(reader: FileLines, offset: int, limit: int) -> list[_Line]:
     """Take lines until there are enough, or more bytes than can be shown."""
     lines: list[_Line] = []
     size, width = 0, len("\n".encode(reader.codec.name))
-    for line in islice(reader.lines(offset, _KEEP), min(limit, MOST_BYTES)):
+    for line in islice(reader.lines(offset, _KEEP), min(limit, MAX_BYTES)):
         lines.append(line)
         size += len(line.start) // width
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             break
     return lines
 
@@ -369,10 +369,10 @@ def _collect(reader: FileLines, offset: int, limit: int) -> list[_Line]:
 def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str], int]:
     """Return the lines as they are shown, as many as fit, and how many of them are cut."""
     texts: list[str] = []
-    room, cut = MOST_BYTES, 0
+    room, cut = MAX_BYTES, 0
     for number, line in enumerate(lines, first):
         text = codec.decode_part(line.start)
-        is_cut = len(text) > LONGEST_LINE
+        is_cut = len(text) > MAX_LINE
         text = _cut(text, line, codec) if is_cut else text.removesuffix("\r")
         text = f"{number}→{presentable(text)}"
         room -= len(text.encode()) + 1
@@ -384,7 +384,7 @@ def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str],
 
 
 def _cut(text: str, line: _Line, codec: TextCodec) -> str:
-    start = text[:LONGEST_LINE]
+    start = text[:MAX_LINE]
     return f"{start}… [{line.size - codec.size_of(start):,} more bytes in this line]"
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 BINARY_HEAD = 8192
 """A NUL among so many first bytes makes a file binary, as it does for git and ripgrep."""
 
-_MOST_CONTROLS = 0.05
+_MAX_CONTROLS = 0.05
 """What is not UTF-8 and has a larger share of control characters is no text in a legacy encoding."""
 
 _BOMS = (
@@ -90,7 +90,7 @@ def is_binary(data: bytes) -> bool:
         return True
     if is_utf8(head, cut=len(data) > len(head)):
         return False
-    return len(head) - len(head.translate(None, _CONTROLS)) > len(head) * _MOST_CONTROLS
+    return len(head) - len(head.translate(None, _CONTROLS)) > len(head) * _MAX_CONTROLS
 
 
 def is_utf8(data: bytes, *, cut: bool = False) -> bool:

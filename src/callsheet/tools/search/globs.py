@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-MOST_ALTERNATIVES = 256
-MOST_COMPONENTS = 64
+MAX_ALTERNATIVES = 256
+MAX_COMPONENTS = 64
 
 _DEEP = "**"
 _STAR = "*"
@@ -80,8 +80,8 @@ def expand(glob: str) -> list[str]:
     for begin, end, choices in _braces(glob):
         inner = [each for choice in choices for each in expand(choice)]
         done = [head + glob[rest:begin] + choice for head in done for choice in inner]
-        if len(done) > MOST_ALTERNATIVES:
-            message = f"its braces make more than {MOST_ALTERNATIVES} alternatives"
+        if len(done) > MAX_ALTERNATIVES:
+            message = f"its braces make more than {MAX_ALTERNATIVES} alternatives"
             raise GlobError(message, begin)
         rest = end
     return [head + glob[rest:] for head in done]
@@ -132,8 +132,8 @@ def _components(glob: str) -> list[str]:
             text = glob[begin:at]
             parts.append(_DEEP if text == _DEEP else _component(text, begin))
             begin = at + 1
-    if len(parts) > MOST_COMPONENTS:
-        message = f"it has more than {MOST_COMPONENTS} components"
+    if len(parts) > MAX_COMPONENTS:
+        message = f"it has more than {MAX_COMPONENTS} components"
         raise GlobError(message, 0)
     return parts
 

@@ -39,9 +39,9 @@ _IMPLIED_END = _names("p li dt dd tr td th thead tbody tfoot option html body he
 _HIDDEN = re.compile(r"(display\s*:\s*none|visibility\s*:\s*hidden)", re.I)
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language|lang|highlight-source)-([A-Za-z0-9_+#-]{1,30})")
 _UNPARSED = re.compile(r"<!--|<!|<\?|<(script|style|textarea|iframe|noframes|noembed)\b", re.I)
-_MOST_REPAIRED = 10_000_000  # characters that are read again, in all
-_MOST_TAGS = 400_000
-_LONGEST_LINK = 500
+_MAX_REPAIRED = 10_000_000  # characters that are read again, in all
+_MAX_TAGS = 400_000
+_MAX_LINK = 500
 
 # What elements do that need nothing but the layout.
 _START: dict[str, Callable[[Layout], object]] = {
@@ -128,7 +128,7 @@ def _read(markup: str, base_url: str, limit: int, wanted: frozenset[str]) -> _Pa
         reader.feed(markup)
         # What is left begins with a tag that never ends. Browsers drop it all; a few repairs are cheap.
         again = 0
-        while (rest := reader.rawdata) and (again := again + len(rest)) < _MOST_REPAIRED:
+        while (rest := reader.rawdata) and (again := again + len(rest)) < _MAX_REPAIRED:
             reader.reset_markup()
             reader.handle_data(unescape(rest[0]))
             reader.feed(rest[1:])
@@ -176,7 +176,7 @@ class _PageReader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Begin an element."""
         self._tags += 1
-        if self._tags > _MOST_TAGS:
+        if self._tags > _MAX_TAGS:
             raise _Enough
         if self._skipping:
             self._skip_depth += tag == self._skipping
@@ -318,7 +318,7 @@ def _is_hidden(tag: str, attributes: _Attributes) -> bool:
 def _joined(base: str, href: str) -> str:
     """Return the whole URL of a link that is worth showing; of others, nothing."""
     href = href.strip()
-    if not href or href.startswith("#") or len(href) > _LONGEST_LINK:
+    if not href or href.startswith("#") or len(href) > _MAX_LINK:
         return ""
     try:
         url = urljoin(base, href)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from httpx import URL
 
 
-LONGEST_URL = 8192
+MAX_URL = 8192
 REDIRECTS = (301, 302, 303, 307, 308)
 
 _PORTS = {"http": 80, "https": 443}
@@ -112,8 +112,8 @@ def check_url(text: str) -> URL:
     """Parse a URL. Raises `InvalidArguments` if it is not one that can be fetched."""
     import httpx
 
-    if len(text) > LONGEST_URL:
-        raise InvalidArguments(f"url: too long ({len(text)} characters; {LONGEST_URL} are allowed)")
+    if len(text) > MAX_URL:
+        raise InvalidArguments(f"url: too long ({len(text)} characters; {MAX_URL} are allowed)")
     if "\\" in text:  # some readers take it for a slash, and see another host
         raise InvalidArguments("url: a backslash has no place in a URL; write %5C")
     try:
