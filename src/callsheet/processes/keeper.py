@@ -1,23 +1,38 @@
-"""The keeper: a small process between us and one command, that lets nothing of the command stay behind.
+"""The keeper: a small process between us and one command, which leaves nothing of the command behind.
 
-It starts the command in a session of its own, waits for it, and says how it ended and what it used.
-On Linux it is a subreaper: whatever the command starts stays under it, also what calls setsid, is
-orphaned, or clears its environment. So when the keeper has no child any more, nothing is left; and
-this is when it ends itself. On other systems it looks for what is under it or in the command's
-group, and does not find a process that left both.
+It starts the command in a session of its own, waits for it, and reports how it ended and what it used. On
+Linux it is a *subreaper*: an orphaned descendant becomes the keeper's child, not init's. So whatever the
+command starts stays under the keeper, even if it calls setsid, is orphaned, or clears its environment; and
+when the keeper has no child any more, nothing is left. That is when it ends itself. Elsewhere it looks for
+what is under it or in the command's group, and does not find a process that has left both.
 
-It is told over a socket, as its standard input; the command's output is its standard output. The
-directory to run it in is open, under the number that is its last argument: a name could lead elsewhere
-by now.
-1. It gets the grace in seconds, a marker, the number of words of the command, these words, and the
-   environment, all joined by NUL, after their length in eight bytes.
-2. It says `started PID`, or `failed ERRNO directory|program` and ends.
-3. It gets `T` to end the command with all it started, or `K` to kill it at once. The end of the
-   socket means `T`: so the command ends too if we are killed.
-4. It says `left NAME` for what still ran when the command had ended, `ended STATUS CPU_MS PEAK_KB
-   SURVIVORS`, and ends. Survivors are those that it may not kill.
+Theory of operation. `Keeper.run` is a loop around `poll` with one deadline, `until`, and a phase, which
+only ever moves down this list:
 
-It is run without the rest of the package, so that it starts fast; see `start.py`.
+    RUNNING      the command runs
+    LINGERING    it has ended; what it left may end by itself, for `LINGER` seconds
+    ENDING       all of it got SIGTERM, `grace` seconds ago at most
+    KILLING      all of it gets SIGKILL, for `CHASE` seconds
+    DONE         something can't be killed, and is given up
+
+A phase ends early when nothing is left (`is_over`). It is entered by its deadline, by an order, or because
+our parent has gone. Three things wake the loop: a signal (SIGCHLD above all, through `set_wakeup_fd`, so
+that none is lost between a check and the wait), the control socket, and the deadline.
+
+The protocol, over a socket that is the keeper's standard input (the command's output is its standard output):
+
+1. The keeper receives the grace in seconds, a marker, the number of arguments, the arguments, and the
+   environment, all joined by NUL, after their length in eight bytes. The directory to run in is open, under
+   the number that is the keeper's last argument: a name could lead elsewhere by now.
+2. It sends `started PID`; or `failed ERRNO directory|program`, and ends.
+3. It receives `T` to end the command with all it started, or `K` to kill it at once. The end of the socket
+   means `T`: so the command ends too if we are killed. A fork of ours may hold the socket open; so the
+   keeper also asks the kernel for a signal when its parent dies (PDEATHSIG), and compares its parent's
+   number.
+4. It sends `left NAME` for what still ran when the command had ended, then
+   `ended STATUS CPU_MS PEAK_KB SURVIVORS`, and ends. Survivors are those that it may not kill.
+
+It runs without the rest of the package, so that it starts fast; see `_KEEPER` in `process.py`.
 """
 
 from __future__ import annotations
@@ -43,10 +58,10 @@ LINGER = 0.3
 """Seconds for what still runs when the command has ended, such as the `tee` of `> >(tee log)`."""
 
 PATIENCE = 1.0
-"""Seconds until a process that was killed is taken for one that can't be ended."""
+"""Seconds after SIGKILL until a process counts as one that can't be ended."""
 
 CHASE = 6.0
-"""Seconds for killing what forks all the time, so that it is another whenever one looks."""
+"""Seconds for killing what forks all the time, so that its processes are others at every look."""
 
 PACE = 0.005
 MOST_NAMES = 5
@@ -60,7 +75,11 @@ _KB = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
 
 
 class Keeper:
-    """What is known of the command, and what is to be done next, and when."""
+    """The state of one command, and what is to be done next, and when.
+
+    `owns` says that this process is a subreaper; if not, the `marker` in the environment helps to find
+    descendants.
+    """
 
     def __init__(
         self, control: int, parent: int, shell: int, grace: float, marker: bytes, owns: bool
@@ -112,7 +131,7 @@ class Keeper:
         return 1000 * rest
 
     def reap(self) -> None:
-        """Take in every child that has ended, and what it used."""
+        """Reap every child that has ended, and add up what it used."""
         while True:
             try:
                 pid, status, used = os.wait4(-1, os.WNOHANG)
@@ -132,11 +151,11 @@ class Keeper:
         return not self.has_children and (self.owns or not self.members())
 
     def members(self) -> dict[int, int]:
-        """Return what is left of the command."""
+        """Return the processes that are left of the command, with their groups."""
         return family((os.getpid(),) if self.owns else (os.getpid(), self.shell), self.marker)
 
     def listen(self, poll: select.poll) -> None:
-        """Follow an order. If there is nobody any more to give one, the command has to end."""
+        """Follow an order. The end of the socket is one, too: the command has to end."""
         try:
             order = os.read(self.control, 64)
         except OSError:
@@ -168,21 +187,23 @@ class Keeper:
 
     def end(self) -> None:
         """Ask everything to end."""
-        told = self.leaders()
-        for leader in told:  # before looking for the others, which takes a while
+        leaders = self.leaders()
+        for leader in leaders:  # before looking for the others, which takes a while
             send(os.killpg, leader, signal.SIGTERM)
             send(os.killpg, leader, signal.SIGCONT)
         members = self.members().items()
-        ask_to_end({pid: group for pid, group in members if group not in told})
+        ask_to_end({pid: group for pid, group in members if group not in leaders})
         self.enter(ENDING, self.grace)
 
     def kill(self, now: float) -> None:
-        """Kill what is there. As long as there is something new, it may be running away from us."""
+        """Kill what is there. As long as a look finds something new, it may be running away from us."""
         if self.owns and can_look_below():
             found = kill_below(os.getpid())
         else:
             members = self.members()
-            kill(members, {*members.values(), *self.leaders()})  # groups of their own making, all
+            kill(
+                members, {*members.values(), *self.leaders()}
+            )  # all these groups are the command's
             found = set(members)
         self.is_chasing = not found <= self.killed
         self.killed = found
@@ -190,7 +211,7 @@ class Keeper:
             self.chased = now
 
     def leaders(self) -> tuple[int, ...]:
-        """Return the command, if it leads its group for sure: after its end, its number may be another's."""
+        """Return the command's pid while it surely leads its group: once reaped, the number may be reused."""
         return (self.shell,) if self.status is None else ()
 
     def enter(self, phase: int, seconds: float) -> None:
@@ -203,7 +224,7 @@ class Keeper:
         self.until = self.chased + seconds
 
     def report(self) -> bytes:
-        """Say how the command ended."""
+        """Return the lines that say how the command ended."""
         names = [f"left {text}\n" for text in self.left[:MOST_NAMES]]
         names += [f"left {len(self.left) - MOST_NAMES} more\n"] * (len(self.left) > MOST_NAMES)
         status = -1 if self.status is None else self.status
@@ -212,7 +233,7 @@ class Keeper:
 
 
 def main() -> None:
-    """Keep one command."""
+    """Run one command, as stdin asks for it."""
     parent = os.getppid()  # before it can be gone: it may be as soon as the command runs
     control = os.dup(0)  # the command can't inherit this one
     wakeup = _take_signals()
@@ -226,12 +247,12 @@ def main() -> None:
     shell = _start(control, directory, words, environment)
     keeper = Keeper(control, parent, shell, float(grace), marker, owns)
     keeper.run(wakeup)
-    _say(control, keeper.report())
-    os._exit(0)  # there is nothing to tidy up, and we are waited for
+    _send_line(control, keeper.report())
+    os._exit(0)  # there is nothing to clean up, and we are waited for
 
 
 def _take_signals() -> int:
-    """Be woken by signals, and ended by none that can be caught. Gives what is readable then."""
+    """Wake up by signals, and end by none that can be caught. Return the descriptor that is readable then."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
@@ -243,7 +264,7 @@ def _take_signals() -> int:
 
 
 def _note(number: int, frame: object) -> None:
-    """Do nothing: being woken is all that a signal is for."""
+    """Do nothing: a signal only wakes the loop."""
 
 
 def _prctl(option: int, value: int) -> bool:
@@ -268,7 +289,7 @@ def _receive_just(control: int, size: int) -> bytes:
     while len(data) < size:
         more = os.read(control, size - len(data))  # what follows is an order, for later
         if not more:
-            os._exit(0)  # nobody wants a command any more
+            os._exit(0)  # whoever wanted the command has gone
         data += more
     return data
 
@@ -276,12 +297,16 @@ def _receive_just(control: int, size: int) -> bytes:
 def _start(
     control: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]
 ) -> int:
-    """Start the command, or say why not and end. Then let go of its output."""
+    """Start the command, or report why not and end.
+
+    The pipe is closed by a successful exec, so reading nothing from it means that the command runs. After
+    that, the keeper closes its own copy of the output, or the reader would never see its end.
+    """
     read, write = os.pipe()
     try:
         shell = os.fork()
     except OSError as exc:  # too many processes
-        _say(control, b"failed %d %s\n" % (exc.errno or 0, PROGRAM))
+        _send_line(control, b"failed %d %s\n" % (exc.errno or 0, PROGRAM))
         os._exit(0)
     if not shell:
         _become(write, directory, words, environment)
@@ -293,14 +318,20 @@ def _start(
     why = os.read(read, 64)
     os.close(read)
     if why:
-        _say(control, b"failed " + why + b"\n")
+        _send_line(control, b"failed " + why + b"\n")
         os._exit(0)
-    _say(control, b"started %d\n" % shell)
+    _send_line(control, b"started %d\n" % shell)
     return shell
 
 
-def _become(tell: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]) -> None:
-    """Be the command, in a session of its own, without standard input and with default signals."""
+def _become(
+    report: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]
+) -> None:
+    """Become the command, in a session of its own, without standard input and with default signals.
+
+    PDEATHSIG is set here as well: if the keeper is killed, its direct child dies with it, and `end_tree`
+    finds the rest by the marker.
+    """
     where = DIRECTORY
     try:
         os.setsid()
@@ -313,11 +344,11 @@ def _become(tell: int, directory: int, words: list[bytes], environment: dict[byt
         where = PROGRAM
         os.execvpe(words[0], words, environment)
     except OSError as exc:
-        os.write(tell, b"%d %s" % (exc.errno or 0, where))
+        os.write(report, b"%d %s" % (exc.errno or 0, where))
     finally:
         os._exit(127)
 
 
-def _say(control: int, line: bytes) -> None:
-    with suppress(OSError):  # nobody is there to hear it
+def _send_line(control: int, line: bytes) -> None:
+    with suppress(OSError):  # nobody reads it any more
         os.write(control, line)

@@ -1,19 +1,13 @@
-"""Starting a keeper, telling it what to run, and understanding what it says (see `keeper.py`).
+"""Runs a command: started by a keeper, its output passed on as it comes, ended with all it started.
 
-Starting children with asyncio so that nothing of them stays if that is cancelled meanwhile.
+Standard output and standard error are one pipe, so that they stay in order. There is no standard input, and
+nothing else that this process has open is open in the command. This works in an event loop of any thread,
+needs no child watcher, and leaves the handling of signals alone.
 
-When it is cancelled, asyncio itself kills the child but not what this has started, and may wait for it.
-
-Ending a process with all that came from it, where no keeper watches over it.
-
-This finds what is under the process, in its session or its group, or was started with a marker in
-its environment. Whatever left all of these is not found; a command that a keeper watches over can't.
-
-Running a command: started by a keeper, its output handed on as it comes, ended with all it started.
-
-Standard output and standard error are one pipe, so that they stay in order. There is no standard
-input, and nothing else that this process has open is open in the command. This works in an event
-loop of any thread, needs no child watcher, and leaves the handling of signals alone.
+- `Process`, `run_process`: a command under a keeper. This is the way to run one.
+- `started`: starts any other child with asyncio, so that a cancel meanwhile leaves nothing of it.
+- `end_tree`: ends a process that no keeper watches, with all that came from it, as far as it can be found:
+  what is under it, in its session or group, or was started with a marker in its environment.
 """
 
 from __future__ import annotations
@@ -54,7 +48,7 @@ class Ended(NamedTuple):
     waited for and all that it left for the keeper; it is None if the keeper was killed. The peak of
     memory is that of the largest process, and not less than the keeper's own few megabytes. `left`
     names what still ran when the command had ended, and was ended then; `survivors` counts what could
-    not be ended; `is_cut` tells that some of the output was not handed on.
+    not be ended; `is_cut` says that some of the output was not passed on.
     """
 
     exit_code: int | None
@@ -68,7 +62,7 @@ class Ended(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A keeper that runs, our end of the socket to it, and the end of the pipe to read output from."""
+    """A running keeper, our end of the socket to it, and the end of the pipe to read output from."""
 
     keeper: subprocess.Popen[bytes]
     control: socket.socket
@@ -113,7 +107,7 @@ def python() -> str:
 
 
 def message(argv: Sequence[str], env: Mapping[str, str], marker: str, grace: float) -> bytes:
-    """Return what tells a keeper to run a command. Raises ValueError where a text can't be passed on."""
+    """Return the message that makes a keeper run a command. Raises ValueError for what can't be passed on."""
     for key in env:
         if not key or "=" in key:
             raise ValueError(f"{key!r} can't be the name of a variable of the environment")
@@ -129,8 +123,8 @@ def message(argv: Sequence[str], env: Mapping[str, str], marker: str, grace: flo
     return len(data).to_bytes(8, "big") + data
 
 
-class Told:
-    """What a keeper has said so far."""
+class KeeperReport:
+    """What a keeper has sent so far."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -140,7 +134,7 @@ class Told:
         self._rest: bytes = b""
 
     def take(self, data: bytes) -> None:
-        """Take in more."""
+        """Read more of what the keeper sends."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             word, _, text = line.partition(b" ")
@@ -181,7 +175,10 @@ Child = TypeVar("Child")
 async def started(
     starting: Coroutine[Any, Any, Child], end: Callable[[Child], Awaitable[object]]
 ) -> Child:
-    """Wait until a child is there. If this is cancelled, it is waited for all the same, and ended."""
+    """Wait until a child has started. If this is cancelled, wait all the same, and end the child.
+
+    Asyncio itself kills a child whose start is cancelled, but not what that has started meanwhile.
+    """
     task = asyncio.ensure_future(starting)
     try:
         return await asyncio.shield(task)
@@ -203,8 +200,15 @@ _PACE = 0.01
 async def end_tree(*roots: int, marker: str | None = None, grace: float = GRACE) -> int:
     """End processes and all that came from them: SIGTERM, and SIGKILL after a grace.
 
-    `marker` is `NAME=value`, as it stands in the environment of what is meant. Gives how many could
-    not be ended. If this is cancelled, what is still there is killed at once.
+    If this is cancelled, what is still there is killed at once.
+
+    Args:
+        roots: The processes.
+        marker: `NAME=value`, as it stands in the environment of what belongs to them.
+        grace: Seconds from SIGTERM to SIGKILL.
+
+    Returns:
+        How many could not be ended.
     """
     mark = (marker or "").encode()
     try:
@@ -318,35 +322,35 @@ class Process:
         return self.ended
 
     async def _end(self, link: _Link, timed_out: bool) -> None:
-        """End whatever is left, and note how it ended."""
+        """End whatever is left, and record how it ended."""
         try:
             await link.end(self._grace + CHASE + SPARE)
         finally:
-            told = link.told
-            if told.ended is not None:
-                self.ended = told.ended._replace(timed_out=timed_out)
-            elif told.pid is not None:
+            report = link.report
+            if report.ended is not None:
+                self.ended = report.ended._replace(timed_out=timed_out)
+            elif report.pid is not None:
                 self.ended = Ended(None, "SIGKILL", timed_out)
-        if told.ended is None and told.failure is None:
+        if report.ended is None and report.failure is None:
             # Somebody has killed the keeper: maybe the command itself.
-            pids = () if told.pid is None else (told.pid,)
+            pids = () if report.pid is None else (report.pid,)
             survivors = await end_tree(*pids, marker=self._marker, grace=self._grace)
             if self.ended is not None:
                 self.ended = self.ended._replace(survivors=survivors)
 
     def _not_started(self, link: _Link) -> OSError:
-        if link.told.failure is None:
+        if link.report.failure is None:
             how = link.how_it_ended()
             return ChildProcessError(f"the process that watches over the command ended: {how}")
-        number, is_directory = link.told.failure
+        number, is_directory = link.report.failure
         return OSError(number, os.strerror(number), self._names[is_directory])
 
 
 class _Link:
-    """Both ways to a keeper, and the way of the output, in an event loop."""
+    """The socket to a keeper and the pipe of the output, in an event loop."""
 
     def __init__(self, started: Started, on_output: Callable[[bytes], object]) -> None:
-        self.told: Told = Told()
+        self.report: KeeperReport = KeeperReport()
         self.failure: Exception | None = None
         self._keeper: subprocess.Popen[bytes] = started.keeper
         self._control: socket.socket = started.control
@@ -355,13 +359,13 @@ class _Link:
         self._unsent: bytearray = bytearray()
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._loop.add_reader(self._control, self._hear)
+        self._loop.add_reader(self._control, self._receive)
         self._loop.add_reader(self._pipe, self._read, READ)
 
     # Waiting
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait until the keeper has ended. Gives whether it has."""
+        """Wait until the keeper has ended. Return whether it has."""
         await asyncio.wait((self._over,), timeout=seconds)
         return self._over.done()
 
@@ -389,10 +393,10 @@ class _Link:
         self._keeper.send_signal(signal.SIGCONT)  # should the command have stopped it
         self.send(order)
 
-    # Talking
+    # The socket
 
     def send(self, data: bytes) -> None:
-        """Tell the keeper something, after what was not sent so far."""
+        """Send the keeper something, after what was not sent so far."""
         self._unsent += data
         self._loop.add_writer(self._control, self._write)
 
@@ -401,19 +405,19 @@ class _Link:
             del self._unsent[: self._control.send(self._unsent)]
         except BlockingIOError:
             return
-        except OSError:  # it is gone, and `_hear` will know
+        except OSError:  # it is gone, and `_receive` will notice
             self._unsent.clear()
         if not self._unsent:
             self._loop.remove_writer(self._control)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             data = self._control.recv(READ)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        self.told.take(data)
+        self.report.take(data)
         if not data:
             self._loop.remove_reader(self._control)
             if not self._over.done():
@@ -422,7 +426,7 @@ class _Link:
     # Output
 
     def _read(self, size: int) -> int:
-        """Hand on what is there. Gives how much that was."""
+        """Pass on what is there. Return how much that was."""
         try:
             data = os.read(self._pipe, size)
         except BlockingIOError:
@@ -446,8 +450,8 @@ class _Link:
     # The end
 
     def close(self) -> None:
-        """Let go of everything. A keeper that still runs takes this for an order to end."""
-        with suppress(RuntimeError):  # a loop that was closed has let go already
+        """Close everything. A keeper that still runs takes this for an order to end."""
+        with suppress(RuntimeError):  # a loop that was closed has no readers any more
             self._loop.remove_reader(self._control)
             self._loop.remove_writer(self._control)
             self._loop.remove_reader(self._pipe)
@@ -460,6 +464,6 @@ class _Link:
                 Thread(target=self._keeper.wait, daemon=True).start()
 
     def how_it_ended(self) -> str:
-        """Say how the keeper ended, for a message."""
+        """Return how the keeper ended, for a message."""
         code = self._keeper.returncode
         return f"exit code {code}" if code >= 0 else signal_name(-code)

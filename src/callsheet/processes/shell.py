@@ -1,9 +1,8 @@
-"""The shell that commands run in, and what is in their environment.
+"""The shell that commands run in, their environment, and their output as a model gets it.
 
-What a command printed, as a model gets it: plain text of bounded size, whatever was printed.
-
-Its beginning and its end, and between them how much was left out; without the sequences that colour a
-terminal or move its cursor, and without what a terminal would have overwritten.
+A model gets plain text of bounded size, whatever was printed: its beginning and its end, and between them
+how much was left out; without the sequences that colour a terminal or move its cursor, and without what a
+terminal would have overwritten.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ QUIET: Mapping[str, str] = {
     "PIP_NO_INPUT": "1",
     "PYTHONUNBUFFERED": "1",
 }
-"""What is set in every command's environment, so that nothing waits for a person, and output comes live."""
+"""What is set in every command's environment, so that nothing waits for input, and output comes live."""
 
 
 def shell() -> str:
@@ -57,15 +56,15 @@ _SAMPLE = 8192
 _MOST_WRONG = 20
 
 
-class Kept:
-    """As much of a command's output as is needed. It takes the same memory however much comes."""
+class CapturedOutput:
+    """A command's output, in bounded memory: as much of its beginning and end as a model gets."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit: int = limit
-        self._state: TerminalState = TerminalState("kept", keep=2 * limit)
+        self._state: TerminalState = TerminalState("captured", keep=2 * limit)
 
     def add(self, data: bytes) -> None:
-        """Take in more. A character may be split over two of them."""
+        """Add more output. A character may be split over two pieces."""
         self._state.write(data)
 
     @property
@@ -86,7 +85,7 @@ class Kept:
         return render_plain(self._state, self._limit)
 
     def _is_text(self) -> bool:
-        """Tell text from other data: a model can make nothing of that, and it would take much room."""
+        """Whether this is text. A model can make nothing of other data, and it would take much room."""
         sample = self._state.tail(_SAMPLE)
         wrong = sample.decode(errors="replace").count("\ufffd")
         return b"\0" not in sample or wrong * _MOST_WRONG < len(sample)

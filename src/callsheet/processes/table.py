@@ -1,4 +1,4 @@
-"""The system's table of processes: who comes from whom, and sending all of them a signal.
+"""The system's table of processes: which come from which, and sending all of them a signal.
 
 The keeper runs this file outside of the package, so it imports little, and nothing of ours.
 """
@@ -42,7 +42,7 @@ def family(roots: Iterable[int], marker: bytes = b"") -> dict[int, int]:
 
 
 def ask_to_end(members: dict[int, int], leaders: Iterable[int] = ()) -> None:
-    """Send SIGTERM to each. One that is stopped goes on, so that it can follow."""
+    """Send SIGTERM to each. One that is stopped is continued, so that it can handle the signal."""
     for sign in (SIGTERM, SIGCONT):
         _send_all(members, leaders, sign)
 
@@ -55,12 +55,12 @@ def kill(members: dict[int, int], leaders: Iterable[int] = ()) -> None:
 
 
 def can_look_below() -> bool:
-    """Whether the system tells whose children are whose, without a look at all processes."""
+    """Whether the system lists the children of a process, without a look at all processes."""
     return os.path.exists("/proc/thread-self/children")  # noqa: PTH110 - pathlib takes long to import
 
 
 def kill_below(root: int) -> set[int]:
-    """Send SIGKILL to what is under `root`, and to the groups of these. Gives whom it has found.
+    """Send SIGKILL to what is under `root`, and to the groups of these. Return what was found.
 
     Each gets it the moment it is found, because what forks all the time is soon another one. What is
     orphaned by this is not found: look again. A group that one of them is in has to be theirs alone.
@@ -101,8 +101,8 @@ def _send_all(members: dict[int, int], leaders: Iterable[int], sign: int) -> Non
 
 def name(pid: int) -> str:
     """Return a process's command line, or what the system calls it, in a short line."""
-    words = _read(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(pid, "comm")
-    text = words.decode(errors="replace").strip()
+    line = _read(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ") or _read(pid, "comm")
+    text = line.decode(errors="replace").strip()
     text = "".join(char if char.isprintable() else " " for char in text)
     return (
         text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
@@ -110,7 +110,7 @@ def name(pid: int) -> str:
 
 
 def send(how: Callable[[int, int], None], pid: int, sign: int) -> None:
-    """Send a signal, if there is somebody to get it."""
+    """Send a signal, if the process is there and ours."""
     with suppress(OSError):  # it has ended, or it belongs to somebody else
         how(pid, sign)
 
