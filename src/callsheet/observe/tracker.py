@@ -68,6 +68,7 @@ CALLS = ("tool_call", "tool_call_update", "tool_call_content_chunk")
 TERMINALS = ("terminal_update", "terminal_output_chunk")
 SPEECH = ("agent_message_chunk", "agent_thought_chunk", "agent_message", "agent_thought")
 REOPENING = ("session/load", "session/resume")
+# The version that a kind of update implies, where the agreement on one was not recorded.
 _SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS[2]), 2)
 
 
@@ -102,7 +103,7 @@ class Tracker:
             yield UnreadableLine(line)
         if message is None:
             if loses_a_message(line):
-                self._lost()
+                self._message_lost()
             return
         params = obj(message.get("params"))
         sender = line.sender or self._requests.sender(message, params)
@@ -114,15 +115,15 @@ class Tracker:
             yield LargeMessage(line, sender, event.session, event.method)
         method = event.method
         if method == "session/update":
-            yield from self._updated(line, params)
+            yield from self._update_seen(line, params)
         elif method is not None:
-            yield from self._called(line, message, method, params, sender)
+            yield from self._requested(line, message, method, params, sender)
         elif "id" in message:
-            yield from self._answered(line, message, sender)
+            yield from self._response_seen(line, message, sender)
         if self._calls.gone:
             yield from self._calls.closed()
 
-    def _lost(self) -> None:
+    def _message_lost(self) -> None:
         """Note that a message may be lost: what comes now must not be judged as if nothing were missing."""
         self.connection.has_gaps, self.connection.is_whole = True, False
         for session in self.sessions.values():
@@ -130,18 +131,18 @@ class Tracker:
 
     def finish(self) -> Iterator[Any]:
         """Yield what has ended because the recording has."""
-        yield from self._end()
+        yield from self._end_all()
         turns = [one.turn for one in self._sessions if one.turn is not None]
         yield self._requests.over(self.line, self.connection, self.calls, turns)
 
-    def _end(self) -> Iterator[Any]:
+    def _end_all(self) -> Iterator[Any]:
         for session in self._sessions:
             for call in list(session.calls.values()):
                 yield from close_call(call, self.connection, at_the_end=True)
 
     # Requests and notifications
 
-    def _called(
+    def _requested(
         self, line: RecordedLine, message: Json, method: str, params: Json, sender: Sender | None
     ) -> Iterator[Any]:
         if "id" in message and sender is not None:
@@ -149,26 +150,27 @@ class Tracker:
         elif "id" in message:
             self._requests.ask_of_either(rpc_id(message["id"]), line)
         if method == "initialize":
-            yield from self._greeted(params)
+            yield from self._initialize_requested(params)
         elif method == "$/cancel_request":
-            self._taken_back(line, rpc_id(params.get("requestId")), sender)
+            self._request_cancelled(line, rpc_id(params.get("requestId")), sender)
         elif method == "session/request_permission":
-            yield from self._asking(line, message, params)
+            yield from self._permission_requested(line, message, params)
         elif sender == "client":
-            self._of_client(line, message, method, params)
+            self._client_request(line, message, method, params)
 
-    def _greeted(self, params: Json) -> Iterator[Any]:
+    def _initialize_requested(self, params: Json) -> Iterator[Any]:
+        # A second `initialize` is that of another process of the agent, in the same file.
         if self.connection.is_whole or self.connection.has_gaps:
-            yield from self._started_again()
+            yield from self._restart()
         connection = self.connection
         connection.is_whole = True
         connection.client = name_of(params.get("clientInfo") or params.get("info"))
         offered = params.get("clientCapabilities") or params.get("capabilities")
         connection.capabilities = obj(offered)
 
-    def _started_again(self) -> Iterator[Any]:
+    def _restart(self) -> Iterator[Any]:
         """End what another process of the agent began."""
-        yield from self._end()
+        yield from self._end_all()
         self._sessions.forget()
         self._requests.restart()
         self._questions, self._turns = {}, TurnTracker()
@@ -176,16 +178,15 @@ class Tracker:
         if not self.connection.has_both_ways:
             self._calls.used = SeenIds()  # a history may be replayed now, unseen
 
-    def _of_client(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
+    def _client_request(self, line: RecordedLine, message: Json, method: str, params: Json) -> None:
         session = self._session(params.get("sessionId"))
         if session is None:
             return
         if method in REOPENING:
             session.asked, session.opened = line.number, None
             session.is_replaying = method == "session/load" or bool(params.get("replayFrom"))
-            session.cwd = session.cwd or text(
-                params.get("cwd")
-            )  # the history comes before the response
+            # Now, not with the response: the history comes before that.
+            session.cwd = session.cwd or text(params.get("cwd"))
         elif not session.is_known:
             session.opened = 0  # it was opened before the recording began
         if method == "session/prompt":
@@ -194,21 +195,23 @@ class Tracker:
         elif method == "session/cancel":
             self._turns.cancelled(line, session)
 
-    def _taken_back(self, line: RecordedLine, key: Any, sender: Sender | None) -> None:
+    def _request_cancelled(self, line: RecordedLine, key: Any, sender: Sender | None) -> None:
         question = self._questions.get(key)
         if sender == "client":
             self._turns.cancelled_request(line, key)
         elif sender == "agent" and question is not None:
             question.withdrawn = line.number
 
-    def _asking(self, line: RecordedLine, message: Json, params: Json) -> Iterator[Any]:
+    def _permission_requested(
+        self, line: RecordedLine, message: Json, params: Json
+    ) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
         question = question_of(line, message.get("id"), params, session)
         key = question.call_id
         if session is not None:
-            yield from self._strayed(line, session)
+            yield from self._first_of_unopened(line, session)
             if key is not None:
-                yield from self._asked_about(line, session, key, question)
+                yield from self._relate_to_call(line, session, key, question)
             if session.turn is not None and len(session.turn.questions) < KEEP_ASKED:
                 session.turn.questions.append(question)
         if len(self._questions) >= KEEP_ASKED:
@@ -216,15 +219,16 @@ class Tracker:
         self._questions[rpc_id(message.get("id"))] = question
         yield PermissionAsked(line, self.connection, question)
 
-    def _asked_about(
+    def _relate_to_call(
         self, line: RecordedLine, session: ObservedSession, key: str, question: ApprovalRequest
     ) -> Iterator[Any]:
+        """Find the call that a request is about, by its id or as its twin; else begin one."""
         call = session.calls.get(key)
         question.is_known = call is not None and call.ended is None
         if call is None and not self._calls.used.has(session.id, key):
             call = question.twin = twin_of(question)
         if call is None or call.ended is not None or call.is_left:
-            call = self._begin(line, session, key)
+            call = self._begin_call(line, session, key)
             call.is_asked_first = True
             question.turn = session.turn
             yield CallBegan(line, self.connection, session, call)
@@ -236,26 +240,26 @@ class Tracker:
             if call.announced is None:
                 self._calls.announce(call, question.tool_call, line)
 
-    # Answers
+    # Responses
 
-    def _answered(self, line: RecordedLine, message: Json, sender: Sender | None) -> Iterator[Any]:
-        asker: Sender | None = (
-            None if sender is None else "client" if sender == "agent" else "agent"
-        )
-        if asker is None:
+    def _response_seen(
+        self, line: RecordedLine, message: Json, sender: Sender | None
+    ) -> Iterator[Any]:
+        if sender is None:
             return
+        asker: Sender = "client" if sender == "agent" else "agent"
         key, fields = rpc_id(message.get("id")), obj(message.get("result"))
         method, params, asked = self._requests.asked.pop((asker, key), ("", {}, 0))
         if asker == "client":
             method = method or answered_method(fields)
         if method == "initialize":
-            yield from self._agreed(fields)
+            yield from self._initialize_answered(fields)
         elif method == "session/prompt":
             yield from self._prompt_answered(line, key, message)
         elif method == "session/request_permission":
-            yield from self._decided(line, message)
+            yield from self._permission_answered(line, message)
         elif asker == "client":
-            yield from self._opened(line, method, params, message, asked)
+            yield from self._session_answered(line, method, params, message, asked)
         elif method == "terminal/create":
             session = self._session(params.get("sessionId"))
             if session is not None:
@@ -265,9 +269,9 @@ class Tracker:
             if session is not None:
                 self._terminals.ended(session, text(params.get("terminalId")), fields)
 
-    def _agreed(self, fields: Json) -> Iterator[Any]:
+    def _initialize_answered(self, fields: Json) -> Iterator[Any]:
         if self.connection.version is not None:  # the request was not recorded
-            yield from self._started_again()
+            yield from self._restart()
         version, connection = fields.get("protocolVersion"), self.connection
         connection.is_whole = not connection.has_gaps
         connection.version = version if type(version) is int else None
@@ -276,7 +280,7 @@ class Tracker:
             fields.get("agentCapabilities") or fields.get("capabilities")
         )
 
-    def _opened(
+    def _session_answered(
         self, line: RecordedLine, method: str, params: Json, message: Json, asked: int
     ) -> Iterator[Any]:
         fields, failed = obj(message.get("result")), "error" in message
@@ -287,17 +291,17 @@ class Tracker:
         if session is not None and not failed:
             session.asked, session.opened = asked or line.number, line.number
             session.cwd = text(params.get("cwd")) or session.cwd
-            yield from self._replayed(line, session)
+            yield from self._history_replayed(line, session)
         elif session is not None:
             session.opened = 0
-            yield from self._replayed(line, session)
+            yield from self._history_replayed(line, session)
         elif method == "tool_call/cancel" and not failed:
             owner = self.sessions.get(text(params.get("sessionId")) or "")
             call = owner.calls.get(text(params.get("toolCallId")) or "") if owner else None
             if call is not None:
                 call.cancelled = asked
 
-    def _replayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
+    def _history_replayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
         """Yield the calls that a history left open. In v2 they may be running."""
         was, session.is_replaying = session.is_replaying, False
         if was:
@@ -314,12 +318,13 @@ class Tracker:
         turn = self._turns.answered(key, message, self.connection)
         reason = obj(message.get("result")).get("stopReason")
         if turn is None and reason is not None:
+            # The prompt was not recorded: if just one implied turn is open, the response is its end.
             open_ = [s.turn for s in self._sessions if s.turn and s.turn.is_implied]
             turn = open_[0] if len(open_) == 1 else None
         if turn is not None:
-            yield from self._turn_over(line, turn, reason)
+            yield from self._end_turn(line, turn, reason)
 
-    def _decided(self, line: RecordedLine, message: Json) -> Iterator[Any]:
+    def _permission_answered(self, line: RecordedLine, message: Json) -> Iterator[Any]:
         question = self._questions.pop(rpc_id(message.get("id")), None)
         if question is not None:
             question.answered = line.number
@@ -328,19 +333,19 @@ class Tracker:
                 question.turn.questions.remove(question)
             yield PermissionDecided(line, self.connection, question)
 
-    def _turn_over(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> Iterator[Any]:
+    def _end_turn(self, line: RecordedLine, turn: ObservedTurn, reason: Any) -> Iterator[Any]:
         self._turns.over(line, turn, reason)
         yield TurnEnded(line, self.connection, turn)
         yield from self._calls.left_open(turn, line.number, self.connection)
 
     # Updates
 
-    def _updated(self, line: RecordedLine, params: Json) -> Iterator[Any]:
+    def _update_seen(self, line: RecordedLine, params: Json) -> Iterator[Any]:
         session = self._session(params.get("sessionId"))
         fields = obj(params.get("update"))
         if session is None or not fields:
             return
-        yield from self._strayed(line, session)
+        yield from self._first_of_unopened(line, session)
         session.updates += 1
         kind = text(fields.get("sessionUpdate")) or ""
         if self.connection.spoken is None:
@@ -354,15 +359,16 @@ class Tracker:
         else:
             self._sessions.note_child(line, session, fields, self.connection)
             yield SessionUpdated(line, self.connection, session, fields)
-            yield from self._spoke(line, session, kind, fields)
+            yield from self._turn_activity(line, session, kind, fields)
 
-    def _strayed(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
+    def _first_of_unopened(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
+        """Yield that a session is used that nobody has opened; only once."""
         if session.is_known or session.updates:
             return
         opening = pending_opening(self._requests.asked)
         yield UnopenedSession(line, self.connection, session, opening)
 
-    def _spoke(
+    def _turn_activity(
         self, line: RecordedLine, session: ObservedSession, kind: str, update: Json
     ) -> Iterator[Any]:
         if kind == "state_update":
@@ -370,7 +376,7 @@ class Tracker:
                 session.background = self._terminals.background(session, update["background"])
             turn = self._turns.state(line, session, update)
             if turn is not None:
-                yield from self._turn_over(line, turn, update.get("stopReason"))
+                yield from self._end_turn(line, turn, update.get("stopReason"))
         elif kind in SPEECH:
             if session.turn is not None:
                 session.turn.is_active = True
@@ -395,7 +401,7 @@ class Tracker:
         if call is None and known and kind != "tool_call" and not session.is_replaying:
             return  # it was let go long ago
         if call is None or begins_again(call, kind, update, self.connection):
-            call = self._begin(line, session, key)
+            call = self._begin_call(line, session, key)
             yield CallBegan(line, self.connection, session, call)
         elif call.ended is not None and kind == "tool_call_update":
             call = meant_by(call, update) or call
@@ -407,7 +413,8 @@ class Tracker:
         note_files(session, call, line.number)
         yield from self._terminals.in_meta(line, self.connection, session, update)
 
-    def _begin(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
+    def _begin_call(self, line: RecordedLine, session: ObservedSession, key: str) -> ObservedCall:
+        # Where prompts may be missing from the recording, a call outside of a turn implies one.
         seen = self.connection
         is_recorded = seen.is_whole and seen.has_both_ways
         if session.turn is None and not session.is_replaying and not is_recorded:
