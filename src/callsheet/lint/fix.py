@@ -8,7 +8,7 @@ between the fields) is refused with the reason, for a person to do.
 from __future__ import annotations
 
 import ast
-import io
+import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,6 +64,17 @@ def rewrite(made: MadeResult, module: Module) -> Edit:
     return Edit(made.node, text, shown)
 
 
+def comments_in(code: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments in code that parses, with their lines."""
+    lines = (line + "\n" for line in re.split(r"\r\n|\r|\n", code))
+    try:
+        for token in tokenize.generate_tokens(lambda: next(lines, "")):
+            if token.type == tokenize.COMMENT:
+                yield token.start[0], token.string
+    except (tokenize.TokenError, SyntaxError):  # it parsed, so what was found so far is right
+        return
+
+
 class _Rewriter:
     """Writes the new code for one result, or raises `Refused`."""
 
@@ -86,9 +97,7 @@ class _Rewriter:
 
     def has_comments(self) -> bool:
         """Return whether comments stand in the code, which would be lost."""
-        code = self._source(self._made.node)
-        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-        return "#" in code and any(token.type == tokenize.COMMENT for token in tokens)
+        return any(comments_in(self._source(self._made.node)))
 
     def head(self) -> tuple[str, str]:
         """Return the call of the helper, by name and arguments; no name if it's one of two calls."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 import gc
-import io
 import re
 import sys
-import tokenize
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from callsheet.lint.fix import Edit
+from callsheet.lint.fix import Edit, comments_in
 from callsheet.lint.module import Module
 from callsheet.lint.names import PACKAGE, RESULT, Follow
 from callsheet.lint.rules import RULES, Hit, LintRule
@@ -146,12 +144,10 @@ def _parse(text: str) -> ast.Module:
 def _ignored(text: str) -> dict[int, set[str]]:
     """Return the rules that comments silence, by line; line 0 stands for the whole file."""
     found: dict[int, set[str]] = {}
-    if "callsheet:" in text:
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.COMMENT:
-                for mark in _IGNORE.finditer(token.string):
-                    rules = re.split(r"[,\s]+", mark["rules"].strip()) if mark["rules"] else ["*"]
-                    found.setdefault(0 if mark["file"] else token.start[0], set()).update(rules)
+    for line, comment in comments_in(text) if "callsheet:" in text else ():
+        for mark in _IGNORE.finditer(comment):
+            rules = re.split(r"[,\s]+", mark["rules"].strip()) if mark["rules"] else ["*"]
+            found.setdefault(0 if mark["file"] else line, set()).update(rules)
     return found
 
 

@@ -2,7 +2,7 @@
 
 `rules.toml` is the table. It is read once, when it is first asked for; this is the only place
 in this package that touches a file, and only one inside the package. Users' rules come as a mapping that
-somebody else has parsed. This file only reads and judges rules; `scan.py` uses them.
+somebody else has parsed. This file only reads and judges rules; `scanner.py` uses them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OPEN: Mapping[str, re.Pattern[bytes]] = {
 
 
 class KeyTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which names have secret values. `keys.py` judges by it."""
+    """Which names have secret values. `secret_names.py` judges by it."""
 
     families: dict[str, tuple[str, ...]]
     second: dict[str, tuple[str, ...]]

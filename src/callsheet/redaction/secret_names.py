@@ -3,7 +3,7 @@
 
 A name is cut into words, however it is written; the table in `rules.toml` says which words tell.
 This file also judges values that stand beside a secret name: `null`, `$TOKEN` and `<your key>` are
-none. It knows nothing of the text around; that is `pairs.py`.
+none. It knows nothing of the text around; that is `assignments.py`.
 """
 
 from __future__ import annotations

@@ -424,6 +424,13 @@ def test_a_comment_silences_a_rule_in_the_whole_file() -> None:
     assert found(code + "# callsheet: ignore-file[other]\n", head="") == [MUTE]
 
 
+def test_a_comment_counts_whatever_ends_a_line() -> None:
+    code = 'from callsheet import tool\n@tool\ndef f(x):\n    return ""  # callsheet: ignore\n'
+    for end in ("\n", "\r\n", "\r"):
+        assert found(code.replace("\n", end), head="") == []
+        assert found(code.replace("ignore", "no").replace("\n", end), head="") == [MUTE]
+
+
 # Places, and odd texts
 
 

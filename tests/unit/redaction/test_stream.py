@@ -13,7 +13,7 @@ from callsheet.redaction.redactor import Marks, Redactor
 from callsheet.redaction.rules import fill
 from callsheet.redaction.stream import CONTEXT, HOLD
 from tests.support.sizes import sized
-from tests.unit.redaction.test_redact import KNOWING, fragments, texts
+from tests.unit.redaction.test_redactor import KNOWING, fragments, texts
 
 ALL = Redactor()
 spaced = st.lists(fragments, max_size=8).map(" \n ".join)

@@ -20,7 +20,7 @@ from callsheet.tap.stats import Account
 from callsheet.tap.stdio import split_lines
 from tests.support.redaction import PLACES, SHAPES, Shape
 from tests.support.sizes import fewer, sized
-from tests.unit.redaction.test_redact import KNOWING, texts
+from tests.unit.redaction.test_redactor import KNOWING, texts
 
 ALL = Redactor()
 LITERALS = [literal for rule in default_rules() for literal in rule.literals]
