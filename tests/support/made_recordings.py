@@ -6,18 +6,21 @@
 Or as the examples of rules are written, for one rule, be it about a client or not:
 
     assert found_by("client/zed-not-found", told({"tool_call_update": "c1", "title": "ls"}))
+
+Recordings of real agents: a few that are kept here, and all those that lie beside the project, if they do.
 """
 
 from __future__ import annotations
 
 import json
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from callsheet.check.engine import check_stream
 from callsheet.check.finding import Finding
 from callsheet.check.rules import AFTER, BEFORE, RULES, SESSION, recording_of
-from tests.support import RECORDINGS
+from tests.support import RECORDINGS, ROOT
 
 Message = dict[str, Any]
 
@@ -137,3 +140,13 @@ def found_by(rule: str, data: bytes) -> list[Finding]:
     chosen = [one for one in RULES if one.id == rule]
     assert chosen, rule
     return list(check_stream(BytesIO(data), rules=chosen, clients=CLIENTS))
+
+
+HERE = RECORDINGS
+OURS = sorted(HERE.rglob("*.jsonl"))
+SHARED = sorted((ROOT.parent / "shared" / "recordings").glob("*-*/*.jsonl"))
+
+
+def name_of(path: Path) -> str:
+    """Return a name for a test of a recording."""
+    return f"{path.parent.name}/{path.name}"

@@ -24,8 +24,8 @@ from callsheet.tap.stats import Account
 from tests.support import RECORDINGS
 from tests.support.mutations import Message, Mutations
 from tests.support.processes import rss_mb
+from tests.support.tap_harness import TapProcess
 from tests.support.tap_judge import Indulgent, Judge
-from tests.support.tap_process import TapProcess
 
 AT_ONCE = 6
 """Conversations that go on at once."""

@@ -40,9 +40,8 @@ Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
 Serve: TypeAlias = Callable[[JsonObject], "JsonValue | Awaitable[JsonValue]"]
 """Serves a method that the agent calls: takes its params, returns its result."""
 
-READ = 1 << 16
-STDERR_BYTES = 64 * 1024
-"""Bytes that are kept of what an agent writes to stderr."""
+READ, STDERR_BYTES = 1 << 16, 1 << 16
+"""Bytes that are read at once, and that are kept of what an agent writes to stderr."""
 
 _CANCELLED: JsonObject = {"outcome": {"outcome": "cancelled"}}
 _PERMISSION = "session/request_permission"

@@ -13,7 +13,7 @@ import pytest
 
 from callsheet.cli import main, settings
 from callsheet.redaction.redactor import Redactor
-from tests.support.histories import Cli, cli_in_process, fill
+from tests.support.stores import Cli, cli_in_process, fill
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -33,8 +33,8 @@ from callsheet.history.sqlite_connection import VERSION
 from callsheet.history.sqlite_store import SqliteStore
 from callsheet.report.humanize import short_duration
 from callsheet.report.terminal import CallRecord
-from tests.support.histories import ONE, TWO, Cli
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
+from tests.support.stores import ONE, TWO, Cli
 
 FIELDS = {"id", "session", "tool", "title", "kind", "status", "reason", "at", "durationMs", "bytes"}
 

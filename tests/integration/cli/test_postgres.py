@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.histories import ONE, Cli, cli_in_process, fill
 from tests.support.postgres import Server, database, needs_postgres, postgres
+from tests.support.stores import ONE, Cli, cli_in_process, fill
 
 __all__ = ["database", "postgres"]  # fixtures
 

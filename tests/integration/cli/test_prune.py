@@ -15,8 +15,8 @@ from callsheet import Session
 from callsheet.history import History, Pruned, Retention
 from callsheet.history.sqlite_store import SqliteStore
 from tests.integration.cli.test_history import listed
-from tests.support.histories import ONE, TWO, Cli, fill, fill_with_spill
 from tests.support.shells import Terminal
+from tests.support.stores import ONE, TWO, Cli, fill, fill_with_spill
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 

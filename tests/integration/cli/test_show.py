@@ -18,8 +18,8 @@ from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import CallRecord
 from callsheet.testing import Recorder, assert_every_call_ended, fold, updates_in
 from tests.support import schemas
-from tests.support.histories import ONE, TWO, Cli, Done, cli_in_process, fill, fill_with_spill
 from tests.support.shells import CALLSHEET, Terminal, without_escapes
+from tests.support.stores import ONE, TWO, Cli, Done, cli_in_process, fill, fill_with_spill
 
 PEERS = {
     "text": Peer(),

@@ -29,12 +29,11 @@ from callsheet.tap.stats import Account
 from callsheet.testing import fold
 from tests.support import TESTS, engines
 from tests.support.engines import database, engine, postgres, store, url
-from tests.support.histories import cli_in_process
 from tests.support.made_recordings import SESSION, announced, completed, opening
 from tests.support.postgres import Server
 from tests.support.sizes import sized
-from tests.support.stores import NOW, call, check_whole, keep, run, store_in
-from tests.support.tapped import line_of
+from tests.support.stores import NOW, call, check_whole, cli_in_process, keep, run, store_in
+from tests.support.tap_harness import line_of
 
 __all__ = ["database", "engine", "postgres", "store", "url"]
 

@@ -20,9 +20,17 @@ import pytest
 from callsheet.history import History, Query, spool, store_at
 from callsheet.history import sqlite_connection as opening
 from callsheet.history.rows import Batch, MessageRow, SessionRow
-from tests.support.histories import cli_in_process
 from tests.support.sizes import sized
-from tests.support.stores import batch, call, check_whole, count, message, run, store_in
+from tests.support.stores import (
+    batch,
+    call,
+    check_whole,
+    cli_in_process,
+    count,
+    message,
+    run,
+    store_in,
+)
 
 HELLO = [{"type": "text", "text": "hello"}]
 

@@ -18,7 +18,7 @@ from tests.support.injections import Case, cases, runs
 from tests.support.made_recordings import announced, asked, opening
 from tests.support.redaction import SHAPES
 from tests.support.sizes import sized
-from tests.support.tapped import Message, Tapped
+from tests.support.tap_harness import Message, Tapped
 
 SEED = 1717
 ASK = "session/request_permission"

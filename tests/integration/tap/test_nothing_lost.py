@@ -13,8 +13,15 @@ import pytest
 from callsheet.runtime.spill_store import SpillStore
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from tests.support.made_recordings import announced, completed, content, opening, updated
-from tests.support.recorded import OURS, SHARED
+from tests.support.made_recordings import (
+    OURS,
+    SHARED,
+    announced,
+    completed,
+    content,
+    opening,
+    updated,
+)
 from tests.support.sizes import sized
 from tests.support.tap_losses import Comparison
 

@@ -11,7 +11,7 @@ import pytest
 from callsheet.check.engine import check_stream
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from tests.support.recorded import HERE, OURS, SHARED, name_of
+from tests.support.made_recordings import HERE, OURS, SHARED, name_of
 
 RECORDINGS = [*OURS, *SHARED]
 

@@ -17,9 +17,9 @@ from callsheet.tap.offline import PRECISE, Repairs
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from callsheet.tap.stdio import Between
-from tests.support.recorded import OURS, SHARED, name_of
+from tests.support.made_recordings import OURS, SHARED, name_of
 from tests.support.sizes import FULL, sized
-from tests.support.tapped import unnumbered
+from tests.support.tap_harness import unnumbered
 
 RECORDINGS = [*OURS, *SHARED][:: sized(1, 5)]
 SETTINGS = TapSettings(locale="en")

@@ -19,7 +19,7 @@ import pytest
 
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from tests.support.recorded import OURS, SHARED
+from tests.support.made_recordings import OURS, SHARED
 
 ENVELOPE = 400
 """Bytes of a message besides what it tells of a call, at most: ids are long, and a request has options."""

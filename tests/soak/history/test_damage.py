@@ -17,9 +17,8 @@ import pytest
 
 from callsheet.history import History, HistoryError, Query
 from callsheet.report.terminal import CallRecord
-from tests.support.histories import cli_in_process
 from tests.support.sizes import sized
-from tests.support.stores import report
+from tests.support.stores import cli_in_process, report
 
 PAGE = 4096
 SQL = (

@@ -11,7 +11,7 @@ import pytest
 from callsheet.check.engine import check_stream
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from tests.support.recorded import OURS, SHARED
+from tests.support.made_recordings import OURS, SHARED
 from tests.support.sizes import FULL, sized
 from tests.support.tap_faults import Faulty
 

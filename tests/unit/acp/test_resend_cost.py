@@ -16,7 +16,7 @@ from callsheet.report.content import TextContent
 from callsheet.testing import FakeClock, Recorder
 from tests.support.made_recordings import Message, announced, updated, words
 from tests.support.sizes import sized
-from tests.support.tapped import Tapped
+from tests.support.tap_harness import Tapped
 
 MOST = 4
 SHELL: Message = {"title": "make", "kind": "execute", "rawInput": {"command": "make"}}

@@ -19,8 +19,7 @@ from callsheet.observe import exit_codes
 from callsheet.redaction.redactor import Redactor
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from tests.support.made_recordings import told
-from tests.support.recorded import OURS
+from tests.support.made_recordings import OURS, told
 from tests.support.sizes import sized
 
 MIXED = string.ascii_letters + string.digits

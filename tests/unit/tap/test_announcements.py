@@ -11,7 +11,7 @@ import pytest
 from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, LONGEST
 from tests.support.made_recordings import Message, announced, asked, completed, updated, words
 from tests.support.sizes import sized
-from tests.support.tapped import Tapped, kinds, told, updates
+from tests.support.tap_harness import Tapped, kinds, told, updates
 
 BARE: Message = {
     "name": "bash",

@@ -22,7 +22,7 @@ from tests.support.made_recordings import (
     opening,
     words,
 )
-from tests.support.tapped import Tapped, kinds, told, updates
+from tests.support.tap_harness import Tapped, kinds, told, updates
 
 SECRET = "ghp_" + "a1B2" * 9
 HALF = SECRET[:18]

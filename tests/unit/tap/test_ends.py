@@ -20,7 +20,7 @@ from tests.support.made_recordings import (
     updated,
     words,
 )
-from tests.support.tapped import Tapped, told, updates
+from tests.support.tap_harness import Tapped, told, updates
 from tests.unit.tap.test_pipeline import BARE, CANCEL, COMMAND, request, result, said
 
 LOAD = request(7, "session/load", sessionId="s1", cwd="/code", mcpServers=[])

@@ -10,7 +10,7 @@ from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
 from tests.support.made_recordings import SESSION, announced, completed, opening
-from tests.support.tapped import line_of
+from tests.support.tap_harness import line_of
 
 
 class Log:

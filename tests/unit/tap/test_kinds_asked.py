@@ -25,7 +25,7 @@ from tests.support.made_recordings import (
     updated,
 )
 from tests.support.sizes import sized
-from tests.support.tapped import Tapped
+from tests.support.tap_harness import Tapped
 
 SEED = 17_002
 CASES = sized(10_000, 250)

@@ -17,7 +17,7 @@ from tests.support.made_recordings import (
     updated,
     words,
 )
-from tests.support.tapped import Tapped, kinds, texts, told, updates
+from tests.support.tap_harness import Tapped, kinds, texts, told, updates
 
 BARE: Message = {
     "title": "bash",

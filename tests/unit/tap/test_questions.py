@@ -22,7 +22,7 @@ from tests.support.made_recordings import (
     updated,
     words,
 )
-from tests.support.tapped import Message, Tapped, kinds
+from tests.support.tap_harness import Message, Tapped, kinds
 
 REQUEST = "session/request_permission"
 BARE: dict[str, Any] = {"title": "bash", "rawInput": {}, "kind": "execute", "locations": []}

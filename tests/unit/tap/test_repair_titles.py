@@ -15,10 +15,9 @@ from callsheet.describe import Describer
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
 from tests.support.drafts import CWD, Told, diff, text
-from tests.support.made_recordings import announced, asked, decided, updated
-from tests.support.recorded import OURS, SHARED, name_of
+from tests.support.made_recordings import OURS, SHARED, announced, asked, decided, name_of, updated
 from tests.support.sizes import sized
-from tests.support.tapped import Tapped, updates
+from tests.support.tap_harness import Tapped, updates
 
 RECORDINGS = [*OURS, *SHARED]
 FILE = {"path": "/code/src/app.py"}

@@ -9,7 +9,7 @@ import pytest
 from callsheet.redaction.redactor import Redactor
 from callsheet.tap.passthrough import TextRun
 from tests.support.made_recordings import ANSWER, Message
-from tests.support.tapped import Tapped
+from tests.support.tap_harness import Tapped
 
 SECRET = "ghp_" + "a1B2" * 9
 MARK = "[redacted:github-token]"

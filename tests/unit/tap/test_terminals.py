@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.made_recordings import Message, announced, completed, opening, updated
-from tests.support.tapped import Tapped, texts, unnumbered, updates
+from tests.support.tap_harness import Tapped, texts, unnumbered, updates
 
 SECRET = "ghp_" + "a1B2" * 9
 SHOWN = [{"type": "terminal", "terminalId": "t1"}]

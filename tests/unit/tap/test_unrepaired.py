@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.made_recordings import Message, announced, asked, completed, updated, words
-from tests.support.tapped import Tapped, texts, updates
+from tests.support.tap_harness import Tapped, texts, updates
 
 SECRET = "ghp_" + "a1B2" * 9
 MUCH = "".join(f"line {number}\n" for number in range(20_000))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.tapped import Tapped, updates
+from tests.support.tap_harness import Tapped, updates
 
 STARTED = {
     "sessionUpdate": "tool_call_update",

@@ -17,8 +17,8 @@ from callsheet import Session, ToolResult
 from callsheet.testing import check_tool
 from callsheet.tools.search.globs import GlobError, compile_glob
 from callsheet.tools.search.walk import Walk, scope_of
+from tests.support.files import Trees
 from tests.support.sizes import fewer
-from tests.support.trees import Trees
 
 
 @pytest.fixture

@@ -23,10 +23,9 @@ from callsheet.tools.search.excerpts import render
 from callsheet.tools.search.globs import path_filter
 from callsheet.tools.search.matches import Search, search
 from callsheet.tools.search.walk import Walk, scope_of
-from tests.support.files import reachable, without_rights
+from tests.support.files import Trees, reachable, without_rights
 from tests.support.processes import new_token, wait_until_gone, with_token
 from tests.support.sizes import fewer
-from tests.support.trees import Trees
 
 
 @pytest.fixture

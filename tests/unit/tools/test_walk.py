@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from callsheet.tools.search import ripgrep
 from callsheet.tools.search.walk import SearchScope, Walk, scope_of
+from tests.support.files import Trees
 from tests.support.needs import needs
 from tests.support.sizes import fewer
-from tests.support.trees import Trees
 
 FILES = [".gitignore", ".gitignore", ".ignore", ".rgignore"]
 FEWER = fewer(3)
