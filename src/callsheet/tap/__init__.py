@@ -1,8 +1,12 @@
-"""Stands between a client and any agent, which need not know of us: passes on, records, puts right.
+"""Stand between a client and any agent, which need not know of it: pass on, record, repair.
 
-`between.py` starts the agent and passes bytes on, both ways, through a `relay.py` for each. A relay
-shows what it passes on to a *hook*, which may keep it (`record.py`), or pass on something else. `child.py` is
-the agent's process: its signals, its end, and that nothing of it is left behind, also if we are killed
-(`watchdog.py`). `recording.py` writes what is kept to a file, in a thread of its own, so that no message
-waits for a disk.
+- `stdio` starts the agent (`callsheet.processes.child`) and passes bytes on, both ways, through a
+  thread for each. Each thread shows what it passes on to a *hook*, which may record it
+  (`recording`) or send something else (`live`).
+- `live` drives a `pipeline` by lines and by the clock; `offline` drives one over a recording.
+- In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `session`:
+  what is known of one (`calls`) becomes a draft (`repair`, `profiles`), which becomes a safe report
+  (`render`, `reports`), which is sent when it is time (`outgoing`, `hold`). `permissions` completes
+  requests, `terminals` cleans output.
+- `history_sink` stores what the client was shown; `stats` counts what was done.
 """

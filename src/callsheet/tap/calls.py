@@ -22,31 +22,31 @@ from .repair import Draft
 
 
 class Tapped(Struct, eq=False):
-    """A call: what the agent tells of it, and what we report."""
+    """A call: what the agent reports of it, and what we report instead."""
 
     id: str
     """Ours: the agent's own, unless another call had that before."""
     call: ObservedCall
     since: float
-    """When it was first heard of."""
+    """When its first line came."""
     began: float
     report: ToolCallReport | None = None
     asked: Json = field(default_factory=dict[str, Any])
-    """What questions about it have told."""
+    """What permission requests have reported of it."""
     newer: Json = field(default_factory=dict[str, Any])
-    """What the last question has told, and no update since: it is what would be done."""
+    """What the last request has reported, and no update since: it is what would be done."""
     input: Any = None
     """The input that was found out last, as the agent has it."""
     is_open_again: bool = False
-    """Whether it is asked about, though all that was told of it is that it has ended: so it has not."""
+    """Whether permission is asked for it though it was reported as ended: so it has not ended."""
     diffs: list[Any] = field(default_factory=list[Any])
-    """Those that were told last, which may be missing in the end."""
+    """Those that were reported last, which may be missing in the end."""
     ran: float | None = None
-    """When it began to run, as far as that was told."""
+    """When it began to run, as far as that was reported."""
     done: float | None = None
-    """When it was done, if its end was told later."""
+    """When it was done, if its end was sent later."""
     is_history: bool = False
-    """Whether it was done in a history that was told."""
+    """Whether it was done in a replay."""
     repaired: set[str] = field(default_factory=set[str])
     has_own_title: bool = False
     is_streaming: bool = False
@@ -54,7 +54,7 @@ class Tapped(Struct, eq=False):
     given: dict[str, Any] = field(default_factory=dict[str, Any])
     """What each field was last made of, to see that it is still the same."""
     items: tuple[ToolCallContent, ...] = ()
-    """Its content as it was told, and …"""
+    """Its content as it was reported, and …"""
     safe: tuple[ToolCallContent, ...] = ()
     """… the same without secrets, whole."""
     secrets: dict[str, int] = field(default_factory=dict[str, int])
@@ -73,7 +73,7 @@ class Tapped(Struct, eq=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, as far as the client was told."""
+        """Whether it has ended, as far as the client knows."""
         return self.report is not None and self.report.is_final
 
 
@@ -109,7 +109,7 @@ class Ids:
         return self._used.has(self._session, chosen)
 
     def keep_alias(self, alias: str, key: str) -> bool:
-        """Note an agent's other name for a call. Gives whether it may be told: nobody else has it."""
+        """Note an agent's alias for a call. Returns whether it may be sent: no other call has it."""
         if self.has(alias):
             return key.startswith(f"{alias}~")  # as another tap has named it
         self._used.add(self._session, alias)
@@ -163,9 +163,10 @@ _OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "t
 
 
 def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
-    """Return a `_meta` in which terminals are told as clients know them, and are this call's own.
+    """Return a `_meta` with terminals in the form that clients know, and as this call's own.
 
-    Some agents give a terminal the id of its call: if that was another call's before, so was the terminal.
+    Some agents give a terminal the id of its call: if that was another call's before, so was the
+    terminal.
     """
     found = {key: meta[key] for key in _OF_TERMINALS if obj(meta.get(key))}
     if not found:
@@ -180,7 +181,7 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
 
 
 def in_own_terminals(draft: Draft, mine: Tapped) -> Draft:
-    """Let what is to be told of a call show its own terminals, by the same rule."""
+    """Let a draft show the call's own terminals, by the same rule."""
     if mine.id != mine.call.id:
         draft.content = [
             {**item, "terminalId": mine.id} if terminal_in(item) == mine.call.id else item

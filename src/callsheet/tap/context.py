@@ -1,7 +1,4 @@
-"""What a tap is to do.
-
-What the sessions of one tap share.
-"""
+"""What a tap is set to do, and what its sessions share."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ class TapSettings(Struct, frozen=True, kw_only=True):
 _MOST = 4096
 
 Keep = Callable[[str, str, CallRecord], None]
-"""Gets a session's id and directory, and a call as it is kept."""
+"""Stores a call, by its session's id and directory."""
 
 
 def _raise(exc: Exception) -> None:
@@ -67,10 +64,10 @@ class Context(Struct, eq=False):
     used: SeenIds = field(default_factory=SeenIds)
     """The ids of calls that the client knows, of all sessions."""
     histories: dict[str, int] = field(default_factory=dict[str, int])
-    """How often sessions were told anew, of those that were. Their ids are those of before."""
+    """How often sessions were replayed, of those that were. Their ids are those of before."""
 
     def told_anew(self, session: str) -> None:
-        """Note that the client forgets what it knows of a session: its history will be told."""
+        """Note that the client forgets what it knows of a session: it will be replayed."""
         self.histories[session] = self.histories.pop(session, 0) + 1
         if len(self.histories) > _MOST:
             del self.histories[next(iter(self.histories))]

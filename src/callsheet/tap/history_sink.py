@@ -1,4 +1,4 @@
-"""What a tap keeps in the history: calls as the client saw them, and what was said around them."""
+"""What a tap stores in the history: calls as the client saw them, and the messages around them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ _KINDS = {
 
 
 class HistorySink:
-    """The history of a tap. It is opened when there is something to keep.
+    """The history of a tap. It is opened when there is something to store.
 
-    Whatever goes wrong with it, nobody who keeps something here hears of it, or waits for it: `say` is told.
+    Whatever goes wrong with it, the caller is neither stopped nor kept waiting: `say` gets one
+    message.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class HistorySink:
         self._count: int = 0
 
     def reopened(self, session: str) -> None:
-        """Hear that a session of before goes on."""
+        """Note that an earlier session goes on."""
         self._logs.pop(session, None)
 
     def call(self, session: str, cwd: str, record: CallRecord) -> None:
-        """Keep a call as it is now."""
+        """Store a call as it is now."""
         self._accept(session)
         self._message = ("", "", "")
         self._write(session, cwd, lambda log: log.send(deque([record])))
@@ -86,13 +87,13 @@ class HistorySink:
             del self._prompts[next(iter(self._prompts))]
 
     def answered(self, request: Any, *, accepted: bool) -> None:
-        """Hear the agent's answer to a prompt. One that it refused was never part of the session."""
+        """Process the agent's answer to a prompt. A refused one was never part of the session."""
         _, keep = self._prompts.pop(request, ("", None))
         if keep is not None and accepted:
             keep()
 
     def _accept(self, session: str) -> None:
-        """Keep the oldest prompt of a session that has no answer yet: the agent works on it."""
+        """Store the oldest prompt of a session that has no answer yet: the agent works on it."""
         for request, (asked, keep) in self._prompts.items():
             if asked == session:
                 if keep is not None:
@@ -101,7 +102,7 @@ class HistorySink:
                 return
 
     def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
-        """Keep what the agent says, as the client is shown it. Gives what keeps the next pieces of it."""
+        """Store a message as the client is shown it. Returns what stores the next pieces of it."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
@@ -168,6 +169,6 @@ class HistorySink:
 
 
 def _blocks(told: list[Any]) -> list[Json]:
-    """Return those of some blocks that are what they say."""
+    """Return the well-formed ones of some blocks."""
     found = [obj(one) for one in told if type(obj(one).get("type")) is str]
     return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]

@@ -1,11 +1,10 @@
 """The tap in front of an agent: two relays, a pipeline between them, and a thread for what is due.
 
-Whoever speaks to the client holds `_speaking`, so that its lines come in the order in which they were made;
-a client that does not read holds up the agent by that, as a bare pipe would, and nobody else. Likewise for
-`_telling` and the agent; what the tap itself has to tell it is told by the clock's thread, so that nobody who
-hears the agent ever waits for it.
-
-Cuts what one side says, which comes in pieces that end anywhere, into whole lines.
+Whoever sends to the client holds `_speaking`, so that its lines come in the order in which they
+were made. A client that does not read holds up the agent by that, as a bare pipe would, and nobody
+else. Likewise for `_telling` and the agent. What the tap itself sends to the agent is sent by the
+clock's thread, so that nobody who reads from the agent ever waits for it to read. `_lock` guards
+the pipeline, and is never held while anything is written.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ GONE = 2.0
 """Seconds that the agent has to leave by itself when its client is gone."""
 
 LOOK = 0.25
-"""Seconds between two looks whether the client is still there, once it says nothing more."""
+"""Seconds between two looks whether the client is still there, once it sends nothing more."""
 
 
 class Driver:
-    """Drives a pipeline by what the relays hear, and by the clock."""
+    """Drives a pipeline by what the relays receive, and by the clock."""
 
     def __init__(
         self, pipeline: Pipeline, recorder: RecordingWriter | None, between: Between
@@ -77,7 +76,7 @@ class Driver:
         self._tell = send
 
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
-        """Take in lines of the client, and tell the agent."""
+        """Process lines of the client, and send the agent what comes of them."""
         pipeline = self.pipeline
         with self._thinking:
             if self._recorder is not None:
@@ -92,7 +91,7 @@ class Driver:
                 send(data)
 
     def from_agent(self, lines: bytes, send: Send) -> None:
-        """Take in whole lines of the agent, and tell the client."""
+        """Process whole lines of the agent, and send the client what comes of them."""
         with self._speaking:
             with self._lock:
                 if not self.pipeline.passes(lines):
@@ -103,7 +102,7 @@ class Driver:
                 send(lines)
 
     def _changed(self, lines: bytes) -> bytes:
-        """Return what the client is told instead of some lines of the agent."""
+        """Return what the client is sent instead of some lines of the agent."""
         pipeline, now = self.pipeline, self.now()
         for line in split_lines(lines):
             pipeline.from_agent(line, now)
@@ -129,7 +128,7 @@ class Driver:
             send(before + data)
 
     def last_words(self, data: bytes, send: Send) -> None:
-        """Take in a line that has no end: it may be a message all the same."""
+        """Process a line whose end never came: it may be a message all the same."""
         with self._speaking:
             with self._lock:
                 told = data if self._is_within else self._changed(data + b"\n")
@@ -139,7 +138,7 @@ class Driver:
                 send(told)
 
     def agent_gone(self, send: Send) -> None:
-        """Tell the client what became of what was open: the agent will say nothing more."""
+        """Send the client the ends of what is open: the agent will send nothing more."""
         with self._speaking:
             with self._thinking:
                 if self._is_gone:
@@ -151,7 +150,7 @@ class Driver:
                 send(b"\n" + data if self._is_within else data)
 
     def agent_left(self) -> None:
-        """Tell the same if the relay could not: somebody else holds the agent's stdout open."""
+        """Send the same if the relay could not: somebody else holds the agent's stdout open."""
         if self._send is None or self._is_gone or not self._speaking.acquire(timeout=LOOK):
             return
         self._speaking.release()
@@ -214,7 +213,7 @@ class Driver:
     # Whether anybody is there
 
     def client_is_silent(self) -> None:
-        """Hear that the client will say nothing more. It may still listen."""
+        """Note that the client will send nothing more. It may still read."""
         with self._thinking:
             self._look_at = self.now()
             self._thinking.notify()
@@ -233,7 +232,7 @@ class Driver:
 
 
 class FromClient:
-    """The hook on what the client says."""
+    """The hook on what the client sends."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
@@ -266,7 +265,7 @@ class FromClient:
 
 
 class FromAgent:
-    """The hook on what the agent says."""
+    """The hook on what the agent sends."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
@@ -309,7 +308,7 @@ def tap(
     record: str | None = None,
     between: Between | None = None,
 ) -> tuple[int, Account | None]:
-    """Run an agent behind a tap. Gives the exit code that is the agent's, and what was done.
+    """Run an agent behind a tap, and return its exit code and what was done.
 
     `between` is where the agent was started already, if it was.
     """
@@ -352,6 +351,6 @@ def tap(
 
 
 def say(text: str) -> None:
-    """Say something to whoever started the tap."""
+    """Write a message for whoever started the tap to stderr."""
     with suppress(OSError):
         os.write(2, f"callsheet tap: {text}\n".encode(errors="replace"))

@@ -1,4 +1,4 @@
-"""The tap over a recording: writes down what a client would have been told, by the recording's times."""
+"""The tap over a recording: writes what a client would have been sent, by the recording's times."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _MENDED = ("encoding", "surrogate")
 _OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
 
 PRECISE = 1e-6
-"""Seconds to which recordings tell times. What they tell when something is due may be just that."""
+"""Seconds to which times in recordings are exact. A line may have come just when something was due."""
 
 
 class Repairs:
-    """Repairs one recording: lines in, lines out. `account` says what was done.
+    """Repairs one recording: lines in, lines out. `account` counts what was done.
 
     `messages` counts what could be read; a file without any is no recording.
     """

@@ -1,7 +1,8 @@
-"""What a client is still to be told of one session's calls, and when.
+"""What is still to be sent to the client of one session's calls, and when.
 
-Status changes go out at once and in order. Of other changes the latest stands for all, and goes out at a
-pace. An announcement that may soon be better waits a little. There is no clock here: times are passed in.
+Status changes go out at once and in order. Of other changes the latest stands for all, and goes out
+at a pace. An announcement that may soon be better waits a little. There is no clock here: times are
+passed in.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Post:
     # Putting in
 
     def hold(self, report: ToolCallReport, now: float, patience: float) -> None:
-        """Let an announcement wait for what it lacks, for so many seconds from now. It keeps its place."""
+        """Hold an announcement for what it lacks, for some seconds from now. It keeps its place."""
         held = self._held.get(report.tool_call_id)
         since = now if held is None else held[2]
         until = min(now + patience, since + LONGEST)
@@ -70,7 +71,7 @@ class Post:
         self._flush(now)
 
     def put(self, report: ToolCallReport, *, moved: bool, now: float) -> None:
-        """Let the client see this state. `moved` says that the call's status has changed."""
+        """Send this state, at once if `moved`: then the call's status has changed."""
         if moved:
             self._queue.pop(report.tool_call_id, None)
             self._move(report)
@@ -127,7 +128,8 @@ class Post:
     def release(self, now: float, last: str | None = None) -> None:
         """Send all that waits: something else comes now, which must not overtake it.
 
-        What comes may be about the call `last`: calls that were announced after it may go on waiting.
+        What comes may be about the call `last`: calls that were announced after it may go on
+        waiting.
         """
         if self._held and last is None:
             self.announce(next(reversed(self._held.values()))[1], now)

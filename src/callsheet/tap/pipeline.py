@@ -1,8 +1,8 @@
 """The tap itself: lines from either side in, lines for the other side out.
 
-There is no clock, no pipe and no thread here: times are passed in, and whoever drives the pipeline takes
-the lines for the agent out of `to_agent`, and those for the client out of `to_client`. So the same code
-runs in front of an agent (`live.py`) and over a recording (`offline.py`).
+There is no clock, no pipe and no thread here: times are passed in, and whoever drives the pipeline
+takes the lines for the agent out of `to_agent`, and those for the client out of `to_client`. So the
+same code runs in front of an agent (`live.py`) and over a recording (`offline.py`).
 
 The way of a line from the agent, cheapest first:
 
@@ -12,8 +12,8 @@ The way of a line from the agent, cheapest first:
    and permission requests. The session of the call (`session.py`) repairs its report and sends that
    instead of the line.
 
-Whatever goes wrong here, the line passes as it came, and is counted: a bug in the tap must never break a
-session.
+Whatever goes wrong here, the line passes as it came, and is counted: a bug in the tap must never
+break a session.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ _UNSEEN = ("fs/", "terminal/")
 class Pipeline:
     """One tap, between one client and one agent.
 
-    `warn` gets the first fault of the tap's own; `history`, if there is one, stores what the client is shown.
+    `warn` gets the first fault of the tap's own; `history`, if there is one, stores what the client
+    is shown.
     """
 
     def __init__(
@@ -111,7 +112,8 @@ class Pipeline:
         """Pass whole lines of the agent, if they are like the one before but for a piece of harmless text.
 
         Returns:
-            Whether they pass as they came. Then they are not in `to_client`; else nothing was done with them.
+            Whether they pass as they came. Then they are not in `to_client`; else nothing was done
+            with them.
         """
         template = self._messages.template
         try:

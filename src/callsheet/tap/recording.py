@@ -1,12 +1,13 @@
 """Record an agent's traffic to a file while it is passed on.
 
-`record` is `callsheet record`: it runs an agent, passes every byte on untouched, and writes it down.
-`RecordingWriter` is also what `callsheet tap --record` writes with. Whoever calls `write` never waits:
-a thread splits the bytes into lines and writes them. If the disk is too slow, what would not fit
-in memory is left out, and the recording says how many bytes are missing; if the disk is full, the
-session goes on without a recording.
+`record` is `callsheet record`: it runs an agent, passes every byte on untouched, and writes it
+down. `RecordingWriter` is also what `callsheet tap --record` writes with. Whoever calls `write`
+never waits: a thread splits the bytes into lines and writes them. If the disk is too slow, what
+would not fit in memory is left out, and the recording says how many bytes are missing; if the disk
+is full, the session goes on without a recording.
 
-`callsheet.observe.lines` defines what the lines look like. In the form `raw`, they are as they came.
+`callsheet.observe.lines` defines what the lines look like. In the form `raw`, they are as they
+came.
 
 This module is imported before the agent is started, so it imports nothing that takes long.
 """

@@ -1,8 +1,8 @@
-"""What is to be told of a session's calls: all that is known of one, put right.
+"""From what is known of a call to the fields of its report.
 
-Makes a report's fields of what is to be told of a call: decoded, without secrets, within limits.
-
-A call is told in many updates, and most of it stays the same in each: what was made before is not made again.
+`Drafts` lets a call be repaired (`callsheet.tap.repair`). `Maker` decodes the draft, takes secrets
+out and bounds it. A call is reported in many updates, and most of it stays the same in each: what
+was made before is not made again.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Maker:
     def bounded(
         self, mine: Tapped, fields: JsonObject, notes: JsonObject, *, is_final: bool
     ) -> JsonObject:
-        """Return fields within their limits, and say in the notes what was cut and hidden.
+        """Return fields within their limits, and note what was cut and hidden.
 
         What is cut of content that may still grow is kept in a file at the end only.
         """
@@ -160,7 +160,7 @@ class Maker:
         return made
 
     def events(self, told: Json) -> list[Event]:
-        """Return what is told besides a call's own fields. What can't be read is left out, and counted."""
+        """Return the events besides a call's own fields. What can't be read is left out, and counted."""
         told = self._sanitizer.json({**told, "sessionUpdate": "tool_call_update"})
         try:
             return list(self._decode(told))
@@ -179,11 +179,11 @@ class Maker:
         return found
 
     def items(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
-        """Return content that tells what people are asked to allow, without secrets."""
+        """Return content that shows what the user is asked to approve, without secrets."""
         return self._sanitizer.items(self.read(told), runs=True)[0] if told else ()
 
     def read(self, told: list[JsonValue]) -> tuple[ToolCallContent, ...]:
-        """Return content that is told. An item that can't be read is shown as the JSON that it is."""
+        """Decode content. An item that can't be read is shown as the JSON that it is."""
         told = in_form(told, is_v2=self._is_v2)
         try:
             items = self._decode_items(told)
@@ -232,7 +232,7 @@ class Maker:
                 self.degraded += 1
 
     def _safe(self, mine: Tapped, fields: JsonObject, *, runs: bool) -> JsonObject:
-        """Return fields without secrets. Content says what `runs`, or else what came of it."""
+        """Return fields without secrets. Content shows what `runs`, or else its result."""
         sanitizer, out = self._sanitizer, dict[str, Any]()
         for name, value in fields.items():
             found = 0
@@ -275,7 +275,7 @@ class Maker:
 
 
 def _is_whole(item: ToolCallContent) -> bool:
-    """Whether an item is all that it says: of a diff of v2, its patch may be anything, and then is none."""
+    """Whether an item is complete: the patch of a diff of v2 may be anything, and then is none."""
     told: JsonObject | None = None
     if isinstance(item, UnknownContent):
         told = item.raw if item.raw.get("type") == "diff" else None
@@ -288,7 +288,7 @@ def _is_whole(item: ToolCallContent) -> bool:
 
 
 def declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
-    """Take over what in v1 only an agent of ours can say: paused, or cancelled, and kinds of its own."""
+    """Apply what in v1 only our own agent can report: paused, cancelled, and kinds of its own."""
     status, is_final = declared.get("status"), draft.status == "failed"
     if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):
         draft.status = status.value if status.is_final == is_final else draft.status

@@ -1,6 +1,7 @@
-"""Our reports of one session's calls: opened, changed, ended, and told to the client.
+"""Our reports of one session's calls: opened, changed, ended, and sent to the client.
 
-The ledger judges each move; a status that can't be reached from where a call is, is left out.
+The ledger judges each move. A status that can't be reached from where a call is, is left out; a
+step that the agent left out is put in.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from .context import Context
 from .repair import Draft
 
 KEEP = 32
-"""Calls that have ended and are still known: nothing of them is told any more."""
+"""Calls that have ended and are still known: nothing of them is sent any more."""
 
 _SAID_FIRST = ("name", "title", "kind", "locations", "raw_input")
 _RUNNING = ToolCallStatus.IN_PROGRESS
@@ -71,7 +72,7 @@ class Reports:
 
     def _send(self, line: bytes) -> None:
         if not self._tap.settings.repair:
-            return  # the agent's own words pass; ours are for the history
+            return  # the agent's own lines pass; ours are for the history
         self._tap.account.sent += len(line)
         self._tap.send(line)
 
@@ -83,7 +84,7 @@ class Reports:
         change: CallChanged | None,
         now: float,
     ) -> None:
-        """Let a call's report become what the draft says: the status, and these fields."""
+        """Bring a call's report up to date with a draft: its status, and these fields."""
         status = _status(draft.status)
         notes: JsonObject = {}
         is_final = False
@@ -234,7 +235,7 @@ class Reports:
         return self._patience(mine, report) == ARGUMENTS
 
     def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
-        """Keep fields that we don't know: who speaks the same version may."""
+        """Add fields that we don't know: the client may."""
         change = CallChanged(tool_call_id=key, extra=extra)
         return cast("ToolCallReport", self.ledger.apply(change))
 
@@ -273,7 +274,7 @@ class Reports:
 
 
 def _lacks_command(report: ToolCallReport) -> bool:
-    """Whether a shell is told to run something, and not yet what."""
+    """Whether the input of a shell lacks the command so far."""
     needs, given = needs_of(report.name), obj(report.raw_input)
     return bool(needs) and bool(given) and given.keys().isdisjoint(needs)
 

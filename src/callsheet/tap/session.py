@@ -1,6 +1,9 @@
-"""One session of another agent: its calls, put right, and told to the client as our own would be.
+"""One session of another agent: its calls are repaired, and reported to the client as our own would be.
 
-The sessions of one tap: which there are, in which of them something is due, and when they are let go.
+`TappedSession` gets the tracker's events about its calls, and decides when a report changes and
+when a call ends that its agent does not end. What the report then is, `render` and `repair` decide;
+when it is sent, `outgoing`. `TappedSessions` knows all sessions of a tap, and in which of them
+something is due.
 """
 
 from __future__ import annotations
@@ -93,10 +96,10 @@ class TappedSession:
         """The ids of its calls."""
         return self._reports.ids
 
-    # What the agent tells
+    # What the agent reports
 
     def updated(self, call: ObservedCall, kind: str, update: Json, now: float) -> None:
-        """Take in an update of a call, which is folded into `call` already."""
+        """Process an update of a call, which is applied to `call` already."""
         if call in self._over:
             self._tap.account.dropped["late"] += 1
             return
@@ -117,7 +120,7 @@ class TappedSession:
         self._sync(mine, update, now)
 
     def asked(self, question: ApprovalRequest, now: float) -> Tapped | None:
-        """Take in what a request for permission tells of its call, and give that."""
+        """Process what a permission request reports of its call, and return the call."""
         call = question.twin or question.call
         if call is None:
             return None
@@ -138,7 +141,7 @@ class TappedSession:
         return mine
 
     def is_blind(self, mine: Tapped, question: ApprovalRequest) -> bool:
-        """Whether nothing is known of what people are asked to allow. In v2, requests say it themselves."""
+        """Whether nothing is known of what the user would approve. In v2, the request itself shows it."""
         return not self._connection.is_v2 and is_blind(mine, question)
 
     def request(
@@ -161,7 +164,7 @@ class TappedSession:
         return self._sanitizer.value(told, runs=True)[0]
 
     def decided(self, question: ApprovalRequest, now: float) -> None:
-        """Hear what the client has decided."""
+        """Process the answer to a permission request."""
         mine = self._open.get(question.call) if question.call is not None else None
         if mine is None:
             return
@@ -177,23 +180,23 @@ class TappedSession:
                 self._deadlines[mine.id] = now + CANCELLED, Reason.ABANDONED
 
     def _spare(self, mine: Tapped, reason: Reason = Reason.DENIED) -> None:
-        """Let a call go on that was to end: it is asked about again, was allowed after all, or is told of."""
+        """Let a call go on that was to end: it is asked about again, was allowed, or was updated."""
         if self._deadlines.get(mine.id, (0, None))[1] is reason:
             del self._deadlines[mine.id]
 
     def cancelled(self, now: float) -> None:
-        """Hear that the client has cancelled what the session does."""
+        """Set deadlines for what runs: the client has cancelled the turn."""
         for key, mine in self._reports.calls.items():
             if mine.call.turn is self.session.turn and not mine.call.is_background:
                 self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def closed(self, now: float) -> None:
-        """Hear that the client has closed the session: nothing in it goes on."""
+        """Set deadlines for all that is open: the client has closed the session."""
         for key in self._reports.calls:
             self._deadlines.setdefault(key, (now + CANCELLED, Reason.CANCELLED))
 
     def left_open(self, call: ObservedCall, now: float) -> None:
-        """End a call that should have ended: its turn is over, or its history was told."""
+        """End a call that should have ended: its turn is over, or its replay."""
         mine = self._open.get(call)
         if mine is None:
             return
@@ -230,7 +233,7 @@ class TappedSession:
                 self.left_open(call, now)
 
     def gone(self, now: float, why: str = "interrupted") -> None:
-        """End all that is open: the agent is gone, unless the words say otherwise."""
+        """End all that is open. `why` is the phrase that is shown for it."""
         self._settle(self._done.all(), now)
         self.post.release(now)
         for mine in reversed(list(self._reports.calls.values())):
@@ -292,7 +295,7 @@ class TappedSession:
         self.post.release(now, last)
 
     def _let_others_end(self, call: ObservedCall, now: float) -> None:
-        """Let calls end that were done: a new one is told of. In a history, all may be told of first."""
+        """Let calls end that were done: a new one comes. In a replay, all may come first."""
         if self._done:
             mine = self._open.get(call)
             own = None if mine is None else mine.id
@@ -330,7 +333,7 @@ class TappedSession:
         return key if mine is None else mine.id
 
     def _make_room(self, key: str, now: float) -> None:
-        """End the call that had an id before, if it is open: what is told under the id is another's now."""
+        """End the call that had an id before, if it is open: the id is another call's now."""
         before = self._named.get(key)
         if before is not None and before.id in self._done:
             self._settle([before.id], now)
@@ -338,7 +341,7 @@ class TappedSession:
             self.end(before, Reason.ABANDONED, now)
 
     def _sync(self, mine: Tapped, update: Json, now: float, status: str | None = None) -> None:
-        """Let our report of a call become what is to be told of it now."""
+        """Bring our report of a call up to date with what is known of it now."""
         change = self._besides(mine, update, now)
         draft = self._drafts.of(mine, now, status)
         if mine.id in self._done and (not update or not RESULT_FIELDS.isdisjoint(update)):
@@ -384,7 +387,7 @@ class TappedSession:
                 self._over.add(mine.call)
 
     def _besides(self, mine: Tapped, update: Json, now: float) -> CallChanged | None:
-        """Return what an update says besides a call's own fields: in `_meta`, and in fields nobody knows."""
+        """Return what an update has besides a call's own fields: `_meta`, and unknown fields."""
         meta = obj(update.get("_meta"))
         extra = {key: value for key, value in update.items() if key not in KEYS}
         if not meta and not extra:
@@ -418,7 +421,7 @@ FEW = 64
 
 
 class TappedSessions:
-    """The sessions of one tap. `is_known` tells whether a session is still the one of its id."""
+    """The sessions of one tap. `is_known` returns whether a session is still the one of its id."""
 
     def __init__(self, is_known: Callable[[ObservedSession], bool]) -> None:
         self._is_known: Callable[[ObservedSession], bool] = is_known
@@ -437,7 +440,7 @@ class TappedSessions:
         return found
 
     def put(self, session: TappedSession, now: float) -> None:
-        """Take in a session. What is open in one that had its id before is over."""
+        """Add a session. What is open in one that had its id before is over."""
         key = session.session.id
         self.drop(key, now)
         self._by_id[key] = self._busy[key] = session

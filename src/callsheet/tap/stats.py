@@ -1,7 +1,4 @@
-"""What a tap has done, counted: what was put right, what was left out, what was hidden.
-
-What a tap has done, as one short table.
-"""
+"""What a tap has done, counted, and shown as one short table at the end."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Account(Struct):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         return not (self.calls or self.hidden or self.faults)
 
 
@@ -59,7 +56,7 @@ _MANY = {"s": "s", "es": "es", "were": "were", "an": ""}
 
 
 def table(account: Account, by: str = "tap") -> str:
-    """Return the table of a command. It is empty if there is nothing to tell."""
+    """Return the table of a command. It is empty if there is nothing to report."""
     if account.is_empty:
         return ""
     rows = list(_rows(account))
@@ -88,7 +85,7 @@ def _in_number(words: str, count: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as people read them."""
+    """Return a number of bytes in a readable unit."""
     if count < 1000:
         return f"{count} B"
     for unit in ("kB", "MB", "GB"):

@@ -1,6 +1,7 @@
-"""Runs an agent, and stands between it and the client on our stdin and stdout until both are served.
+"""Run an agent, and pass bytes on between it and the client on our stdin and stdout until both are served.
 
-Bytes from one descriptor to another, at once, in a thread of their own.
+`Between` starts and serves; a `Relay` for each direction passes bytes on at once, in a thread of
+its own, through a `Hook`. `LineSplitter` is for hooks that work on lines.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ class Between:
     def _let_finish(self, answers: Relay) -> None:
         """Let the client read what the agent said last, however long that takes, here or there.
 
-        One that left the agent's group may hold its stdout open. It is not waited for if it is silent: the
-        relay has nothing in hand, neither at the beginning nor at the end of the wait, and nothing came.
+        One that left the agent's group may hold its stdout open. It is not waited for if it is
+        silent: the relay has nothing in hand, neither at the beginning nor at the end of the wait,
+        and nothing came.
         """
         while answers.is_alive() and not self.child.told_to_leave:
             pieces, was_idle = answers.pieces, answers.is_idle
@@ -94,8 +96,8 @@ Send: TypeAlias = Callable[[bytes], None]
 class Hook(Protocol):
     """Is given what one side says, piece by piece, and sends on what the other side is to hear.
 
-    Pieces end anywhere. One that only looks on sends each on as it is; one that changes lines holds back what
-    has no end yet (`lines.py`).
+    Pieces end anywhere. One that only looks on sends each on as it is; one that changes lines holds
+    back what has no end yet (`lines.py`).
     """
 
     def begin(self, send: Send) -> None:
@@ -114,8 +116,8 @@ class Hook(Protocol):
 class Relay(Thread):
     """Passes on what comes from `source` to `target`, until one of them ends. It closes both.
 
-    So the end of one side reaches the other, whichever it is: a reader comes to the end, and a writer is told
-    that nobody reads.
+    So the end of one side reaches the other, whichever it is: a reader comes to the end, and a
+    writer is told that nobody reads.
     """
 
     def __init__(
@@ -237,8 +239,8 @@ class LineSplitter:
         """Take a piece.
 
         Returns:
-            More of a line that is too long, up to its end; whole lines; and the beginning of another
-            line that is too long. Joined, they are all that came and is not held.
+            More of a line that is too long, up to its end; whole lines; and the beginning of
+            another line that is too long. Joined, they are all that came and is not held.
         """
         if not self._rest and not self._is_long and data.endswith(b"\n"):
             return b"", data, b""

@@ -1,8 +1,8 @@
 """Updates of calls and terminals that are not repaired: they pass as they came, without secrets.
 
-That is all of them with `--no-repair`, and those that no repair could read. Output arrives in pieces,
-and a secret may be split over two of them: what may be part of one waits for the next piece, as in
-`terminals.py`.
+That is all of them with `--no-repair`, and those that no repair could read. Output arrives in
+pieces, and a secret may be split over two of them: what may be part of one waits for the next
+piece, as in `terminals.py`.
 """
 
 from __future__ import annotations

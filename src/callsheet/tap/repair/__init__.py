@@ -1,7 +1,9 @@
-"""What another agent has told of a call, put right: a list of small stages, each with one job.
+"""What another agent has reported of a call, repaired: a list of small stages, each with one job.
 
-All of it is a pure function of what is known now (`known.py`). So it can be asked again after each update,
-and gives the same in front of an agent as over a recording.
+All of it is a pure function of what is known now (`Known`, in `context.py`). So it can be run again
+after each update, and returns the same in front of an agent as over a recording. A stage changes
+the `Draft`, and may rely on what the stages before it have found: the name leads to the input, both
+lead to the kind, and all of them to the title.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
 
 
 def repaired(known: Known) -> Draft:
-    """Return what a client is to be told of a call."""
+    """Return what a client is to be sent of a call."""
     draft = as_told(known)
     for stage in STAGES:
         stage(known, draft)
@@ -45,7 +47,7 @@ def repaired(known: Known) -> Draft:
 
 
 def as_told(known: Known) -> Draft:
-    """Return a call as the agent has told it, nothing put right. What only a question told counts as told."""
+    """Return a call as the agent has reported it, also in permission requests; nothing is repaired."""
     told = {**known.asked, **known.call.fields}
     return Draft(
         name=text(told.get("name")) or "",

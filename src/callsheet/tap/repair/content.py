@@ -1,14 +1,10 @@
-"""What people see of a call: its result, its diffs, and why it failed.
+"""What the user sees of a call: its result, its diffs, and why it failed.
 
-Nothing is made up: what is shown here was told elsewhere, in the raw output, in a question, in an exit code.
-
-Items of content as ACP writes them, made of what agents write instead.
-
-Only what is clear is changed. What is no item at all is shown as the JSON that it is: nothing is lost.
-
-Diffs of edits that only the input tells: where the old text stands beside the new.
-
-What a file is overwritten with is no diff: nobody knows what stood there before.
+Nothing is made up: what is shown here was reported elsewhere, in the raw output, in a permission
+request, in an exit code, or in an edit's input that has the old text beside the new. What a file is
+overwritten with is no diff: nobody knows what was there before. Items that agents write in their
+own way are put into ACP's form, where that is clear; what is no item at all is shown as JSON, so
+that nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""The words that agents have for a call's status, as ACP's.
+"""What is known of a call when it is repaired, and what is made of it.
 
-What is known of a call when it is put right, and what is made of it.
-
-`Known` is all that another agent has told of one call so far, as a patient reader folds it
-(`callsheet.observe`). `Draft` is what a client is to be told of it. A stage reads the one and puts
-the other right; `callsheet.tap.repair` has the list of stages.
+`Known` is all that another agent has reported of one call so far, as the tracker applies it
+(`callsheet.observe`). `Draft` is what a client is to be sent of it. A stage reads the one and
+changes the other. `in_acp` translates the words that agents have for a call's status.
 """
 
 from __future__ import annotations
@@ -57,22 +55,22 @@ class Known(Struct, eq=False):
     """All that is known of a call now. Stages read it, and change nothing in it."""
 
     call: ObservedCall
-    """As it was told: `call.fields` by ACP's names, in the agent's version, secrets and all."""
+    """As it was reported: `call.fields` by ACP's names, in the agent's version, secrets and all."""
     connection: ObservedConnection
     profile: Profile
     describer: Describer
     asked: Json = field(default_factory=dict[str, Any])
-    """What requests for permission have told of the call."""
+    """What permission requests have reported of the call."""
     newer: Json = field(default_factory=dict[str, Any])
-    """Input, title and kind that the last of them has told, where no update has told others since."""
+    """Input, title and kind of the last of them, where no update has reported others since."""
     title: str = ""
-    """The title that the client was told last, and …"""
+    """The title that the client was sent last, and …"""
     has_own_title: bool = False
     """… whether it was ours."""
     earlier: Any = None
     """The input that was found out last."""
     status: str | None = None
-    """What its status is taken for, if not for what was told."""
+    """What its status is taken for, if not for what was reported."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""
@@ -80,11 +78,11 @@ class Known(Struct, eq=False):
     now: float | None = None
     """The time of this moment, on the clock that the recording's times are of."""
     announced: bool = False
-    """Whether the client was told of the call before this moment."""
+    """Whether the client knew of the call before this moment."""
 
 
 class Draft(Struct, eq=False):
-    """What a client is to be told of a call. Fields are in ACP's terms, in the agent's version."""
+    """What a client is to be sent of a call. Fields are as ACP has them, in the agent's version."""
 
     name: str = ""
     title: str = ""
@@ -99,7 +97,7 @@ class Draft(Struct, eq=False):
     raw_input: Any = None
     raw_output: Any = None
     repaired: set[str] = field(default_factory=set[str])
-    """What was put right: name, title, kind, input, locations, paths, content, status."""
+    """What was repaired: name, title, kind, input, locations, paths, content, status."""
     is_streaming: bool = False
     """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
@@ -107,5 +105,5 @@ class Draft(Struct, eq=False):
 
     @property
     def shown_kind(self) -> str | None:
-        """The kind that the client is told: nobody is asked about a call that has ended."""
+        """The kind that the client is sent: nobody is asked about a call that has ended."""
         return self.kind if self.status in FINAL else self.kind_while_open or self.kind

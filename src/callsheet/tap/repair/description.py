@@ -1,12 +1,11 @@
-"""What `describe` makes of a call, as far as its tool and its input are known. Stages take from it.
+"""What `describe` makes of a call, as far as its tool and its input are known; and the call's kind.
 
-A long command takes long to describe, and most updates change neither the tool nor the input: what was made
-is kept for as long as the call is.
+A long command takes long to describe, and most updates change neither the tool nor the input: a
+description is cached for as long as its call is known.
 
-What sort of tool a call is of, where the agent says nothing or `other`.
-
-Clients approve calls by their kind. So until a call has ended, it has no kind that makes a client ask less
-than what the agent itself has told: a repair may only make it stricter.
+Clients approve calls by their kind. So until a call has ended, it has no kind that makes a client
+ask less than what the agent itself has reported: a repair may only make it stricter
+(`ask_no_less`).
 """
 
 from __future__ import annotations
@@ -108,7 +107,8 @@ def ask_no_less(known: Known, draft: Draft) -> None:
 def told_kind(known: Known) -> str | None:
     """Return the strictest of the kinds that updates and requests for permission have told.
 
-    A request that says more than an `other` before it counts alone. A kind that is none is as `other`.
+    A request that says more than an `other` before it counts alone. A kind that is none is as
+    `other`.
     """
     told, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
     if told in (None, _OTHER) and declared_kind(last) is not None:

@@ -1,11 +1,9 @@
-"""What the tool was given, where the agent does not tell it in `rawInput`, or tells it as a text.
+"""The input of a call, where the agent does not report it in `rawInput`, or reports it as a text.
 
-In this order: the last input that was told, a request for permission, arguments streamed in the content,
-`_meta`, the agent's profile, and what the call shows otherwise (`clues.py`).
-
-What can be known of an input that is never told: from diffs, locations, and titles that are it.
-
-Keys are those that clients look for: `command`, `path`, `pattern`, `url`.
+In this order: the last input that was reported, a permission request, arguments streamed in the
+content, `_meta`, the agent's profile, and what the call shows otherwise: diffs, locations, and
+titles that are a command, a path, a pattern or a URL. Keys are those that clients look for:
+`command`, `path`, `pattern`, `url`.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _NEED_INPUT = ("edit", "delete", "move")
 
 
 def restore_input(known: Known, draft: Draft) -> None:
-    """Return the input, as far as it can be known. Arguments that were streamed are no output any more."""
+    """Find the input, as far as it can be known. Streamed arguments are no output any more."""
     found = _told(known, draft.name)
     streamed = streamed_in(known, draft)
     if streamed is not None:
@@ -192,8 +190,8 @@ _FIRST_WORD = re.compile(
 _SURELY_SHELL = re.compile(r"(?:^|\s)--?[A-Za-z]|[|;<>]|&&|\$[\w({]|\s[\w.~-]*/|=\S")
 
 _MORE = (
-    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno docker dotnet flask gcc go "
-    "gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv mvn mypy nix node npm npx patch perl "
+    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno docker "
+    "dotnet flask gcc go gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv mvn mypy nix node npm npx patch perl "
     "php pip pip3 pkill pnpm poetry pwsh py pytest python python3 rake rm rmdir rsync ruby ruff rustc "
     "rustup scp sh ssh sudo swift tar terraform touch tsc uv uvx vim xcodebuild yarn zip zsh "
     "curl export gawk gh git lsof mawk tee unzip wait wget yq zcat zgrep"

@@ -24,7 +24,7 @@ _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
 def find_places(known: Known, draft: Draft) -> None:
-    """Return locations where there are none. Paths become absolute, if the session's directory is known."""
+    """Find locations where there are none, and make paths absolute, if the directory is known."""
     draft.locations = _openable(draft, draft.locations)
     draft.content = _with_whole_paths(draft)
     if not draft.locations:

@@ -1,6 +1,7 @@
-"""Titles and names as agents write them: what stands around the name of a tool, and what is a name at all.
+"""Which tool a call is of: declared, hidden somewhere, or the bare name that the call was announced under.
 
-Which tool a call is of: declared, told elsewhere, or the bare name that the call was announced under.
+Agents put names into `_meta`, ids, titles, and inputs that are whole calls. Here is also what a
+name looks like in a title, and when a title is no more than that (`is_bare`).
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ _BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
 def name_tool(known: Known, draft: Draft) -> None:
-    """Return the tool's name where the agent has not declared it."""
+    """Find the tool's name, where the agent has not declared it."""
     if draft.name.strip():
         return
     name = (

@@ -1,7 +1,8 @@
 """How a call goes and ends: in ACP's words, failures told as failures, and why.
 
-What an agent tells as failed stays failed. What it tells as completed is taken for that, unless something
-says that it was not: a no, a cancel, an exit code, the tool's own word. `check` has the same ideas of those.
+What an agent tells as failed stays failed. What it tells as completed is taken for that, unless
+something says that it was not: a no, a cancel, an exit code, the tool's own word. `check` has the
+same ideas of those.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _SAYS_TIMEOUT = re.compile(
 
 
 def outcome(known: Known, draft: Draft) -> None:
-    """Put a call's status right, and say why it failed, if that is known."""
+    """Correct a call's status, and find why it failed, if that is known."""
     if draft.status is None:
         return
     told = draft.status

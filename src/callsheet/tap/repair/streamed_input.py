@@ -1,8 +1,8 @@
 """Arguments that an agent streams in a call's content: recognised, read, and no longer shown as output.
 
-They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and the tool,
-where it is well known, could use them; if the title is made of them; or if something else took their place,
-as nothing does that of output. See `callsheet.observe.evidence`.
+They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and
+the tool, where it is well known, could use them; if the title is made of them; or if something else
+took their place, as nothing does that of output. See `callsheet.observe.evidence`.
 """
 
 from __future__ import annotations

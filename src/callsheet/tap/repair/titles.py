@@ -1,4 +1,4 @@
-"""What people read on a call's card, where the agent gives them no more than the name of a tool."""
+"""The title on a call's card, where the agent sends no more than the name of a tool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LONGEST_ARGUMENT = 1000
 
 
 def say_title(known: Known, draft: Draft) -> None:
-    """Return a title that says what is done. One of the agent that says so stays when a poorer one comes."""
+    """Find a title that says what is done. A good one of the agent stays when a poorer one comes."""
     newer = text(known.newer.get("title")) or ""
     if newer and newer != draft.title and not _is_poor(known, draft, newer):
         draft.title = newer
