@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import time
 from io import BytesIO
 from pathlib import Path
 
@@ -26,7 +22,6 @@ from callsheet.tools.files.line_ranges import (
     total_of,
 )
 from callsheet.tools.files.text_encoding import UTF8, codec_of_bom
-from tests.support.files import shown
 
 
 @given(
@@ -70,72 +65,6 @@ def test_any_range_of_any_file_is_what_splitting_it_gives(
         place = reader.tail(back)
         tail = data[place:].decode(encoding).removeprefix("\ufeff")
         assert tail.removesuffix("\n").split("\n") == every[-back:]
-
-
-MIDDLE, SIZE = 256 << 20, 640 << 20
-
-
-@pytest.fixture
-def huge(tmp_path: Path) -> Path:
-    """A large file that is mostly holes: a thousand lines, a thousand in the middle, two at the end."""
-    path = tmp_path / "huge.log"
-    with path.open("wb") as file:
-        file.writelines(b"head %d\n" % n for n in range(1000))
-        file.seek(MIDDLE)
-        file.write(b"\n")
-        file.writelines(b"middle %d\n" % n for n in range(1000))
-        file.seek(SIZE)
-        file.write(b"\nlast but one\nlast\n")
-    return path
-
-
-_READ_HUGE = """
-import asyncio, json, re, sys
-from pathlib import Path
-from callsheet import Session
-
-def fact(file, name):
-    return int(re.search(name + r":\\s+(\\d+)", Path("/proc/self", file).read_text())[1])
-
-async def main():
-    async with Session("s", cwd=sys.argv[1]) as session:
-        await session.run("read", {"path": "small.txt"})
-        facts = []
-        for offset in map(int, sys.argv[2:]):
-            memory, had = fact("status", "VmHWM"), fact("io", "rchar")
-            result = await session.run("read", {"path": "huge.log", "offset": offset, "limit": 200})
-            facts.append({
-                "output": result.output,
-                "metadata": dict(result.metadata),
-                "read": fact("io", "rchar") - had,
-                "grown": (fact("status", "VmHWM") - memory) * 1024,
-            })
-        print(json.dumps(facts))
-
-asyncio.run(main())
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="this system does not count reads")
-def test_the_middle_of_a_huge_file_is_read_flat_and_the_second_time_at_once(huge: Path) -> None:
-    (huge.parent / "small.txt").write_text("a\n")
-    time.sleep(0.11)  # a file that has just changed is counted anew
-    command = [sys.executable, "-c", _READ_HUGE, str(huge.parent), "1", "1502", "1602", "-2"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, timeout=60, check=True)
-    top, first, second, tail = json.loads(done.stdout)
-    assert shown(first["output"]) == [f"middle {n}" for n in range(500, 700)]
-    assert shown(second["output"]) == [f"middle {n}" for n in range(600, 800)]
-    assert first["metadata"]["total_lines"] is None
-    assert first["metadata"]["total_lines_estimate"] > 1000
-    assert "(lines 1,502–1,701 of about " in first["output"]
-    assert top["read"] < 4_000_000
-    assert MIDDLE <= first["read"] < MIDDLE + 4_000_000, "nothing behind the wanted lines is read"
-    assert second["read"] < 4_000_000, "the place is known from the first time"
-    assert shown(tail["output"]) == ["last but one", "last"]
-    assert tail["output"].startswith("-2→")
-    assert (tail["metadata"]["start_line"], tail["metadata"]["end_line"]) == (-2, -1)
-    assert tail["read"] < 4_000_000
-    assert max(part["grown"] for part in (top, first, second, tail)) < 12_000_000
 
 
 def test_a_changed_file_is_counted_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
