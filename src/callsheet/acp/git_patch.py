@@ -241,7 +241,7 @@ def _read_section(lines: list[str], at: int, found: dict[str, Texts]) -> int:
 def _read_hunk(
     lines: list[str], at: int, olds: int, news: int, old: list[str], new: list[str]
 ) -> int | None:
-    """Read a hunk's lines by its counts. Gives the place after it, or None if it is broken."""
+    """Read a hunk's lines by its counts. Returns the place after it, or None if it is broken."""
     touched: tuple[list[str], ...] = ()
     while at < len(lines) and (olds > 0 or news > 0 or lines[at].startswith("\\")):
         sign, body = lines[at][:1], lines[at][1:]

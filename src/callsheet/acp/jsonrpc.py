@@ -96,7 +96,7 @@ class FrameTooLarge(CallsheetError):
         self.budget: int = budget
 
 
-UNTOLD = (FrameTooLarge, ValueError, TypeError, OverflowError, RecursionError)
+UNENCODABLE = (FrameTooLarge, ValueError, TypeError, OverflowError, RecursionError)
 """What encoding raises where a value is too large, too deep, or a number beyond 64 bits."""
 
 
@@ -139,14 +139,14 @@ class LineReader:
         self._skipping: bool = False
 
     def feed(self, data: bytes) -> list[Message | ProtocolError]:
-        """Take in bytes; give what is complete now."""
+        """Take in bytes; return what is complete now."""
         *complete, rest = data.split(b"\n")
         found = [item for line in complete for item in self._finish(line)]
         self._hold(rest, found)
         return found
 
     def end(self) -> list[Message | ProtocolError]:
-        """Say that the stream has ended; give what a last line without a line feed holds."""
+        """End the stream; return what a last line without a line feed holds."""
         return self._finish(b"")
 
     def _finish(self, last: bytes) -> list[Message | ProtocolError]:

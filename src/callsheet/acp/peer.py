@@ -88,7 +88,7 @@ class Phrases:
     """English, and titles as they are."""
 
     def left_out(self, count: int, lines: int | None = None) -> str:
-        """Say how much of an output is not shown."""
+        """Return how much of an output is not shown, as text."""
         text = f"{count} byte{'' if count == 1 else 's'} left out"
         if lines is not None:
             text += f" · {lines} line{'' if lines == 1 else 's'} left out"

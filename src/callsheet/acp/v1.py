@@ -399,7 +399,7 @@ def _encode_change(change: FileChange) -> JsonObject:
 
 
 def _describe_change(change: FileChange) -> str:
-    """Say in one line what happened to a file that has no text to show."""
+    """Describe in one line what happened to a file that has no text to show."""
     names = [name for name in (change.old_path, change.path) if name is not None]
     where = " → ".join(code_span(name) for name in names)
     return f"{change.operation} {where}" + (f" ({change.file_type})" if change.file_type else "")

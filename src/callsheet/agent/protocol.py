@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from callsheet.acp.jsonrpc import UNTOLD, InvalidParams, ProtocolError
+from callsheet.acp.jsonrpc import UNENCODABLE, InvalidParams, ProtocolError
 from callsheet.agent.rpc import Answer
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 
@@ -279,7 +279,7 @@ class AcpV2(AcpV1):
         self, conversation: Conversation, key: str, blocks: Sequence[JsonObject]
     ) -> None:
         message: JsonObject = {"messageId": key, "content": list(blocks)}
-        with suppress(*UNTOLD):  # the client has the message itself
+        with suppress(*UNENCODABLE):  # the client has the message itself
             await conversation.update({"sessionUpdate": "user_message", **message})
         await self._state(conversation, {"state": "running"})
         end: JsonObject = {"stopReason": "error"}

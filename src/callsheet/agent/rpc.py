@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from callsheet.acp.jsonrpc import (
-    UNTOLD,
+    UNENCODABLE,
     FrameTooLarge,
     InvalidAnswer,
     InvalidParams,
@@ -323,7 +323,7 @@ def _line(response: Response) -> bytes:
         response = Response(response.id, error={"code": response.error["code"], "message": message})
     try:
         return encode_line(response)
-    except UNTOLD as exc:
+    except UNENCODABLE as exc:
         key = response.id if _is_fit(response.id) else None
         code = ProtocolError.code if response.error is None else response.error["code"]
         message = f"the answer can't be encoded: {exc}"

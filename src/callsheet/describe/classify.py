@@ -13,7 +13,7 @@ Clients approve some kinds without asking (`UNASKED`). Only a declaration, or th
 tool of the agent's own, leads to one of those. What a server claims of its tool, and words that
 anybody can put into a name, lead to `other` instead: a guess must never loosen an approval.
 
-What depends on the name alone is a `Plan`, made once for each name.
+What depends on the name alone is a `ToolPlan`, made once for each name.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from msgspec import Struct
 
 from callsheet.describe.arguments import Arguments, has_command, to_arguments
-from callsheet.describe.paths import Workspace
-from callsheet.describe.shapes import Draft, Shape, agent, files, processes, search
+from callsheet.describe.paths import PathContext
+from callsheet.describe.shapes import CallDraft, Shape, files, processes, search, tasks
 from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
@@ -63,7 +63,7 @@ class KnownTool(NamedTuple):
     """The word that it was guessed by."""
 
 
-class _Tables(NamedTuple):
+class _ToolTables(NamedTuple):
     """What `tools.toml` says, indexed by squashed names and by words."""
 
     tools: dict[str, KnownTool]
@@ -74,7 +74,7 @@ class _Tables(NamedTuple):
 
 
 @cache
-def _tables() -> _Tables:
+def _tables() -> _ToolTables:
     text = package_files("callsheet.describe").joinpath("tools.toml").read_text(encoding="utf-8")
     raw = tomllib.loads(text)
     words: dict[str, dict[str, KnownTool]] = {}
@@ -82,7 +82,7 @@ def _tables() -> _Tables:
         kind, shape = ToolKind(row["kind"]), _shape(row["shape"])
         by_word = words.setdefault(row["strength"], {})
         by_word.update({word: KnownTool(kind, shape, word) for word in row["words"].split()})
-    return _Tables(
+    return _ToolTables(
         {
             squash(name): KnownTool(ToolKind(row["kind"]), _shape(row["shape"]))
             for row in raw["tool"]
@@ -94,7 +94,7 @@ def _tables() -> _Tables:
     )
 
 
-_SHAPES = {"agent": agent, "files": files, "processes": processes, "search": search}
+_SHAPES = {"tasks": tasks, "files": files, "processes": processes, "search": search}
 
 
 def _shape(name: str) -> Shape:
@@ -128,7 +128,7 @@ def guess(name: str, prefixes: Sequence[str] = ("git",)) -> KnownTool | None:
     while len(words) > 1 and words[0] in prefixes:
         words.pop(0)
     if "mode" in words and words[0] in _MODE_VERBS:
-        return KnownTool(ToolKind.SWITCH_MODE, agent.mode, "mode")
+        return KnownTool(ToolKind.SWITCH_MODE, tasks.mode, "mode")
     readers = _tables().words["reader"]
     return _changing(words) or _leftmost(words, readers) or _fallback(words)
 
@@ -168,7 +168,7 @@ class Explanation(Struct, frozen=True):
     detail: str
 
 
-class Plan(Struct, frozen=True):
+class ToolPlan(Struct, frozen=True):
     """What a tool's name says: the kind, how to describe a call, and how the tool is called."""
 
     kind: ToolKind
@@ -194,7 +194,7 @@ def explain(
     if declared is not None:
         return Explanation(declared, "declared", "the tool says so")
     plan, arguments = look_up(name, raw_input)
-    draft = plan.shape(arguments, Workspace("/"))
+    draft = plan.shape(arguments, PathContext("/"))
     found, step = inferred_kind(plan, draft, arguments, annotations)
     if step == "annotations":
         return Explanation(found, step, "destructiveHint is true")
@@ -214,7 +214,7 @@ def declared_kind(kind: object) -> Kind | None:
 
 
 def inferred_kind(
-    plan: Plan, draft: Draft, arguments: Arguments, annotations: Annotations | None = None
+    plan: ToolPlan, draft: CallDraft, arguments: Arguments, annotations: Annotations | None = None
 ) -> tuple[ToolKind, Step]:
     """Return the kind of a call whose tool declares none, and the step that decides it."""
     guessed = draft.kind or plan.kind
@@ -234,7 +234,7 @@ def reading_kind(name: str) -> ToolKind:
     return kind if kind in UNASKED else ToolKind.READ
 
 
-def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
+def look_up(name: object, raw_input: object) -> tuple[ToolPlan, Arguments]:
     """Return the plan for a tool, and its arguments. A tool that calls a tool of MCP stands for that one."""
     plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
     arguments = to_arguments(raw_input)
@@ -252,22 +252,22 @@ def look_up(name: object, raw_input: object) -> tuple[Plan, Arguments]:
 
 
 @lru_cache(maxsize=2048)
-def plan_of(name: str) -> Plan:
+def plan_of(name: str) -> ToolPlan:
     """Return the plan for a name."""
     if not name.strip():
-        return Plan(_OTHER, "none", "the tool has no name", agent.anything, "")
+        return ToolPlan(_OTHER, "none", "the tool has no name", tasks.anything, "")
     entry = known_tool(name)
     if entry is not None:
-        return Plan(entry.kind, "name", f"{name} is well known", entry.shape, is_own=True)
+        return ToolPlan(entry.kind, "name", f"{name} is well known", entry.shape, is_own=True)
     if squash(name) in _tables().wrappers:
-        return Plan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
+        return ToolPlan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
     if family := _FAMILY.fullmatch(name):
         return _family_plan(family[1].lower(), family[2])
     server, tool = _server_of(name)
     if server and not name.lower().startswith("mcp"):
         entry = known_tool(tool)
         if entry is not None:
-            return Plan(entry.kind, "name", f"{tool} is well known", entry.shape)
+            return ToolPlan(entry.kind, "name", f"{tool} is well known", entry.shape)
     return _words_plan(server, tool)
 
 
@@ -279,16 +279,16 @@ def _server_of(name: str) -> tuple[str, str]:
     return server, tool
 
 
-def _family_plan(family: str, rest: str) -> Plan:
+def _family_plan(family: str, rest: str) -> ToolPlan:
     if family == "terminal":
         detail = "all of terminal_* are about commands"
-        return Plan(ToolKind.EXECUTE, "family", detail, _terminal_shape(rest))
+        return ToolPlan(ToolKind.EXECUTE, "family", detail, _terminal_shape(rest))
     found = guess(rest)
     if found is None:
-        return Plan(
-            _OTHER, "family", f"fs_* of an unknown sort: {rest}", agent.anything, _label(rest)
+        return ToolPlan(
+            _OTHER, "family", f"fs_* of an unknown sort: {rest}", tasks.anything, _label(rest)
         )
-    return Plan(found.kind, "family", f"fs_* that says {found.word}", found.shape, _label(rest))
+    return ToolPlan(found.kind, "family", f"fs_* that says {found.word}", found.shape, _label(rest))
 
 
 def _terminal_shape(rest: str) -> Shape:
@@ -300,15 +300,15 @@ def _terminal_shape(rest: str) -> Shape:
     return processes.send if verbs & {"write", "send", "input"} else processes.shell
 
 
-def _words_plan(server: str, tool: str) -> Plan:
+def _words_plan(server: str, tool: str) -> ToolPlan:
     label, shown = _label(tool), cut(one_line(server), _SERVER_WIDTH)
     prefixes = ("git", *(word.lower() for word in words_of(server)))
     found = guess(tool, prefixes)
     if found is None:
-        return Plan(_OTHER, "none", "no step knows this name", agent.anything, label, shown)
+        return ToolPlan(_OTHER, "none", "no step knows this name", tasks.anything, label, shown)
     shape = _remote(found.shape) if server else found.shape
     shape = _unless_sql(shape) if found.kind in UNASKED else shape
-    return Plan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
+    return ToolPlan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
 
 
 def _label(tool: str) -> str:
@@ -321,11 +321,11 @@ _SQL = frozenset(("sql", "sql_query", "sqlQuery", "statement", "statements"))
 def _unless_sql(shape: Shape) -> Shape:
     """A tool that is given SQL may do anything that the database allows, whatever its name says."""
 
-    def careful(arguments: Arguments, workspace: Workspace) -> Draft:
+    def careful(arguments: Arguments, workspace: PathContext) -> CallDraft:
         draft = shape(arguments, workspace)
         if _SQL.isdisjoint(arguments):
             return draft
-        return Draft(
+        return CallDraft(
             draft.message, draft.values, draft.locations, ToolKind.EXECUTE, "its input is SQL"
         )
 
@@ -337,18 +337,18 @@ _ELSEWHERE = frozenset(
 )
 
 
-def _remote(shape: Shape) -> Callable[[Arguments, Workspace], Draft]:
+def _remote(shape: Shape) -> Callable[[Arguments, PathContext], CallDraft]:
     """A server's paths may lie in a repository or a bucket of its own, not on this disk."""
 
-    def remote(arguments: Arguments, workspace: Workspace) -> Draft:
+    def remote(arguments: Arguments, workspace: PathContext) -> CallDraft:
         draft = shape(arguments, workspace)
         if draft.locations and not _ELSEWHERE.isdisjoint(arguments):
-            return Draft(draft.message, draft.values, (), draft.kind, draft.why)
+            return CallDraft(draft.message, draft.values, (), draft.kind, draft.why)
         return draft
 
     return remote
 
 
-def calls_another(_: Arguments, __: Workspace) -> Draft:
+def calls_another(_: Arguments, __: PathContext) -> CallDraft:
     """The shape of a tool whose arguments don't name the tool that is meant."""
-    return Draft("")
+    return CallDraft("")

@@ -18,7 +18,7 @@ from callsheet.describe.arguments import DESTINATION, DIRECTORY, PATH, SOURCE, U
 from callsheet.describe.classify import (
     MAX_NAME,
     Annotations,
-    Plan,
+    ToolPlan,
     calls_another,
     declared_kind,
     inferred_kind,
@@ -26,8 +26,8 @@ from callsheet.describe.classify import (
     plan_of,
 )
 from callsheet.describe.i18n import DECIMAL_COMMA, catalogue, pick_locale
-from callsheet.describe.paths import Locations, Workspace, distinct, linked
-from callsheet.describe.shapes import TEXT_WIDTH, Draft
+from callsheet.describe.paths import Locations, PathContext, distinct, linked
+from callsheet.describe.shapes import TEXT_WIDTH, CallDraft
 from callsheet.describe.shapes.search import show_url
 from callsheet.describe.shell.display import say_command
 from callsheet.describe.titles import ELLIPSIS, Redact, cut, fit
@@ -84,7 +84,7 @@ class Describer:
         home: str | None = None,
         redact: Redact | None = None,
     ) -> None:
-        self.workspace: Workspace = Workspace(cwd, roots, home, redact)
+        self.workspace: PathContext = PathContext(cwd, roots, home, redact)
         self.locale: str = pick_locale(locale)
         self._catalogue = catalogue(self.locale)
         self._texts: dict[str, str] = {}
@@ -133,8 +133,8 @@ class Describer:
     def _title(
         self,
         name: object,
-        plan: Plan,
-        draft: Draft,
+        plan: ToolPlan,
+        draft: CallDraft,
         title: str | None,
         arguments: Arguments,
         annotations: Annotations | None,
@@ -152,7 +152,9 @@ class Describer:
         text = fill(self._template(title), arguments, self.workspace)
         return fit(text, TITLE_WIDTH) or self._unknown_tool
 
-    def _guessed_title(self, plan: Plan, draft: Draft, annotations: Annotations | None) -> str:
+    def _guessed_title(
+        self, plan: ToolPlan, draft: CallDraft, annotations: Annotations | None
+    ) -> str:
         if plan.label is None:
             return self._said(draft)
         if draft.values and draft.message:
@@ -167,8 +169,8 @@ class Describer:
 
     def _locations(
         self,
-        plan: Plan,
-        draft: Draft,
+        plan: ToolPlan,
+        draft: CallDraft,
         locations: Sequence[ToolCallLocation | str] | None,
         arguments: Arguments,
     ) -> Locations:
@@ -200,7 +202,7 @@ class Describer:
                 found.append(place)
         return found
 
-    def _said(self, draft: Draft) -> str:
+    def _said(self, draft: CallDraft) -> str:
         template = self._texts.get(draft.message)
         if template is None:
             values = draft.values
@@ -240,7 +242,7 @@ def _bounded(title: str) -> str:
 # says what the tool's author meant it to say.
 
 
-def fill(template: str, arguments: Arguments, workspace: Workspace) -> str:
+def fill(template: str, arguments: Arguments, workspace: PathContext) -> str:
     """Put arguments into a template. Never raises; `{{` and `}}` are braces."""
     return "".join(
         [
@@ -266,7 +268,7 @@ def _pieces(template: str) -> tuple[tuple[str, bool], ...]:
     return (*pieces, (template[at:], False))
 
 
-def _value(name: str, arguments: Arguments, workspace: Workspace) -> str:
+def _value(name: str, arguments: Arguments, workspace: PathContext) -> str:
     value = _find(name, arguments)
     if isinstance(value, str) and value.strip():
         if name in _PATHS and "://" not in value:
@@ -290,7 +292,7 @@ def _find(name: str, arguments: Arguments) -> Any:
     return first(arguments, _SYNONYMS.get(name, ()))
 
 
-def _plain(value: object, workspace: Workspace) -> str:
+def _plain(value: object, workspace: PathContext) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int) and value.bit_length() > 256:

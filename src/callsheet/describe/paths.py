@@ -68,7 +68,7 @@ def distinct(locations: Iterable[ToolCallLocation]) -> Locations:
     return tuple(by_place.values())[-MAX_LOCATIONS:]
 
 
-class Workspace:
+class PathContext:
     """The session's directory, and how things look from there."""
 
     __slots__ = ("_cwd_start", "_known", "_roots", "cwd", "home", "redact")
@@ -257,7 +257,7 @@ def _below(path: str, directory: str) -> str | None:
     return path[len(start) :] if path.lower().startswith(start.lower()) else None
 
 
-def linked(arguments: dict[str, Any], workspace: Workspace) -> Locations:
+def linked(arguments: dict[str, Any], workspace: PathContext) -> Locations:
     """Return where the file:// links among the arguments lead."""
     for value in arguments.values():
         if type(value) is str:
@@ -328,7 +328,7 @@ def locate_output(
     if len(text) > 2 * SCANNED:
         text = f"{text[:SCANNED]}\n{text[-SCANNED:]}"
     text = _ESCAPES.sub("", text)
-    workspace = Workspace(cwd, roots, home)
+    workspace = PathContext(cwd, roots, home)
     frames = _last(_places(_frames(text), workspace), limit)
     framed = {place.path for place in frames}
     marked = _first(_places(_marks(text), workspace), limit - len(frames), framed)
@@ -359,7 +359,7 @@ def _looks_like_a_file(path: str) -> bool:
     return _EXTENSION.fullmatch(name) is not None or (name != path and not path.startswith("//"))
 
 
-def _places(found: Iterable[tuple[str, str]], workspace: Workspace) -> Iterator[ToolCallLocation]:
+def _places(found: Iterable[tuple[str, str]], workspace: PathContext) -> Iterator[ToolCallLocation]:
     for path, line in found:
         place = workspace.locate(path, to_line(line))
         if place is not None:

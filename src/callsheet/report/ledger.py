@@ -250,7 +250,7 @@ class Ledger:
         return self._commit(report.changed({"content": (*report.content, *to_items(items))}), False)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
-        """Fold any event. Gives the call's new report, or the terminal's state."""
+        """Fold any event. Returns the call's new report, or the terminal's state."""
         fold = self._FOLD.get(type(event))
         if fold is None:
             raise InvalidValue(f"expected an event, got {type(event).__name__}")

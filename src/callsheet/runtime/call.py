@@ -133,8 +133,8 @@ class Call(CallState):
         """Hear, under the desk's lock, that the call is announced."""
         self._report, self.id, self._output = report, report.tool_call_id, output
 
-    def tell(self, consumer: Any) -> None:
-        """Tell a consumer that comes late, under the desk's lock."""
+    def introduce_to(self, consumer: Any) -> None:
+        """Bring a consumer that comes late up to date, under the desk's lock."""
         if self._report is not None and not self._report.status.is_final:
             if self._output is not None:
                 consumer.output(self._output, False)
@@ -177,14 +177,14 @@ class Call(CallState):
         self.start()
 
     def title(self, text: str) -> None:
-        """Say anew, in a line, what is being done."""
+        """Replace the title: in a line, what is being done."""
         self.update(title=text)
 
     @safely
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Say how far the work is. Peers see it in the title, in the content, or in `_meta`."""
+        """Report how far the work is. Peers see it in the title, in the content, or in `_meta`."""
         said = {"done": done, "total": total, "message": message}
         self._note("progress", {key: value for key, value in said.items() if value is not None})
 
@@ -205,7 +205,7 @@ class Call(CallState):
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
-        """Say where the work is now. Relative paths are meant from the session's directory."""
+        """Report where the work is now. Relative paths are meant from the session's directory."""
         place = self._desk.place(path, line)
         if place is not None:
 
@@ -235,7 +235,7 @@ class Call(CallState):
 
     @safely
     def usage(self, *, cpu_ms: float | None = None, max_rss_kb: int | None = None) -> None:
-        """Say what the call used, where you know it better than can be measured from outside."""
+        """Report what the call used, where you know it better than can be measured from outside."""
         self._watch.say(cpu_ms, max_rss_kb)
 
     # Live output
@@ -277,7 +277,7 @@ class Call(CallState):
 
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:
-        """Say how the command ended whose output was written."""
+        """Report how the command ended whose output was written."""
         clean = None if signal is None else self._desk.guard.clean(signal)
         self._exit = ExitStatus(exit_code=code, signal=clean)
 
@@ -404,7 +404,7 @@ class Call(CallState):
     async def permission(
         self, options: Sequence[PermissionOption] | None = None
     ) -> PermissionOption:
-        """Ask the client whether this may be done. Gives the option that was chosen.
+        """Ask the client whether this may be done. Returns the option that was chosen.
 
         If the answer is no, or can't be had, the call ends `failed` with the reason `denied`, and
         `PermissionDenied` is raised.

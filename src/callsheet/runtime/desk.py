@@ -171,7 +171,7 @@ class Desk:
         return clean
 
     def _link(self, fields: dict[str, Any], links: dict[str, Any]) -> int:
-        """Add what was said of a call besides, guarded. Gives how many secrets were in it."""
+        """Add what was said of a call besides, guarded. Returns how many secrets were in it."""
         found = 0
         for name, value in links.items():
             if name in ("notes", "meta"):
@@ -229,7 +229,7 @@ class Desk:
         notes: JsonObject | None = None,
         meta: JsonObject | None = None,
     ) -> ToolCallReport:
-        """Change a call and tell everybody. Gives the report as it is then."""
+        """Change a call and tell everybody. Returns the report as it is then."""
         try:
             changed = self.ledger.update(report.tool_call_id, notes=notes, meta=meta, **fields)
         except LateUpdate as exc:

@@ -37,7 +37,7 @@ class Question(Struct, frozen=True):
 
 
 OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
-"""Asks somebody, mostly async. Gives the id of the option that was chosen, or ACP's whole answer."""
+"""Asks somebody, mostly async. Returns the id of the option that was chosen, or ACP's whole answer."""
 
 
 async def ask(call: Call, options: Sequence[PermissionOption] | None) -> PermissionOption:

@@ -76,7 +76,7 @@ class LocalPhrases(Phrases):
         self._describer: Describer = describer
 
     def left_out(self, count: int, lines: int | None = None) -> str:
-        """Say how much of an output is not shown."""
+        """Return how much of an output is not shown, as text."""
         text = self._describer.phrase("bytes_left_out", count=count)
         if lines is not None:
             text += " · " + self._describer.phrase("lines_left_out", count=lines)
@@ -87,7 +87,7 @@ class LocalPhrases(Phrases):
         return escape_title(title, kind, rendering)
 
     def left_out_phrase(self, key: str, **values: int | str) -> str:
-        """Say what `callsheet.redaction` says in place of what it left out."""
+        """Return what `callsheet.limits` writes in place of what it left out."""
         phrase, count = self._describer.phrase, values.get("count", 0)
         if key == "link_name":
             return phrase("whole", field=values["field"]) + f" ({values['bytes']} B)"
@@ -218,7 +218,7 @@ class Sanitizer:
     # Fields of a report
 
     def notes(self, notes: JsonObject, report: ToolCallReport | None, found: int) -> JsonObject:
-        """Say in a call's notes how many secrets were taken out."""
+        """Add to a call's notes how many secrets were taken out."""
         if found:
             self._faults.tally(redacted=found)
             before = report.notes.get("redactions") if report is not None else None

@@ -21,7 +21,7 @@ from msgspec import json
 from msgspec.structs import replace
 
 from callsheet.acp.codec import Update, UpdateFrames
-from callsheet.acp.jsonrpc import UNTOLD
+from callsheet.acp.jsonrpc import UNENCODABLE
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.acp.views.v1 import V1TextView
@@ -47,7 +47,7 @@ def weight_of(report: ToolCallReport) -> int:
     values = (report.content, report.raw_input, report.raw_output, report.meta)
     try:
         return BASE + len(json.encode(values))
-    except UNTOLD:  # a number beyond 64 bits, which JSON allows and msgspec doesn't
+    except UNENCODABLE:  # a number beyond 64 bits, which JSON allows and msgspec doesn't
         return BASE + len(repr(values))
 
 
@@ -114,7 +114,7 @@ class SendQueue:
         self.weight += weight
 
     def output(self, output: Output) -> bool:
-        """Let the consumer see a call's new output. Gives whether it had none to see before."""
+        """Let the consumer see a call's new output. Returns whether it had none to see before."""
         key = output.call_id
         if key in self.outputs:
             return False
@@ -123,7 +123,7 @@ class SendQueue:
         return True
 
     def clear(self) -> int:
-        """Let go of everything. Gives how many changes and lines that was."""
+        """Let go of everything. Returns how many changes and lines that was."""
         count = len(self._queue) + len(self._todo) + len(self.lines)
         for waiting in (
             self._queue,

@@ -201,7 +201,7 @@ class Session:
             raise problem
 
     async def _last_flush(self) -> BaseException | None:
-        """Send everything. If that is cancelled, there is a second, shorter try. Gives what went wrong."""
+        """Send everything. If that is cancelled, there is a second, shorter try. Returns what went wrong."""
         problem: BaseException | None = None
         for patience in (self.dead_after, CLOSING):
             try:
@@ -232,7 +232,7 @@ class Session:
         with self.desk.lock:
             self.desk.consumers = (*self.desk.consumers, consumer)
             for call in self.desk.calls.values():
-                call.tell(consumer)
+                call.introduce_to(consumer)
 
     # Calls
 
@@ -407,7 +407,7 @@ class Session:
             consumer.send_now(until)
 
     def mute(self) -> None:
-        """Say nothing more: this is a forked child, and the pipes belong to its parent."""
+        """Send nothing more: this is a forked child, and the pipes belong to its parent."""
         self.desk.after_fork()
 
 

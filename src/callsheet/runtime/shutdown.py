@@ -24,7 +24,7 @@ class Open(Protocol):
         ...
 
     def mute(self) -> None:
-        """Say nothing more."""
+        """Send nothing more."""
         ...
 
 

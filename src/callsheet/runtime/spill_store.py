@@ -95,7 +95,7 @@ class SpillStore:
         return plan.finish(there, phrases=phrases)
 
     def keep(self, spill: Spill) -> str | None:
-        """Write a spill. Gives the path of a file that exists and is whole, or None."""
+        """Write a spill. Returns the path of a file that exists and is whole, or None."""
         try:
             data = spill.data
             if len(data) > self.max_bytes or self.max_files < 1:
@@ -123,7 +123,7 @@ class SpillStore:
                 self._make_room(0, 0)
 
     def forget(self, paths: Iterable[str]) -> int:
-        """Remove spills that nobody refers to any more. Gives how many; what is not ours stays."""
+        """Remove spills that nobody refers to any more. Returns how many; what is not ours stays."""
         count = 0
         for path in paths:
             file = Path(path)

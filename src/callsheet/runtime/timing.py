@@ -146,7 +146,7 @@ class Stopwatch:
         self._said: dict[str, int] | None = None
 
     def start(self, since: float | None = None) -> dict[str, Any] | None:
-        """Note that the call runs, or has run since a monotonic time. Gives the note, the first time."""
+        """Note that the call runs, or has run since a monotonic time. Returns the note, the first time."""
         if self._started is not None:
             return None
         now = self._clock.monotonic()

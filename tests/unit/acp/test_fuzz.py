@@ -88,7 +88,7 @@ def mutated_updates(draw: st.DrawFn, version: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=8)
 @given(data=st.data())
 def test_mutated_messages_give_events_or_a_typed_error(version: int, data: st.DataObject) -> None:
     ledger = Ledger("s", new_call_id)
@@ -116,7 +116,7 @@ def test_any_json_gives_events_or_a_typed_error(version: int, value: Any) -> Non
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=8)
 @given(data=st.data())
 def test_mutated_permission_requests_give_a_request_or_a_typed_error(
     version: int, data: st.DataObject
@@ -131,7 +131,7 @@ def test_mutated_permission_requests_give_a_request_or_a_typed_error(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=8)
 @given(some.lives(), st.data())
 def test_damaged_lines_give_a_message_or_a_typed_error(
     version: int, events: list[Event], data: st.DataObject

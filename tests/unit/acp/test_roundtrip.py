@@ -69,7 +69,7 @@ def same_calls(one: Ledger, other: Ledger) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=6)
 @given(events=some.lives())
 def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event]) -> None:
     ledger, lines = send(events, version)
@@ -77,7 +77,7 @@ def test_any_life_folds_back_to_the_same_report(version: int, events: list[Event
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer(small=5)
+@fewer(small=12)
 @given(data=st.data())
 def test_many_calls_at_once_stay_apart(version: int, data: st.DataObject) -> None:
     lives = [data.draw(some.lives(f"call_{number}")) for number in range(3)]
@@ -96,7 +96,7 @@ def terminal_facts(ledger: Ledger) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=6)
 @given(terminal=some.terminal_lives())
 def test_a_terminal_arrives_whole_however_its_output_is_cut(
     version: int, terminal: list[Event]
@@ -107,7 +107,7 @@ def test_a_terminal_arrives_whole_however_its_output_is_cut(
     assert terminal_facts(ledger) == terminal_facts(receive(lines, version))
 
 
-@fewer()
+@fewer(small=6)
 @given(terminal=some.terminal_lives(), events=some.lives())
 def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
     terminal: list[Event], events: list[Event]
@@ -124,7 +124,7 @@ def test_a_plain_v1_client_is_never_shown_a_terminal_it_does_not_know(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@fewer()
+@fewer(small=6)
 @given(events=some.lives())
 def test_what_a_peer_has_seen_is_never_sent_again(version: int, events: list[Event]) -> None:
     ledger = Ledger("s", new_call_id)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.describe import Describer, locate_output
-from callsheet.describe.paths import OUTSIDE, Workspace, is_path
+from callsheet.describe.paths import OUTSIDE, PathContext, is_path
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.fields import ToolCallLocation
 
@@ -245,7 +245,7 @@ def test_paths_in_a_repository_far_away_are_no_locations() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=60))
 def test_whatever_is_given_a_location_is_absolute_and_normal(text: str) -> None:
-    workspace = Workspace("/w", home="/h")
+    workspace = PathContext("/w", home="/h")
     place = workspace.locate(text)
     if place is not None:
         again = workspace.locate(place.path)

@@ -16,7 +16,7 @@ from callsheet.describe import LOCALES, Describer, escape_title, fit_title
 from callsheet.describe.arguments import PATH
 from callsheet.describe.describer import TITLE_WIDTH
 from callsheet.describe.titles import clusters, cut, fit, one_line, width
-from tests.support.sizes import sized
+from tests.support.sizes import fewer, sized
 
 describe = Describer("/home/me/app", home="/home/me")
 
@@ -105,6 +105,7 @@ NAMES = st.sampled_from(
 LOOSE = st.text(st.characters(codec=None), max_size=200)
 
 
+@fewer()
 @given(
     NAMES, st.dictionaries(KEYS, JSON | LOOSE, max_size=6) | JSON | LOOSE, st.sampled_from(LOCALES)
 )
@@ -125,6 +126,7 @@ def test_any_call_gets_a_title_that_fits_and_can_be_sent(
     assert len(described.locations) <= 8
 
 
+@fewer()
 @given(st.text(max_size=300), st.integers(2, 60))
 @example(FAMILY * 40, 20)
 @example("🇩🇪" * 40, 15)
@@ -260,6 +262,7 @@ def test_a_tools_own_template_is_filled(
     assert describe("frobnicate", arguments, title=template).title == title
 
 
+@fewer()
 @given(st.text(max_size=40), st.dictionaries(st.text(max_size=5), JSON, max_size=3))
 def test_no_template_ever_fails(template: str, arguments: dict[str, Any]) -> None:
     assert describe("x", arguments, title=template).title.strip()
@@ -333,6 +336,7 @@ def unquoted(title: str) -> str:
     return regex.sub(r"«\s?|\s?»|[`'‘’“”„「」]", "", title)
 
 
+@fewer()
 @given(LINE)
 @example("Searching for '*_`[x](y)`_*' in __init__.py")
 @example("Running `echo `date``")
@@ -345,6 +349,7 @@ def test_a_reader_of_markdown_sees_the_characters_of_the_title(title: str) -> No
     assert rendered(escape_title(title, "search")) == title
 
 
+@fewer()
 @given(LINE)
 def test_kinds_that_clients_show_as_they_are_stay_as_they_are(title: str) -> None:
     assert escape_title(title, "execute") == title
@@ -358,6 +363,7 @@ def test_a_command_is_a_code_span_whatever_backticks_it_has() -> None:
     assert escape_title("`cat a_b_` を実行中", "read") == "`cat a_b_` を実行中"
 
 
+@fewer()
 @given(LINE)
 @example("Searching for '*_`[x](y)`_*' in __init__.py")
 @example("Running `echo `date``")
@@ -510,6 +516,7 @@ def test_a_command_that_fits_stays_as_it_is() -> None:
     assert describe("bash", {"command": "ls; rm x"}).title == "Running `ls; rm x`"
 
 
+@fewer()
 @given(LOOSE | st.text(alphabet="ab ;|&\n'\"\\`$()", max_size=400))
 def test_a_title_that_is_set_later_fits_as_all_titles_do(text: str) -> None:
     for title in (fit_title(text), describe("bash", {"command": text}).title):

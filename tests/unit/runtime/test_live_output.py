@@ -166,7 +166,7 @@ async def test_memory_is_bounded_whatever_is_written(mode: str) -> None:
             block = b"y\n" * 32_000
             call.write(block)
             tracemalloc.start()
-            for number in range(sized(1500, 500)):  # 96 or 32 MB
+            for number in range(sized(1500, 200)):  # 96 or 13 MB
                 call.write(block)
                 if number % 50 == 0:
                     await asyncio.sleep(0)

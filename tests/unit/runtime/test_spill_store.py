@@ -262,7 +262,7 @@ def in_a_process(code: str, *args: str, prefix: tuple[str, ...] = ()) -> str:
 WRITE = """
     import sys
     from pathlib import Path
-    from callsheet.limits.spill import Spill
+    from callsheet.limits.truncation import Spill
     from callsheet.runtime.spill_store import SpillStore
 
     store = SpillStore(sys.argv[1])
@@ -310,7 +310,7 @@ def test_a_read_only_disk_fails_nothing(place: Path) -> None:
 def test_a_directory_without_the_right_to_write_fails_nothing(tmp_path: Path) -> None:
     code = """
         import os, sys
-        from callsheet.limits.spill import Spill
+        from callsheet.limits.truncation import Spill
         from callsheet.runtime.spill_store import SpillStore
 
         spill = Spill("x")
@@ -365,8 +365,8 @@ def hammer(directory: str, count: int, size: int) -> list[Any]:
 
 
 def test_processes_can_share_a_directory_within_its_cap(tmp_path: Path) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
-        kept = pool.starmap(hammer, [(str(tmp_path), 50, 2000)] * 4)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        kept = pool.starmap(hammer, [(str(tmp_path), 100, 2000)] * 2)
     paths = [path for some in kept for path in some if path]
     assert len(paths) == len(set(paths)) > 150
     files = [file for file in tmp_path.iterdir() if file.name != ".lock"]

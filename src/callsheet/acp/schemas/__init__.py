@@ -51,9 +51,9 @@ def is_valid(version: int, name: str, value: Any) -> bool:
 
 
 def breaches(version: int, name: str, value: Any) -> list[Breach]:
-    """Say what is wrong with a value, by its definition."""
+    """Return what is wrong with a value, by its definition."""
     try:
-        found = list(_told(validator(version, name).iter_errors(_shortened(value))))
+        found = list(_breaches_of(validator(version, name).iter_errors(_shortened(value))))
     except ValueError:
         return [Breach((), "it is nested too deeply")]
     return list(dict.fromkeys(found)) or [Breach((), f"it is not what `{name}` says")]
@@ -68,11 +68,11 @@ def _definitions(version: int) -> dict[str, Any]:
 @cache
 def _methods(version: int) -> dict[tuple[str, bool], str]:
     found: dict[tuple[str, bool], str] = {}
-    for name, told in _definitions(version).items():
+    for name, schema in _definitions(version).items():
         if (
-            "x-method" in told
+            "x-method" in schema
         ):  # a request comes before a notification of the same method, and asks less
-            found.setdefault((told["x-method"], name.endswith("Response")), name)
+            found.setdefault((schema["x-method"], name.endswith("Response")), name)
     return found
 
 
@@ -98,7 +98,7 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-def _told(errors: Any) -> Iterator[Breach]:
+def _breaches_of(errors: Any) -> Iterator[Breach]:
     for error in errors:
         branches = getattr(error.kind, "context", None)
         if branches:
@@ -108,11 +108,11 @@ def _told(errors: Any) -> Iterator[Breach]:
 
 
 def _of_branches(error: Any, branches: list[list[Any]]) -> Iterator[Breach]:
-    """Say what is wrong by the definition that is meant: the one whose tag fits."""
+    """Yield what is wrong by the definition that is meant: the one whose tag fits."""
     here = len(error.instance_path)
     meant = [branch for branch in branches if not any(_is_tag(one, here) for one in branch)]
     if meant:
-        yield from _told(min(meant, key=len))
+        yield from _breaches_of(min(meant, key=len))
         return
     tags = [one for branch in branches for one in branch if _is_tag(one, here)]
     names = ", ".join(dict.fromkeys(f"`{one.kind.expected_value}`" for one in tags))
@@ -131,7 +131,7 @@ _KINDS = {
 
 
 def _words(kind: Any) -> str:
-    """Say what an error means."""
+    """Return what an error means."""
     match kind.name:
         case "required":
             return f"`{_text(kind.property)}` is missing"

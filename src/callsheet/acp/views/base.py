@@ -195,7 +195,7 @@ class SeenTerminals:
 
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
-"""Gives the state of an agent's terminal. One that it doesn't know is the client's own."""
+"""Returns the state of an agent's terminal. One that it doesn't know is the client's own."""
 
 CHUNK = 32 * 1024
 """Bytes of terminal output in one update at most: some clients die on a line over 64 KB."""

@@ -86,7 +86,7 @@ class V2View(View):
 
 
 def _with_controls(update: Update, report: ToolCallReport, *, is_new: bool) -> Update:
-    """Say that a call can be cancelled when it is announced, and that it can no more when it has ended."""
+    """Add that a call can be cancelled when it is announced, and that it can no more when it has ended."""
     ended = report.status.is_final
     if is_new is ended:
         return update

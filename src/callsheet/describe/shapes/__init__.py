@@ -1,6 +1,6 @@
 """Shapes: the ways of using tools, each a function that reads the arguments of a call.
 
-A *shape* knows one way (reading a file, running a command, …) and returns a `Draft`: the message of
+A *shape* knows one way (reading a file, running a command, …) and returns a `CallDraft`: the message of
 a title with its values, and where the call works. It doesn't know the language, and only some know
 the kind. Which tool has which shape is in `tools.toml`.
 """
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from callsheet.describe.arguments import Arguments
-from callsheet.describe.paths import Locations, Workspace
+from callsheet.describe.paths import Locations, PathContext
 from callsheet.report.fields import ToolKind
 
 COMMAND_WIDTH = 100
@@ -22,7 +22,7 @@ TEXT_WIDTH = 72
 HALF_PATH_WIDTH = 48
 
 
-class Draft(Struct, frozen=True, gc=False):
+class CallDraft(Struct, frozen=True, gc=False):
     """A description before it is put into words. No values: the arguments didn't say enough."""
 
     message: str
@@ -33,4 +33,4 @@ class Draft(Struct, frozen=True, gc=False):
     """Why the kind depends on the input, if it does."""
 
 
-Shape: TypeAlias = Callable[[Arguments, Workspace], Draft]
+Shape: TypeAlias = Callable[[Arguments, PathContext], CallDraft]

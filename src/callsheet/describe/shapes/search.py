@@ -15,8 +15,8 @@ from callsheet.describe.arguments import (
     Arguments,
     text_of,
 )
-from callsheet.describe.paths import Workspace, some, to_line
-from callsheet.describe.shapes import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, Draft
+from callsheet.describe.paths import PathContext, some, to_line
+from callsheet.describe.shapes import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, CallDraft
 from callsheet.describe.titles import humanise
 from callsheet.report.fields import ToolKind
 
@@ -34,56 +34,56 @@ _URL_IN_TEXT = re.compile(r"https?://[^\s<>\"'`)\]]+")
 _SHOWN_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?")
 
 
-def search(arguments: Arguments, workspace: Workspace) -> Draft:
+def search(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Search in files."""
     return _sought(arguments, workspace, PATTERN, (say.SEARCH, say.SEARCH_IN, say.SEARCH_BARE))
 
 
-def find(arguments: Arguments, workspace: Workspace) -> Draft:
+def find(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Find files by name."""
     return _sought(arguments, workspace, GLOB, (say.FIND, say.FIND_IN, say.FIND_BARE))
 
 
 def _sought(
     arguments: Arguments,
-    workspace: Workspace,
+    workspace: PathContext,
     keys: tuple[str, ...],
     messages: tuple[str, str, str],
-) -> Draft:
+) -> CallDraft:
     alone, inside, bare = messages
     pattern = text_of(arguments, keys)
     shown, location = workspace.place(text_of(arguments, DIRECTORY), width=HALF_PATH_WIDTH)
     locations = some(location)
     if not pattern:
-        return Draft(bare, {}, locations)
+        return CallDraft(bare, {}, locations)
     said = workspace.say(pattern, PATTERN_WIDTH)
     if not shown or shown == ".":
         narrowed = text_of(arguments, _NARROWED)
         shown = workspace.say(narrowed, HALF_PATH_WIDTH) if narrowed and narrowed != pattern else ""
     if not shown:
-        return Draft(alone, {"pattern": said}, locations)
-    return Draft(inside, {"pattern": said, "path": shown}, locations)
+        return CallDraft(alone, {"pattern": said}, locations)
+    return CallDraft(inside, {"pattern": said, "path": shown}, locations)
 
 
-def web_search(arguments: Arguments, workspace: Workspace) -> Draft:
+def web_search(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Search the web."""
     query = text_of(arguments, (*QUERY, *PATTERN))
     if not query:
-        return Draft(say.WEB_BARE)
-    return Draft(say.WEB, {"query": workspace.say(query, TEXT_WIDTH)})
+        return CallDraft(say.WEB_BARE)
+    return CallDraft(say.WEB, {"query": workspace.say(query, TEXT_WIDTH)})
 
 
-def ask_index(arguments: Arguments, workspace: Workspace) -> Draft:
+def ask_index(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Search something that isn't files: tools, documents, conversations."""
     query = text_of(arguments, (*QUERY, *PATTERN))
     return (
-        Draft(say.SEARCH, {"pattern": workspace.say(query, TEXT_WIDTH)})
+        CallDraft(say.SEARCH, {"pattern": workspace.say(query, TEXT_WIDTH)})
         if query
-        else Draft(say.SEARCH_BARE)
+        else CallDraft(say.SEARCH_BARE)
     )
 
 
-def fetch(arguments: Arguments, workspace: Workspace) -> Draft:
+def fetch(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Fetch from the web. The address may stand in a prompt."""
     url = text_of(arguments, URL)
     if not url:
@@ -91,9 +91,9 @@ def fetch(arguments: Arguments, workspace: Workspace) -> Draft:
         url = match[0] if match else ""
     kind, why = _more_than_fetching(arguments)
     if not url:
-        return Draft(say.FETCH_BARE, kind=kind, why=why)
+        return CallDraft(say.FETCH_BARE, kind=kind, why=why)
     location = workspace.locate(url) if url[:5].lower() == "file:" else None
-    return Draft(say.FETCH, {"url": show_url(url, workspace)}, some(location), kind, why)
+    return CallDraft(say.FETCH, {"url": show_url(url, workspace)}, some(location), kind, why)
 
 
 def _more_than_fetching(arguments: Arguments) -> tuple[ToolKind | None, str]:
@@ -115,7 +115,7 @@ _FETCHING = (
 )
 
 
-def show_url(url: str, workspace: Workspace) -> str:
+def show_url(url: str, workspace: PathContext) -> str:
     """Return a URL as people read it: no scheme, no fragment, and never a user's name or password."""
     match = _SHOWN_URL.match(url.strip())
     if match is None:
@@ -124,26 +124,26 @@ def show_url(url: str, workspace: Workspace) -> str:
     return workspace.say(f"{place}{match[2] or ''}", TEXT_WIDTH) or workspace.say(url, TEXT_WIDTH)
 
 
-def resource(arguments: Arguments, workspace: Workspace) -> Draft:
+def resource(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Read a resource of an MCP server."""
     uri = text_of(arguments, ("uri", "url", "resource", "path", "name"))
     if not uri:
-        return Draft(say.RESOURCE_BARE)
+        return CallDraft(say.RESOURCE_BARE)
     location = workspace.locate(uri) if uri[:5].lower() == "file:" else None
-    return Draft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
+    return CallDraft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
 
 
-def language_server(arguments: Arguments, workspace: Workspace) -> Draft:
+def language_server(arguments: Arguments, workspace: PathContext) -> CallDraft:
     """Ask a language server; the operation says what for."""
     path = text_of(arguments, PATH)
     operation = humanise(text_of(arguments, ("operation", "action", "method")))
     if not path or not operation:
-        return Draft(say.SEARCH_BARE)
+        return CallDraft(say.SEARCH_BARE)
     shown, location = workspace.place(path, to_line(arguments.get("line")))
     said = workspace.say(operation, PATTERN_WIDTH)
-    return Draft("{operation}: {path}", {"operation": said, "path": shown}, some(location))
+    return CallDraft("{operation}: {path}", {"operation": said, "path": shown}, some(location))
 
 
-def resources(_: Arguments, __: Workspace) -> Draft:
+def resources(_: Arguments, __: PathContext) -> CallDraft:
     """List the resources of MCP servers."""
-    return Draft(say.RESOURCES)
+    return CallDraft(say.RESOURCES)

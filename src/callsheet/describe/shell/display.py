@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from callsheet.describe.paths import Workspace
+from callsheet.describe.paths import PathContext
 from callsheet.describe.shell.judge import is_harmless
 from callsheet.describe.titles import (
     ELLIPSIS,
@@ -38,7 +38,7 @@ class Part(NamedTuple):
     text: str
 
 
-def say_command(command: str, limit: int, workspace: Workspace) -> str:
+def say_command(command: str, limit: int, workspace: PathContext) -> str:
     """Return a command on one line of at most `limit` columns, without hiding a part that may do harm."""
     if (
         len(command) <= limit

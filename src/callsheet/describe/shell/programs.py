@@ -99,13 +99,13 @@ class Program(Struct, frozen=True, forbid_unknown_fields=True):
                 is_value = False
 
 
-class _Tables(NamedTuple):
+class _ProgramTables(NamedTuple):
     programs: dict[str, list[Program]]
     wrappers: dict[str, Program]
 
 
 @cache
-def _tables() -> _Tables:
+def _tables() -> _ProgramTables:
     text = files("callsheet.describe.shell").joinpath("programs.toml").read_text(encoding="utf-8")
     raw = tomllib.loads(text)
     programs: dict[str, list[Program]] = {}
@@ -113,7 +113,7 @@ def _tables() -> _Tables:
         for name in row.names.split():
             programs.setdefault(name, []).append(row)
     wrappers = msgspec.convert(raw["wrapper"], list[Program])
-    return _Tables(programs, {name: row for row in wrappers for name in row.names.split()})
+    return _ProgramTables(programs, {name: row for row in wrappers for name in row.names.split()})
 
 
 def program_of(name: str, words: Simple) -> Program | None:

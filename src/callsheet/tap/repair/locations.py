@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from operator import is_
 from typing import Any
 
-from callsheet.describe.paths import MAX_LOCATIONS, Workspace
+from callsheet.describe.paths import MAX_LOCATIONS, PathContext
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation
@@ -147,5 +147,5 @@ def absolute(path: str, known: Known) -> str:
             return path
     elif not known.cwd and path[:5].lower() != "file:":
         return path
-    workspace: Workspace = known.describer.workspace
+    workspace: PathContext = known.describer.workspace
     return workspace.resolve(path)[0] or path
