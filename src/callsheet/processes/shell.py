@@ -56,7 +56,7 @@ _SAMPLE = 8192
 _MOST_WRONG = 20
 
 
-class CapturedOutput:
+class CommandOutput:
     """A command's output, in bounded memory: as much of its beginning and end as a model gets."""
 
     def __init__(self, limit: int = LIMIT) -> None:

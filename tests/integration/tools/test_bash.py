@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callsheet import Session
-from callsheet.processes.shell import LIMIT, CapturedOutput
+from callsheet.processes.shell import LIMIT, CommandOutput
 from callsheet.report.content import TextContent
 from callsheet.report.terminal import TerminalState
 from callsheet.testing import Recorder
@@ -153,7 +153,7 @@ async def test_data_that_is_no_text_is_only_counted(session: Session) -> None:
 
 
 def test_a_character_split_over_two_reads_stays_whole() -> None:
-    kept = CapturedOutput()
+    kept = CommandOutput()
     for byte in "größer 漢字".encode():
         kept.add(bytes([byte]))
     assert kept.text() == "größer 漢字"
@@ -161,14 +161,14 @@ def test_a_character_split_over_two_reads_stays_whole() -> None:
 
 @pytest.mark.parametrize("text", ["a\0b\n", "nul \0 here", "é" * 5000, ""])
 def test_text_with_something_odd_in_it_is_still_text(text: str) -> None:
-    kept = CapturedOutput()
+    kept = CommandOutput()
     kept.add(text.encode())
     assert kept.text() == text.replace("\0", "")
     assert not kept.is_cut
 
 
 def test_memory_does_not_grow_with_the_output() -> None:
-    kept = CapturedOutput()
+    kept = CommandOutput()
     for _ in range(2000):
         kept.add(b"x" * 65536)
     assert kept.total == 2000 * 65536

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from callsheet.describe.shell.permission_scope import scope_of_command
 from callsheet.processes.process import Ended, signal_name
-from callsheet.processes.shell import CapturedOutput
+from callsheet.processes.shell import CommandOutput
 from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason
 from callsheet.tools.errors import (
@@ -77,7 +77,7 @@ async def bash(
         env: Variables to set in its environment; null takes one out.
     """
     where = _directory(cwd or call.workspace.cwd)
-    output = CapturedOutput()
+    output = CommandOutput()
     process = _command(call, command, where, env or {}, output)
     facts: dict[str, Any] = {"command": command, "working_directory": str(where)}
     try:
@@ -107,7 +107,7 @@ def _directory(path: Path) -> Path:
 
 
 def _command(
-    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], output: CapturedOutput
+    call: Call, command: str, cwd: Path, env: Mapping[str, str | None], output: CommandOutput
 ) -> HostCommand:
     def take(data: bytes) -> None:
         output.add(data)
@@ -131,7 +131,7 @@ def _too_long(command: str) -> InvalidArguments:
 
 
 def _result(
-    call: Call, ended: Ended, output: CapturedOutput, facts: dict[str, Any], timeout: float
+    call: Call, ended: Ended, output: CommandOutput, facts: dict[str, Any], timeout: float
 ) -> ToolResult:
     phrase = call.session.desk.phrase
     if ended.timed_out:
@@ -156,7 +156,7 @@ def _result(
 def _failure(
     kind: type[ToolError],
     message: str,
-    output: CapturedOutput,
+    output: CommandOutput,
     ended: Ended | None,
     facts: dict[str, Any],
     exit_code: int | None = None,
@@ -167,7 +167,7 @@ def _failure(
     return error
 
 
-def _facts(ended: Ended | None, output: CapturedOutput) -> dict[str, Any]:
+def _facts(ended: Ended | None, output: CommandOutput) -> dict[str, Any]:
     """Return the metadata of a result."""
     facts: dict[str, Any] = {"output_bytes": output.total, "truncated": output.is_cut}
     if ended is not None:
