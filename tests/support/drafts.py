@@ -16,7 +16,7 @@ from callsheet.observe.lines import parse_line
 from callsheet.observe.model import ObservedCall
 from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import Draft, Known, repaired
+from callsheet.tap.repair import CallDraft, Known, repaired
 
 SESSION, CWD = "s1", "/code"
 
@@ -99,7 +99,7 @@ class Told:
             cwd=self._cwd,
         )
 
-    def draft(self) -> Draft:
+    def draft(self) -> CallDraft:
         """Return what a client is to be told of it now."""
         return repaired(self.known())
 

@@ -13,7 +13,7 @@ from callsheet.observe.events import PermissionAsked, UpdateApplied
 from callsheet.observe.model import ObservedCall
 from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import Draft, Known, repaired
+from callsheet.tap.repair import CallDraft, Known, repaired
 from tests.support.talk import Talk
 
 
@@ -29,12 +29,12 @@ def words(said: str) -> list[dict[str, Any]]:
     return [{"type": "content", "content": {"type": "text", "text": said}}]
 
 
-def shown(draft: Draft) -> list[str]:
+def shown(draft: CallDraft) -> list[str]:
     """Return the texts that a draft shows; of other items, their type."""
     return [item.get("content", {}).get("text", item["type"]) for item in draft.content]
 
 
-def ending(draft: Draft) -> tuple[str | None, str | None]:
+def ending(draft: CallDraft) -> tuple[str | None, str | None]:
     """Return a draft's status and reason."""
     return draft.status, draft.reason
 
@@ -62,6 +62,6 @@ def known_of(talk: Talk, key: str = "a") -> Known:
     )
 
 
-def draft_of(talk: Talk, key: str = "a") -> Draft:
+def draft_of(talk: Talk, key: str = "a") -> CallDraft:
     """Return what a client is to be told of a call at the end of a talk."""
     return repaired(known_of(talk, key))

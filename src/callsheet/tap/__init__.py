@@ -4,7 +4,7 @@
   thread for each. Each thread shows what it passes on to a *hook*, which may record it
   (`recording`) or send something else (`live`).
 - `live` drives a `pipeline` by lines and by the clock; `offline` drives one over a recording.
-- In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `session`:
+- In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `tapped_session`:
   what is known of one (`calls`) becomes a draft (`repair`, `profiles`), which becomes a safe report
   (`render`, `reports`), which is sent when it is time (`outgoing`, `hold`). `permissions` completes
   requests, `terminals` cleans output.

@@ -16,9 +16,9 @@ from callsheet.report.ids import MAX_ID_CHARS, check_id
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.tap.repair.content import terminal_in
+from callsheet.tap.repair.card_content import terminal_in
 
-from .repair import Draft
+from .repair import CallDraft
 
 
 class Tapped(Struct, eq=False):
@@ -180,7 +180,7 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
     return rest
 
 
-def in_own_terminals(draft: Draft, mine: Tapped) -> Draft:
+def in_own_terminals(draft: CallDraft, mine: Tapped) -> CallDraft:
     """Let a draft show the call's own terminals, by the same rule."""
     if mine.id != mine.call.id:
         draft.content = [

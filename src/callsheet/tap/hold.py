@@ -45,7 +45,7 @@ from callsheet.report.json import JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.tap.calls import Tapped
-from callsheet.tap.repair import Draft
+from callsheet.tap.repair import CallDraft
 
 ANNOUNCEMENT = 0.15
 """Seconds that an announcement, a request or an end waits for what it lacks."""
@@ -141,7 +141,7 @@ class HeldEnds:
         return [key for key, until in self._until.items() if not replays or until != _NEVER]
 
 
-def may_show_more(mine: Tapped, draft: Draft, update: Json, *, is_history: bool) -> bool:
+def may_show_more(mine: Tapped, draft: CallDraft, update: Json, *, is_history: bool) -> bool:
     """Whether a call is done without any result so far. Our own agent reports both at once.
 
     A replay may report a call as done, and then more of it, such as that it failed.

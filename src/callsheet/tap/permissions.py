@@ -22,7 +22,7 @@ from callsheet.tap.hold import ANNOUNCEMENT
 from callsheet.tap.repair.names import is_bare
 
 if TYPE_CHECKING:
-    from callsheet.tap.session import TappedSession
+    from callsheet.tap.tapped_session import TappedSession
 
 MOST = 64
 """Requests that wait at once."""

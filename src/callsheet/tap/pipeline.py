@@ -9,8 +9,8 @@ The way of a line from the agent, cheapest first:
 1. It is like the one before but for a piece of text: it passes without being parsed (`passes`).
 2. It can't be about calls or turns (`_may_matter`): it passes, without secrets (`passthrough.py`).
 3. `Tracker`, which the checker also reads with, turns it into events about sessions, turns, calls
-   and permission requests. The session of the call (`session.py`) repairs its report and sends that
-   instead of the line.
+   and permission requests. The session of the call (`tapped_session.py`) repairs its report and
+   sends that instead of the line.
 
 Whatever goes wrong here, the line passes as it came, and is counted: a bug in the tap must never
 break a session.
@@ -55,8 +55,8 @@ from callsheet.tap.history_sink import HistorySink
 from callsheet.tap.hold import is_late
 from callsheet.tap.passthrough import Messages, StoreText, is_invisible, parse_line
 from callsheet.tap.permissions import PermissionRequests
-from callsheet.tap.session import TappedSession, TappedSessions
 from callsheet.tap.stats import Account
+from callsheet.tap.tapped_session import TappedSession, TappedSessions
 from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
 
 _encode = msgspec.json.Encoder().encode

@@ -29,8 +29,8 @@ from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.calls import Tapped, in_own_terminals
 from callsheet.tap.context import Context, absolute
 from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import Draft, Known, as_told, repaired
-from callsheet.tap.repair.content import in_form, json_item
+from callsheet.tap.repair import CallDraft, Known, as_told, repaired
+from callsheet.tap.repair.card_content import in_form, json_item
 
 
 class Drafts:
@@ -50,7 +50,7 @@ class Drafts:
         self._cwd: str | None = None
         self.describer: Describer = tap.describer(None, sanitizer.command)
 
-    def of(self, mine: Tapped, now: float, status: str | None = None) -> Draft:
+    def of(self, mine: Tapped, now: float, status: str | None = None) -> CallDraft:
         """Put a call right, as if its status were `status`, where one is given."""
         if self._session.cwd != self._cwd:
             self._cwd = self._session.cwd
@@ -97,7 +97,7 @@ class Maker:
             v2.decode_items if version == 2 else v1.decode_items
         )
 
-    def fields(self, mine: Tapped, draft: Draft) -> JsonObject:
+    def fields(self, mine: Tapped, draft: CallDraft) -> JsonObject:
         """Return the fields that have changed, except the status, by a report's names; not bounded yet."""
         told = {
             "name": draft.name,
@@ -287,7 +287,7 @@ def _is_whole(item: ToolCallContent) -> bool:
     return type(patch.get("format")) is str and type(patch.get("text")) is str
 
 
-def declare(draft: Draft, fields: JsonObject, declared: JsonObject) -> None:
+def declare(draft: CallDraft, fields: JsonObject, declared: JsonObject) -> None:
     """Apply what in v1 only our own agent can report: paused, cancelled, and kinds of its own."""
     status, is_final = declared.get("status"), draft.status == "failed"
     if isinstance(status, ToolCallStatus) and (is_final or draft.status == "in_progress"):

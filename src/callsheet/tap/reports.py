@@ -36,7 +36,7 @@ from callsheet.tap.render import Maker
 
 from .calls import Ids, Tapped, own_notes
 from .context import Context
-from .repair import Draft
+from .repair import CallDraft
 
 KEEP = 32
 """Calls that have ended and are still known: nothing of them is sent any more."""
@@ -79,7 +79,7 @@ class Reports:
     def become(
         self,
         mine: Tapped,
-        draft: Draft,
+        draft: CallDraft,
         fields: JsonObject,
         change: CallChanged | None,
         now: float,
@@ -104,7 +104,9 @@ class Reports:
             self._change(mine, status, fields, meta, notes, extra, now)
         self._settle(mine)
 
-    def _ending(self, mine: Tapped, status: ToolCallStatus, draft: Draft, now: float) -> JsonObject:
+    def _ending(
+        self, mine: Tapped, status: ToolCallStatus, draft: CallDraft, now: float
+    ) -> JsonObject:
         """Return the notes on a call's end."""
         notes: JsonObject = {}
         now = now if mine.done is None else mine.done

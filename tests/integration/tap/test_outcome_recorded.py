@@ -14,7 +14,7 @@ from callsheet.observe.lines import parse_line
 from callsheet.observe.model import ObservedCall, ObservedConnection
 from callsheet.observe.tracker import Tracker
 from callsheet.tap.profiles import profile_of
-from callsheet.tap.repair import Draft, Known, repaired
+from callsheet.tap.repair import CallDraft, Known, repaired
 from tests.support import RECORDINGS as ALL_RECORDINGS
 
 RECORDINGS = sorted(ALL_RECORDINGS.rglob("*.jsonl"))
@@ -28,10 +28,10 @@ OURS = (
 CHECKS = [rule.check for rule in RULES if rule.id in OURS]
 
 
-def told(path: Path) -> list[tuple[CallClosed, Draft]]:
+def told(path: Path) -> list[tuple[CallClosed, CallDraft]]:
     """Return all calls of a recording as they end, and as they are put right."""
-    watch, asked, drafts = Tracker(), dict[int, dict[str, Any]](), dict[int, Draft]()
-    ends: list[tuple[CallClosed, Draft]] = []
+    watch, asked, drafts = Tracker(), dict[int, dict[str, Any]](), dict[int, CallDraft]()
+    ends: list[tuple[CallClosed, CallDraft]] = []
     describer = Describer("/code")
 
     def put_right(call: ObservedCall, connection: ObservedConnection) -> None:
@@ -61,7 +61,7 @@ def told(path: Path) -> list[tuple[CallClosed, Draft]]:
     return ends
 
 
-def as_sent(over: CallClosed, draft: Draft) -> CallClosed:
+def as_sent(over: CallClosed, draft: CallDraft) -> CallClosed:
     """Return a call as a client of v1 would hear of it."""
     call = over.call
     call.status = "failed" if draft.status == "cancelled" else draft.status

@@ -89,7 +89,7 @@ def see_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break the tap's readers, which the checker asks, too."""
     monkeypatch.setattr(Redactor, "is_clean", lambda *_: True)
     monkeypatch.setattr(Redactor, "found", lambda *_: {})
-    for module in ("tap.repair.outcome", "tap.session", "check.rules.completeness"):
+    for module in ("tap.repair.outcome", "tap.tapped_session", "check.rules.completeness"):
         monkeypatch.setattr(sys.modules[f"callsheet.{module}"], "exit_of", lambda _: None)
 
 

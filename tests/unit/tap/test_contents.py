@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callsheet.tap.repair import Known, repaired
-from callsheet.tap.repair.content import in_form
+from callsheet.tap.repair.card_content import in_form
 from tests.support.sizes import fewer
 from tests.support.strategies import json_values
 from tests.support.tap_ends import draft_of, known_of, shown, turn, words

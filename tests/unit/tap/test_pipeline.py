@@ -481,7 +481,7 @@ def test_a_repair_that_fails_leaves_a_call_as_it_was_told_and_it_ends(
 
 
 def test_whatever_fails_the_message_passes_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("callsheet.tap.session.TappedSession.updated", lambda *_: 1 / 0)
+    monkeypatch.setattr("callsheet.tap.tapped_session.TappedSession.updated", lambda *_: 1 / 0)
     tap = Tapped()
     tap.may_fail, tap.judge = True, None
     assert tap.agent(announced(), completed()).heard() == [announced(), completed()]

@@ -2,7 +2,7 @@
 
 All of it is a pure function of what is known now (`Known`, in `context.py`). So it can be run again
 after each update, and returns the same in front of an agent as over a recording. A stage changes
-the `Draft`, and may rely on what the stages before it have found: the name leads to the input, both
+the `CallDraft`, and may rely on what the stages before it have found: the name leads to the input, both
 lead to the kind, and all of them to the title.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from callsheet.observe.model import many, text
-from callsheet.tap.repair.content import contents
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.card_content import contents
+from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.description import ask_no_less, know_kind, told_kind
 from callsheet.tap.repair.infer_input import restore_input
 from callsheet.tap.repair.locations import find_places
@@ -21,9 +21,9 @@ from .names import name_tool
 from .outcome import outcome
 from .titles import say_title
 
-__all__ = ["STAGES", "Draft", "Known", "repaired"]
+__all__ = ["STAGES", "CallDraft", "Known", "repaired"]
 
-Stage = Callable[[Known, Draft], None]
+Stage = Callable[[Known, CallDraft], None]
 
 STAGES: tuple[Stage, ...] = (
     name_tool,
@@ -38,7 +38,7 @@ STAGES: tuple[Stage, ...] = (
 """In order. A stage may rely on what those before it have found."""
 
 
-def repaired(known: Known) -> Draft:
+def repaired(known: Known) -> CallDraft:
     """Return what a client is to be sent of a call."""
     draft = as_told(known)
     for stage in STAGES:
@@ -46,10 +46,10 @@ def repaired(known: Known) -> Draft:
     return draft
 
 
-def as_told(known: Known) -> Draft:
+def as_told(known: Known) -> CallDraft:
     """Return a call as the agent has reported it, also in permission requests; nothing is repaired."""
     told = {**known.asked, **known.call.fields}
-    return Draft(
+    return CallDraft(
         name=text(told.get("name")) or "",
         title=text(told.get("title")) or "",
         kind=told_kind(known) or text(told.get("kind")),

@@ -1,7 +1,7 @@
 """What is known of a call when it is repaired, and what is made of it.
 
 `Known` is all that another agent has reported of one call so far, as the tracker applies it
-(`callsheet.observe`). `Draft` is what a client is to be sent of it. A stage reads the one and
+(`callsheet.observe`). `CallDraft` is what a client is to be sent of it. A stage reads the one and
 changes the other. `in_acp` translates the words that agents have for a call's status.
 """
 
@@ -81,7 +81,7 @@ class Known(Struct, eq=False):
     """Whether the client knew of the call before this moment."""
 
 
-class Draft(Struct, eq=False):
+class CallDraft(Struct, eq=False):
     """What a client is to be sent of a call. Fields are as ACP has them, in the agent's version."""
 
     name: str = ""

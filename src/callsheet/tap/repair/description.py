@@ -18,7 +18,7 @@ from callsheet.describe import arguments as roles
 from callsheet.describe.classify import MAX_NAME, declared_kind, plan_of
 from callsheet.observe.model import Json, ObservedCall, obj, text
 from callsheet.report.fields import UNASKED, ToolKind
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.names import unwrapped
 from callsheet.tap.repair.streamed_input import members_of, object_in
 
@@ -40,7 +40,7 @@ _made: WeakKeyDictionary[ObservedCall, tuple[Describer, str, Any, Description]] 
 )
 
 
-def description_of(known: Known, draft: Draft) -> Description:
+def description_of(known: Known, draft: CallDraft) -> Description:
     """Describe a call by what is known of it."""
     raw = draft.raw_input
     given = arguments_of(raw, draft.name)
@@ -85,7 +85,7 @@ _OTHER = ToolKind.OTHER
 _CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.SWITCH_MODE))
 
 
-def know_kind(known: Known, draft: Draft) -> None:
+def know_kind(known: Known, draft: CallDraft) -> None:
     """Find the kind. One that the agent tells stays, unless it is `other`."""
     told = declared_kind(draft.kind)
     if told is not None and told != _OTHER:
@@ -96,7 +96,7 @@ def know_kind(known: Known, draft: Draft) -> None:
         draft.repaired.add("kind")
 
 
-def ask_no_less(known: Known, draft: Draft) -> None:
+def ask_no_less(known: Known, draft: CallDraft) -> None:
     """Find the kind that the call has for as long as somebody may be asked about it."""
     told = told_kind(known)
     if draft.kind is None or _strictness(draft.kind) < _strictness(told):
@@ -135,7 +135,7 @@ def _asked(known: Known) -> str | None:
     return None if kind is None or kind == _OTHER else str(kind)
 
 
-def _described(known: Known, draft: Draft, *, was_told: bool) -> str | None:
+def _described(known: Known, draft: CallDraft, *, was_told: bool) -> str | None:
     """Return the kind that `describe` finds. Against an agent's own word, more is needed than a guess."""
     found = description_of(known, draft).kind
     if found == _OTHER:

@@ -18,7 +18,7 @@ from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import FINAL, Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths, entry_of, needs_of
 from callsheet.tap.profiles import InputOf, without_notes
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.names import is_bare
 from callsheet.tap.repair.streamed_input import Streamed, object_in, streamed_in
 
@@ -31,7 +31,7 @@ _LONGEST = 64 * 1024
 _NEED_INPUT = ("edit", "delete", "move")
 
 
-def restore_input(known: Known, draft: Draft) -> None:
+def restore_input(known: Known, draft: CallDraft) -> None:
     """Find the input, as far as it can be known. Streamed arguments are no output any more."""
     found = _told(known, draft.name)
     streamed = streamed_in(known, draft)
@@ -114,7 +114,7 @@ def _read(found: Streamed, known: Known) -> Any:
     return found.text if is_over else found.parts() or None
 
 
-def _hide(found: Streamed, known: Known, draft: Draft) -> None:
+def _hide(found: Streamed, known: Known, draft: CallDraft) -> None:
     """Take arguments out of the content. What a question shows stands there instead while it is open."""
     if found.is_shown:
         is_asked = any(one.answered is one.withdrawn is None for one in known.call.questions)
@@ -122,7 +122,7 @@ def _hide(found: Streamed, known: Known, draft: Draft) -> None:
         draft.repaired.add("content")
 
 
-def _guessed(told: Any, known: Known, draft: Draft) -> Any:
+def _guessed(told: Any, known: Known, draft: CallDraft) -> Any:
     """Return what can be known from elsewhere, unless an input that was told to be empty may be true."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
@@ -190,17 +190,18 @@ _FIRST_WORD = re.compile(
 _SURELY_SHELL = re.compile(r"(?:^|\s)--?[A-Za-z]|[|;<>]|&&|\$[\w({]|\s[\w.~-]*/|=\S")
 
 _MORE = (
-    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno docker "
-    "dotnet flask gcc go gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv mvn mypy nix node npm npx patch perl "
-    "php pip pip3 pkill pnpm poetry pwsh py pytest python python3 rake rm rmdir rsync ruby ruff rustc "
-    "rustup scp sh ssh sudo swift tar terraform touch tsc uv uvx vim xcodebuild yarn zip zsh "
-    "curl export gawk gh git lsof mawk tee unzip wait wget yq zcat zgrep"
+    "ack ag apt apt-get awk base64 brew bash bun bundle cargo chmod chown cmake composer cp deno "
+    "docker dotnet flask gcc go gradle gunzip gzip helm java javac kill kubectl ln make mkdir mv "
+    "mvn mypy nix node npm npx patch perl php pip pip3 pkill pnpm poetry pwsh py pytest python "
+    "python3 rake rm rmdir rsync ruby ruff rustc rustup scp sh ssh sudo swift tar terraform touch "
+    "tsc uv uvx vim xcodebuild yarn zip zsh curl export gawk gh git lsof mawk tee unzip wait wget "
+    "yq zcat zgrep"
 )
 _PROGRAMS = frozenset(_MORE.split())
 """Words that a command line begins with. What begins with another may be words for people."""
 
 
-def input_by_clues(known: Known, draft: Draft) -> Json | None:
+def input_by_clues(known: Known, draft: CallDraft) -> Json | None:
     """Return what is known of an input, by what the call shows and says otherwise."""
     entry = entry_of(draft.name)
     kind = draft.kind if draft.kind not in (None, "other") else entry.kind.value if entry else None

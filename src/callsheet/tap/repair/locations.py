@@ -11,7 +11,7 @@ from callsheet.describe.paths import MAX_LOCATIONS, PathContext
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import diff_paths
 from callsheet.report.fields import ToolCallLocation
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.description import description_of
 
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
@@ -23,7 +23,7 @@ _LONG = 8
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
-def find_places(known: Known, draft: Draft) -> None:
+def find_places(known: Known, draft: CallDraft) -> None:
     """Find locations where there are none, and make paths absolute, if the directory is known."""
     draft.locations = _openable(draft, draft.locations)
     draft.content = _with_whole_paths(draft)
@@ -33,7 +33,7 @@ def find_places(known: Known, draft: Draft) -> None:
     draft.content = _mended(draft, draft.content, known)
 
 
-def _openable(draft: Draft, told: list[Any]) -> list[Any]:
+def _openable(draft: CallDraft, told: list[Any]) -> list[Any]:
     """Return places in ACP's form, without what no editor can open: links to the web, and empty paths."""
     places = [place for one in told if (place := _place(one)) is not None]
     if len(places) == len(told) and all(map(is_, places, told)):
@@ -58,7 +58,7 @@ def _place(told: Any) -> Json | None:
     return {"path": path, **({"line": line} if is_line and line is not None else {}), **rest}
 
 
-def _locate(known: Known, draft: Draft) -> None:
+def _locate(known: Known, draft: CallDraft) -> None:
     asked = _openable(draft, many(known.asked.get("locations")))
     found = asked or list(_shown(known, draft))
     if found:
@@ -66,7 +66,7 @@ def _locate(known: Known, draft: Draft) -> None:
         draft.repaired.add("locations")
 
 
-def _shown(known: Known, draft: Draft) -> Iterator[Json]:
+def _shown(known: Known, draft: CallDraft) -> Iterator[Json]:
     """Return the files of diffs, then those that the input names: the last is where the work is."""
     described = description_of(known, draft).locations
     named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
@@ -96,7 +96,7 @@ def _is_named(path: str, raw: Any) -> bool:
     return any(_is_named(path, value) for value in values if type(value) in (str, list))
 
 
-def _with_whole_paths(draft: Draft) -> list[Any]:
+def _with_whole_paths(draft: CallDraft) -> list[Any]:
     """Return content whose diffs say only the end of a path with all of it, if the call knows just one."""
     told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
     if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
@@ -114,7 +114,7 @@ def _with_whole_paths(draft: Draft) -> list[Any]:
     return made
 
 
-def _mended(draft: Draft, items: list[Any], known: Known) -> list[Any]:
+def _mended(draft: CallDraft, items: list[Any], known: Known) -> list[Any]:
     """Return items with paths that are put right. What is right already stays the same list."""
     mended = [_mended_item(obj(item), known) if type(item) is dict else item for item in items]
     if all(new is old for new, old in zip(mended, items, strict=True)):

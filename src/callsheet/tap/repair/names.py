@@ -23,7 +23,7 @@ from callsheet.observe.tool_identity import (
     is_plain_name,
     says_no_more,
 )
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.context import CallDraft, Known
 
 _BEFORE = re.compile(
     r"(?:(?:running|calling|executing|using|invoking|preparing|starting) (?:the )?(?:tool )?"
@@ -146,7 +146,7 @@ _COUNTED = re.compile(r"([A-Za-z][\w-]*?)(?::\d+)?").fullmatch
 _BEFORE_ID = re.compile(r"([A-Za-z][A-Za-z_-]*?)(?:(__)|[-_](?=\d))").match
 
 
-def name_tool(known: Known, draft: Draft) -> None:
+def name_tool(known: Known, draft: CallDraft) -> None:
     """Find the tool's name, where the agent has not declared it."""
     if draft.name.strip():
         return

@@ -16,7 +16,7 @@ from callsheet.observe.evidence import error_in, inner, result_text, texts
 from callsheet.observe.exit_codes import did_its_work, exit_of, ran_when_cancelled
 from callsheet.observe.model import Json, ObservedCall, many, obj, text
 from callsheet.report.status import Reason
-from callsheet.tap.repair.context import FINAL, Draft, Known, in_acp
+from callsheet.tap.repair.context import FINAL, CallDraft, Known, in_acp
 
 _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")
@@ -44,7 +44,7 @@ _SAYS_TIMEOUT = re.compile(
 ).fullmatch
 
 
-def outcome(known: Known, draft: Draft) -> None:
+def outcome(known: Known, draft: CallDraft) -> None:
     """Correct a call's status, and find why it failed, if that is known."""
     if draft.status is None:
         return
@@ -57,7 +57,7 @@ def outcome(known: Known, draft: Draft) -> None:
         draft.repaired.add("status")
 
 
-def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
+def _end(known: Known, draft: CallDraft, reason: Reason | None) -> None:
     is_v2 = known.connection.is_v2
     call = as_drafted(known, draft)
     ended = _ended(call, is_v2=is_v2)
@@ -71,7 +71,7 @@ def _end(known: Known, draft: Draft, reason: Reason | None) -> None:
     draft.status = "cancelled" if reason is Reason.CANCELLED else "failed"
 
 
-def as_drafted(known: Known, draft: Draft) -> ObservedCall:
+def as_drafted(known: Known, draft: CallDraft) -> ObservedCall:
     """Return the call with what was found out about it: which tool it is of, and its input."""
     call = known.call
     found: Json = {"kind": draft.kind, "name": draft.name, "rawInput": draft.raw_input}

@@ -16,7 +16,7 @@ from callsheet.describe import arguments as roles
 from callsheet.observe.evidence import sole_text
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.observe.tool_identity import needs_of
-from callsheet.tap.repair.context import Draft, Known
+from callsheet.tap.repair.context import CallDraft, Known
 from callsheet.tap.repair.names import is_bare, mentions
 
 MOST_CHUNKS = 512
@@ -88,7 +88,7 @@ class Streamed(msgspec.Struct, frozen=True):
         return self.whole if self.whole is not None else members_of(self.text)
 
 
-def streamed_in(known: Known, draft: Draft) -> Streamed | None:
+def streamed_in(known: Known, draft: CallDraft) -> Streamed | None:
     """Return the arguments that were streamed in a call's content, if there were any."""
     call = known.call
     if call.opening.get("rawInput") or not (call.streamed or call.chunks):
@@ -145,7 +145,7 @@ def _in_chunks(known: Known) -> Streamed | None:
     return Streamed(said.lstrip(), None, content[pieces:], True) if pieces else None
 
 
-def _is_meant(found: Streamed, known: Known, draft: Draft) -> bool:
+def _is_meant(found: Streamed, known: Known, draft: CallDraft) -> bool:
     """Whether a text that looks like arguments is what the call was given."""
     if _is_skeleton(known, draft):
         return _fits(found, draft.name)
@@ -154,14 +154,14 @@ def _is_meant(found: Streamed, known: Known, draft: Draft) -> bool:
     return bool(found.whole) and not found.is_shown and _ARGUMENTS.issuperset(found.whole or ())
 
 
-def _is_skeleton(known: Known, draft: Draft) -> bool:
+def _is_skeleton(known: Known, draft: CallDraft) -> bool:
     """Whether the call was announced by no more than its name."""
     told = known.call.opening
     title = text(told.get("title"))
     return title is not None and is_bare(title, draft.name, told.get("kind"), None)
 
 
-def _is_in_title(found: Streamed, draft: Draft) -> bool:
+def _is_in_title(found: Streamed, draft: CallDraft) -> bool:
     """Whether the title is made of the argument that tools of this kind work on."""
     wanted = needs_of(draft.name) or _NEEDS.get(draft.kind or "", ())
     parts = found.parts() or _cut_member(found.text)

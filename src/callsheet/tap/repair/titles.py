@@ -10,7 +10,7 @@ from callsheet.describe.classify import known_names
 from callsheet.describe.titles import squash, words_of
 from callsheet.observe.model import many, obj, text
 from callsheet.observe.tool_identity import LONGEST_NAME, is_name_of_tool
-from callsheet.tap.repair.context import FINAL, Draft, Known
+from callsheet.tap.repair.context import FINAL, CallDraft, Known
 from callsheet.tap.repair.description import arguments_of, description_of, stand_in
 from callsheet.tap.repair.names import core_of, is_bare, mentions
 
@@ -33,7 +33,7 @@ _GENERAL = frozenset(
 _LONGEST_ARGUMENT = 1000
 
 
-def say_title(known: Known, draft: Draft) -> None:
+def say_title(known: Known, draft: CallDraft) -> None:
     """Find a title that says what is done. A good one of the agent stays when a poorer one comes."""
     newer = text(known.newer.get("title")) or ""
     if newer and newer != draft.title and not _is_poor(known, draft, newer):
@@ -57,14 +57,14 @@ def say_title(known: Known, draft: Draft) -> None:
         draft.title, draft.has_own_title = known.title, known.has_own_title
 
 
-def _says_less(made: str, draft: Draft) -> bool:
+def _says_less(made: str, draft: CallDraft) -> bool:
     """Whether a title of ours would not say what the agent's does: one long argument, or one of a list."""
     given = arguments_of(draft.raw_input, draft.name)
     said = [one for one in _texts(given) if mentions(draft.title, one)]
     return bool(said) and not any(mentions(made, one) for one in said)
 
 
-def _is_poor(known: Known, draft: Draft, title: str) -> bool:
+def _is_poor(known: Known, draft: CallDraft, title: str) -> bool:
     """Whether a title is the tool's name, or says less than one of ours would."""
     if is_bare(title, draft.name, draft.kind, draft.raw_input):
         return True
@@ -75,7 +75,7 @@ def _is_poor(known: Known, draft: Draft, title: str) -> bool:
     )
 
 
-def _is_argument(draft: Draft, title: str) -> bool:
+def _is_argument(draft: CallDraft, title: str) -> bool:
     """Whether a title is a path or a pattern and has no word for what is done. A command is its own verb."""
     title = title.strip("'\"`") or title
     if draft.kind == "execute" or not draft.raw_input or len(title) > _LONGEST_ARGUMENT:
@@ -91,7 +91,7 @@ def _is_end(path: str, whole: str) -> bool:
     )
 
 
-def _is_vague(known: Known, draft: Draft, title: str) -> bool:
+def _is_vague(known: Known, draft: CallDraft, title: str) -> bool:
     """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
     if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
@@ -104,7 +104,7 @@ def _is_vague(known: Known, draft: Draft, title: str) -> bool:
     return description_of(known, draft).title != known.describer(name).title
 
 
-def _is_labelled(draft: Draft, title: str) -> bool:
+def _is_labelled(draft: CallDraft, title: str) -> bool:
     """Whether a title is a program's name for a well-known tool, and an argument: `StrReplaceFile: a.py`."""
     label, colon, rest = title.partition(": ")
     if not colon or not rest.strip() or not draft.raw_input:
@@ -114,7 +114,7 @@ def _is_labelled(draft: Draft, title: str) -> bool:
     return label == draft.name and squash(label) in known_names()
 
 
-def _is_weak(draft: Draft, title: str) -> bool:
+def _is_weak(draft: CallDraft, title: str) -> bool:
     """Whether a title fits every call of a tool or of a kind: `Read File`, `Editing files`."""
     title = title.strip()
     if len(title) > LONGEST_NAME:

@@ -52,7 +52,7 @@ from callsheet.tap.hold import (
 from callsheet.tap.outgoing import Post
 from callsheet.tap.permissions import complete_request, is_blind, shows_the_same
 from callsheet.tap.render import Drafts, declare
-from callsheet.tap.repair import Draft
+from callsheet.tap.repair import CallDraft
 from callsheet.tap.reports import Reports
 from callsheet.tap.terminals import Terminals
 
@@ -366,12 +366,17 @@ class TappedSession:
         mine.has_own_title, mine.input = draft.has_own_title, draft.raw_input
         self._become(mine, draft, fields, change, now)
 
-    def _may_wait(self, mine: Tapped, draft: Draft, update: Json) -> bool:
+    def _may_wait(self, mine: Tapped, draft: CallDraft, update: Json) -> bool:
         told = self.session.is_replaying
         return self._tap.settings.repair and may_show_more(mine, draft, update, is_history=told)
 
     def _become(
-        self, mine: Tapped, draft: Draft, fields: JsonObject, change: CallChanged | None, now: float
+        self,
+        mine: Tapped,
+        draft: CallDraft,
+        fields: JsonObject,
+        change: CallChanged | None,
+        now: float,
     ) -> None:
         if draft.status in FINAL:
             self._before_end(mine, now)
@@ -409,7 +414,7 @@ class TappedSession:
         for item in self._reports.make.read([update.get("content")]):
             content = self._reports.make.item(mine, item)
             if mine.is_worth_showing:
-                self._reports.become(mine, Draft(), {"content": content}, None, now)
+                self._reports.become(mine, CallDraft(), {"content": content}, None, now)
 
     def _put_right(self, mine: Tapped, what: str) -> None:
         if self._tap.settings.repair:

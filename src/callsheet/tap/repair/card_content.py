@@ -21,7 +21,7 @@ from callsheet.observe.evidence import is_blank, raw_text, results_in, shows_som
 from callsheet.observe.exit_codes import exit_of
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.report.status import Reason
-from callsheet.tap.repair.context import FINAL, Draft, Known, in_acp
+from callsheet.tap.repair.context import FINAL, CallDraft, Known, in_acp
 from callsheet.tap.repair.outcome import as_drafted
 
 _BAD = ("failed", "cancelled")
@@ -38,7 +38,7 @@ _PHRASES = {
 }
 
 
-def contents(known: Known, draft: Draft) -> None:
+def contents(known: Known, draft: CallDraft) -> None:
     """Let a call show what is known to have come of it."""
     before = draft.content
     is_v2 = known.connection.is_v2
@@ -55,7 +55,7 @@ def contents(known: Known, draft: Draft) -> None:
         draft.repaired.add("content")
 
 
-def _told(known: Known, draft: Draft) -> list[Any]:
+def _told(known: Known, draft: CallDraft) -> list[Any]:
     """Return the content as a list, also where it was told as one thing."""
     if draft.content:
         return draft.content
@@ -63,7 +63,7 @@ def _told(known: Known, draft: Draft) -> list[Any]:
     return [told] if told and type(told) in (str, dict) else draft.content
 
 
-def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
+def _keep_diffs(known: Known, draft: CallDraft, *, is_v2: bool) -> None:
     """Keep a diff that was shown before, if none is shown any more; else that of the input."""
     for earlier in (known.asked.get("content"), known.diffs, known.call.opening.get("content")):
         found = list(filter(is_diff, many(earlier)))
@@ -76,7 +76,7 @@ def _keep_diffs(known: Known, draft: Draft, *, is_v2: bool) -> None:
         draft.content = [*draft.content, *made]
 
 
-def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
+def _what_came(known: Known, draft: CallDraft, own: list[Any]) -> list[Any]:
     """Return what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
     came: list[Any] = []
     call = known.call
@@ -94,7 +94,7 @@ def _what_came(known: Known, draft: Draft, own: list[Any]) -> list[Any]:
     return came
 
 
-def _no_result(known: Known, draft: Draft) -> Iterator[Any]:
+def _no_result(known: Known, draft: CallDraft) -> Iterator[Any]:
     """Return an item that says that nothing is known of the result. An empty one would be a result."""
     call = known.call
     is_ours = "callsheet" in obj(call.fields.get("_meta"))
@@ -112,14 +112,14 @@ def _is_ours(known: Known) -> bool:
     return is_marked or known.connection.agent.startswith("callsheet")
 
 
-def _own(known: Known, draft: Draft) -> list[Any]:
+def _own(known: Known, draft: CallDraft) -> list[Any]:
     """Return the content without what only a question has said, which is no result, and without blanks."""
     if "content" in known.call.fields:
         return draft.content if shows_something(draft.content) else []
     return [item for item in draft.content if obj(item).get("type") in ("diff", "terminal")]
 
 
-def _why(known: Known, draft: Draft, content: list[Any]) -> Any:
+def _why(known: Known, draft: CallDraft, content: list[Any]) -> Any:
     """Return an item that says why a call failed, where nothing in its content does."""
     said = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
@@ -138,7 +138,7 @@ def _was_told_as_done(known: Known) -> bool:
     return status == "completed"
 
 
-def _phrase(known: Known, draft: Draft) -> Any:
+def _phrase(known: Known, draft: CallDraft) -> Any:
     """Return our own words for a reason, with the exit code."""
     if draft.reason == Reason.EXIT_CODE.value:
         found = exit_of(as_drafted(known, draft))
