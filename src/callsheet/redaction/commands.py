@@ -170,7 +170,8 @@ class Runnable:
         if self._runs_values or (name is not None and name[1] in self._used):
             return True
         line = before.rstrip(b" \t")
-        begins = not line or line[-1] in _BEFORE_COMMANDS
+        # The end of a line may be escaped: a call's arguments often are JSON in a text.
+        begins = not line or line[-1] in _BEFORE_COMMANDS or line.endswith((b"\\n", b"\\r"))
         named = _ASSIGNED_NOTHING.search(before) or _NAMES_COMMAND.search(before)
         return span.rank > 1 and (begins or named is not None)
 

@@ -432,3 +432,9 @@ def test_a_text_that_is_told_byte_by_byte_is_looked_at() -> None:
 def test_numbers_stay_numbers(numbers: list[Any]) -> None:
     assert Redactor().value(numbers) == (numbers, 0)
     assert Redactor().value({"scores": numbers})[0]["scores"] is numbers
+
+
+def test_a_command_after_an_escaped_line_end_is_shown() -> None:
+    for text in ("password: |\n evil_9 arg", "password: |\r\n evil_9 arg"):
+        for value in ({"command": text}, {"arguments": json.dumps({"command": text})}):
+            assert "evil_9 arg" in str(Redactor().value(value, runs=True)[0])
