@@ -8,7 +8,7 @@ def bytes_text(count: float) -> str:
     if count < 1000:
         return f"{count:.0f} B"
     unit = ""
-    for unit in ("kB", "MB", "GB"):
+    for unit in ("kB", "MB", "GB"):  # noqa: B007 - the last one is shown
         count /= 1000
         if count < 999.5:
             break
