@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from callsheet.history import sqlite_connection
 from callsheet.history.codec import as_json_bytes
-from callsheet.history.rows import Batch, Query, SessionRow
+from callsheet.history.rows import Query, RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall
 from callsheet.history.sqlite_store import SqliteStore
 from callsheet.history.writer import BATCH_ROWS, PendingRows
@@ -253,7 +253,7 @@ class Ingest:
         wrote = self.costs[READY][-1]
         self.costs[MADE].append(Cost(wrote.cpu + making.cpu, wrote.wall + making.wall))
 
-    async def write(self, calls: list[WaitingCall]) -> Batch:
+    async def write(self, calls: list[WaitingCall]) -> RowBatch:
         """Do what the history's thread does. Gives what was written."""
         keys = dict.fromkeys(call.session_id for call in calls)
         self._pending.put(
@@ -268,7 +268,7 @@ class Ingest:
             raise RuntimeError("a batch is smaller than it should be")
         return batch
 
-    def _count(self, written: list[Batch]) -> None:
+    def _count(self, written: list[RowBatch]) -> None:
         for batch in written:
             blobs = {blob.hash: len(blob.data) for blob in batch.blobs}
             for row in batch.calls:

@@ -27,7 +27,7 @@ from typing import Any
 from msgspec.structs import replace
 from tests.support.postgres import Server, programs
 
-from callsheet.history.rows import Batch, CallRow, Query, SessionRow
+from callsheet.history.rows import CallRow, Query, RowBatch, SessionRow
 from callsheet.history.store import Store
 from callsheet.history.url import file_of, store_at
 from callsheet.runtime.timing import new_call_id
@@ -144,7 +144,7 @@ async def _fill(store: Store, made: list[mix.Template], size: int) -> list[tuple
             SessionRow(session_id=key, updated_at=rows[-1].at)
             for key in dict.fromkeys(row.session_id for row in rows)
         ]
-        await store.write(Batch(sessions=sessions, calls=rows))
+        await store.write(RowBatch(sessions=sessions, calls=rows))
         ids += [(row.session_id, row.call_id) for at, row in enumerate(rows, start) if at in wanted]
     pick.shuffle(ids)
     return ids

@@ -13,7 +13,7 @@ import pytest
 
 from callsheet.history import Query, Store, store_at
 from callsheet.history.codec import Codec
-from callsheet.history.rows import Batch, SessionRow
+from callsheet.history.rows import RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall, WaitingMessage
 from callsheet.report.content import TextContent
 from callsheet.report.report import ToolCallReport
@@ -81,9 +81,9 @@ def message(number: int, text: str, session: str = "s1") -> WaitingMessage:
     return WaitingMessage(session, f"msg_{number}", 0, number, "agent", NOON + number, blocks)
 
 
-def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = None) -> Batch:
+def batch(items: Iterable[WaitingCall | WaitingMessage], codec: Codec | None = None) -> RowBatch:
     """Return what is written for these."""
-    made, codec = Batch(), codec or Codec()
+    made, codec = RowBatch(), codec or Codec()
     sessions: dict[str, SessionRow] = {}
     for item in items:
         row, blobs = item.to_row(codec)

@@ -16,7 +16,7 @@ import callsheet.cli
 from callsheet import Session, ToolCallReport
 from callsheet.history import History, HistoryError
 from callsheet.history.codec import Codec
-from callsheet.history.rows import Batch, SessionRow
+from callsheet.history.rows import RowBatch, SessionRow
 from callsheet.history.sink import WaitingCall, WaitingMessage
 from callsheet.history.sqlite_store import SqliteStore
 from callsheet.limits.limits import Limits
@@ -90,8 +90,8 @@ def message(
     )
 
 
-def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") -> Batch:
-    made = Batch()
+def batch(codec: Codec, *items: WaitingCall | WaitingMessage, info: str = "{}") -> RowBatch:
+    made = RowBatch()
     for item in items:
         row, blobs = item.to_row(codec)
         codec.compress([row], blobs)

@@ -20,7 +20,7 @@ from callsheet.agent.client_host import ClientHost, client_host
 from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, Turn
 from callsheet.agent.pipe import SharedSink
 from callsheet.agent.protocol import MODES, config_options, mode_id
-from callsheet.history.errors import HistoryError
+from callsheet.history.store_errors import HistoryError
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject, JsonValue

@@ -95,7 +95,7 @@ def command(
 
 def _check_url(url: str) -> None:
     """Refuse a URL that was typed and names no store."""
-    from callsheet.history.errors import BadUrl
+    from callsheet.history.store_errors import BadUrl
     from callsheet.history.url import chosen_url
 
     try:

@@ -387,7 +387,7 @@ def open_history(plan: CallPlan) -> History | None:
     # Imported here: these take a while, and a call that is not stored does not need them.
     from callsheet.cli.settings import history_settings
     from callsheet.history import History
-    from callsheet.history.errors import sentence
+    from callsheet.history.store_errors import sentence
     from callsheet.report.errors import CallsheetError
     from callsheet.runtime.spill_store import SpillStore, default_directory
 

@@ -8,14 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from callsheet.history.errors import (
-        BadUrl,
-        HistoryError,
-        NotKept,
-        StoreDamaged,
-        StoreTooNew,
-        StoreUnavailable,
-    )
     from callsheet.history.history import History, HistoryHealth
     from callsheet.history.replay import Replay
     from callsheet.history.rows import (
@@ -33,6 +25,14 @@ if TYPE_CHECKING:
     )
     from callsheet.history.sink import SessionLog
     from callsheet.history.store import Store
+    from callsheet.history.store_errors import (
+        BadUrl,
+        HistoryError,
+        NotKept,
+        StoreDamaged,
+        StoreTooNew,
+        StoreUnavailable,
+    )
     from callsheet.history.url import chosen_url, default_file, store_at
 
 __all__ = [
@@ -43,7 +43,7 @@ __all__ = [
 ]  # fmt: skip
 
 _PLACES = {
-    "errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
+    "store_errors": ("BadUrl", "HistoryError", "NotKept", "StoreDamaged", "StoreTooNew", "StoreUnavailable"),
     "history": ("History", "HistoryHealth"),
     "sink": ("SessionLog",),
     "url": ("chosen_url", "default_file", "store_at"),

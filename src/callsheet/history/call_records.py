@@ -15,8 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from callsheet.describe import Describer
-from callsheet.history.errors import counted
 from callsheet.history.rows import Head
+from callsheet.history.store_errors import counted
 from callsheet.report.content import TerminalContent, TextContent
 from callsheet.report.fields import foreign_kind
 from callsheet.report.json import is_list, is_object

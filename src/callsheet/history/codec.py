@@ -35,8 +35,8 @@ from msgspec.structs import replace
 from callsheet.acp import v1
 from callsheet.acp.codec import KEYS, TOOL_NAME
 from callsheet.acp.terminals import EXIT, INFO, MORE, OUTPUT, encode_exit
-from callsheet.history.errors import StoreDamaged
 from callsheet.history.rows import BlobRow
+from callsheet.history.store_errors import StoreDamaged
 from callsheet.report import content as content_types
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent, UnknownContent
 from callsheet.report.errors import CallsheetError

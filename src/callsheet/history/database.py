@@ -17,8 +17,8 @@ from typing import Any
 
 from callsheet.history.call_records import possible_ids
 from callsheet.history.codec import Codec, blob_names, record_of
-from callsheet.history.errors import StoreDamaged
-from callsheet.history.rows import Batch, BlobRow, CallRow, Fill, MessageRow
+from callsheet.history.rows import BlobRow, CallRow, Fill, MessageRow, RowBatch
+from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.json import JsonObject
 from callsheet.report.terminal import CallRecord
 
@@ -244,7 +244,7 @@ ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excl
 
 
 async def write_batch(
-    db: Database, batch: Batch, writer: str, with_blobs: set[tuple[str, str]]
+    db: Database, batch: RowBatch, writer: str, with_blobs: set[tuple[str, str]]
 ) -> None:
     """Write all of a batch, within a transaction.
 

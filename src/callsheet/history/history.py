@@ -23,10 +23,10 @@ from typing import Self, TypeVar
 from weakref import WeakSet
 
 from callsheet.history.codec import Codec
-from callsheet.history.errors import StoreDamaged, StoreUnavailable
 from callsheet.history.rows import KEEP, Pruned, Retention, SessionRow
 from callsheet.history.sink import SessionLog, Waiting
 from callsheet.history.store import Store
+from callsheet.history.store_errors import StoreDamaged, StoreUnavailable
 from callsheet.history.url import without_password
 from callsheet.history.writer import HistoryHealth, StoreWriter
 from callsheet.report.json import EMPTY, JsonObject

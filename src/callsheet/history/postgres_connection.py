@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from callsheet.history.errors import BadUrl, HistoryError, StoreTooNew, StoreUnavailable
+from callsheet.history.store_errors import BadUrl, HistoryError, StoreTooNew, StoreUnavailable
 from callsheet.history.url import without_password
 
 _T = TypeVar("_T")

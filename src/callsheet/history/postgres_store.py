@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 from callsheet.history import postgres_connection, queries, retention
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database, Removed, Values, rename_calls, write_batch
-from callsheet.history.errors import NotKept, StoreUnavailable
 from callsheet.history.postgres_connection import LONG, TABLES, Connection, Taken, transaction
-from callsheet.history.rows import Batch, BlobRow, Fill, Pruned, Retention, Vacuumed
+from callsheet.history.rows import BlobRow, Fill, Pruned, Retention, RowBatch, Vacuumed
 from callsheet.history.store import Store, Work, Writers
+from callsheet.history.store_errors import NotKept, StoreUnavailable
 from callsheet.history.url import without_password
 from callsheet.report.terminal import CallRecord
 
@@ -318,7 +318,7 @@ class PostgresStore(Store):
 
     # Writing
 
-    async def write(self, batch: Batch, writer: str | None = None) -> None:
+    async def write(self, batch: RowBatch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing."""
 
         async def work(db: Database) -> None:

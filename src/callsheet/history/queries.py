@@ -18,7 +18,6 @@ from msgspec import ValidationError, convert
 from callsheet.history.call_records import renamed, run_of, unreadable
 from callsheet.history.codec import record_of
 from callsheet.history.database import Database, Values
-from callsheet.history.errors import StoreDamaged
 from callsheet.history.rows import (
     Head,
     Query,
@@ -28,6 +27,7 @@ from callsheet.history.rows import (
     StoredSession,
     ToolStats,
 )
+from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.content import DiffContent, TextContent
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.status import Reason

@@ -16,8 +16,8 @@ from typing import Any
 
 from callsheet.history.call_records import spills_of
 from callsheet.history.database import Database, Values
-from callsheet.history.errors import StoreDamaged
 from callsheet.history.rows import Pruned, Retention
+from callsheet.history.store_errors import StoreDamaged
 
 REMOVED = "seq, session_id, call_id, key, position, payload"
 """The columns of a call that is removed."""

@@ -94,7 +94,7 @@ class BlobRow(Struct, gc=False):
     data: bytes
 
 
-class Batch(Struct):
+class RowBatch(Struct):
     """What is written at once: all of it, or nothing."""
 
     sessions: list[SessionRow] = field(default_factory=list[SessionRow])

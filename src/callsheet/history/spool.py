@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.history.codec import Codec
-from callsheet.history.rows import Batch, BlobRow, CallRow, MessageRow, SessionRow
+from callsheet.history.rows import BlobRow, CallRow, MessageRow, RowBatch, SessionRow
 from callsheet.history.sink import Waiting
 from callsheet.history.url import default_file
 
@@ -63,7 +63,7 @@ class PendingRows:
         return len(self._items)
 
     @classmethod
-    def of(cls, batch: Batch) -> PendingRows:
+    def of(cls, batch: RowBatch) -> PendingRows:
         """Return the rows of a batch as pending."""
         pending, blobs = cls(), {blob.hash: blob for blob in batch.blobs}
         pending.sessions = {row.session_id: row for row in batch.sessions}
@@ -96,7 +96,7 @@ class PendingRows:
         self.size += size - (old.size if old else 0)
         self._items[key] = _Item(row, blobs, size)
 
-    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[Batch, Some]:
+    def batch(self, sessions: Iterable[SessionRow], most: int) -> tuple[RowBatch, Some]:
         """Return as much as is written at once, `most` rows, and which items that are."""
         some, size = Some(), 0
         for key, item in self._items.items():
@@ -106,7 +106,7 @@ class PendingRows:
                 break
         return _batch(some.values(), sessions), some
 
-    def all(self, sessions: Iterable[SessionRow]) -> Batch:
+    def all(self, sessions: Iterable[SessionRow]) -> RowBatch:
         """Return everything that waits."""
         return _batch(self._items.values(), sessions)
 
@@ -139,8 +139,8 @@ class PendingRows:
         self.size -= self._items.pop(key).size
 
 
-def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> Batch:
-    batch = Batch(sessions=list(sessions))
+def _batch(items: Iterable[_Item], sessions: Iterable[SessionRow]) -> RowBatch:
+    batch = RowBatch(sessions=list(sessions))
     for item in items:
         if isinstance(item.row, CallRow):
             batch.calls.append(item.row)
@@ -188,7 +188,7 @@ class Spool:
     def __bool__(self) -> bool:
         return self._size > self._begin
 
-    def append(self, batch: Batch) -> None:
+    def append(self, batch: RowBatch) -> None:
         """Put a batch on the disk. Raise `OSError` if that can't be done: then nothing of it is there."""
         body = msgspec.msgpack.encode(batch)
         data = _HEAD.pack(len(body), crc32(body)) + body
@@ -216,23 +216,23 @@ class Spool:
             self._first = PendingRows.of(batch)
         return self._first
 
-    def _read(self) -> tuple[Batch, int]:
+    def _read(self) -> tuple[RowBatch, int]:
         """Return the first batch, and where it ends.
 
         It is empty if it was not written whole: its process was killed meanwhile, and nobody relies on it.
         """
         if self.file is not None and self.file.suffix in _OLD:
             data = os.pread(self._fd, self._size, 0)
-            return msgspec.msgpack.decode(data, type=Batch), self._size
+            return msgspec.msgpack.decode(data, type=RowBatch), self._size
         head = os.pread(self._fd, _HEAD.size, self._begin)
         begin = self._begin + _HEAD.size
         size, check = _HEAD.unpack(head) if len(head) == _HEAD.size else (MOST, 0)
         if begin + size > self._size:
-            return Batch(), self._size
+            return RowBatch(), self._size
         body = os.pread(self._fd, size, begin)
         if crc32(body) != check:
-            return Batch(), begin + size
-        return msgspec.msgpack.decode(body, type=Batch), begin + size
+            return RowBatch(), begin + size
+        return msgspec.msgpack.decode(body, type=RowBatch), begin + size
 
     def done(self) -> None:
         """Let go of the first batch: it is in the store."""

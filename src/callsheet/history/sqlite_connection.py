@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from zstandard import ZstdError
 
-from callsheet.history.errors import (
+from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
     NotKept,

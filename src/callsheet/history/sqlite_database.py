@@ -17,8 +17,8 @@ from typing import Any
 from callsheet.history import queries
 from callsheet.history.codec import Codec
 from callsheet.history.database import Database, Removed, Values
-from callsheet.history.errors import StoreDamaged
 from callsheet.history.rows import BlobRow, CallRow, Fill
+from callsheet.history.store_errors import StoreDamaged
 
 Transact = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Does something in one transaction."""

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from callsheet.history.database import Database, rename_calls, write_batch
-from callsheet.history.errors import HistoryError, StoreDamaged, StoreUnavailable
-from callsheet.history.rows import Batch, Pruned, Retention, Vacuumed
+from callsheet.history.rows import Pruned, Retention, RowBatch, Vacuumed
 from callsheet.history.sqlite_connection import (
     FileId,
     guarded,
@@ -30,6 +29,7 @@ from callsheet.history.sqlite_connection import (
 )
 from callsheet.history.sqlite_database import SqliteDatabase
 from callsheet.history.store import Store, Work, Writers
+from callsheet.history.store_errors import HistoryError, StoreDamaged, StoreUnavailable
 
 try:
     import fcntl
@@ -198,7 +198,7 @@ class SqliteStore(Store):
 
     # Writing
 
-    async def write(self, batch: Batch, writer: str | None = None) -> None:
+    async def write(self, batch: RowBatch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing."""
         if id_of(self.file) != self._file_id:  # what is written to it now would be lost
             raise StoreDamaged(f"{self.file} was removed or replaced.")
@@ -211,7 +211,7 @@ class SqliteStore(Store):
             raise
         self._note_blobs(batch)
 
-    async def _write(self, batch: Batch, writer: str) -> None:
+    async def _write(self, batch: RowBatch, writer: str) -> None:
         db = self._opened
         await db.fetch("SAVEPOINT batch")
         try:

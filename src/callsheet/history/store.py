@@ -20,20 +20,20 @@ from callsheet.history import queries, retention
 from callsheet.history.call_records import abandoned, news_of_closed
 from callsheet.history.codec import Codec, shipped_dictionary
 from callsheet.history.database import Database
-from callsheet.history.errors import StoreUnavailable
 from callsheet.history.rows import (
-    Batch,
     Fill,
     Head,
     Pruned,
     Query,
     Retention,
+    RowBatch,
     Stats,
     StoredCall,
     StoredMessage,
     StoredSession,
     Vacuumed,
 )
+from callsheet.history.store_errors import StoreUnavailable
 
 _T = TypeVar("_T")
 
@@ -131,7 +131,7 @@ class Store(ABC):
         """Let go of it."""
 
     @abstractmethod
-    async def write(self, batch: Batch, writer: str | None = None) -> None:
+    async def write(self, batch: RowBatch, writer: str | None = None) -> None:
         """Write all of a batch, or nothing. When this returns, it is durable.
 
         The same row again changes nothing. A call that has ended does not open again; one that was closed
@@ -142,7 +142,7 @@ class Store(ABC):
             writer: Whom the open calls belong to; by default, this process.
         """
 
-    def _note_blobs(self, batch: Batch) -> None:
+    def _note_blobs(self, batch: RowBatch) -> None:
         """Note that a batch is durable."""
         known = self._with_blobs
         for row in batch.calls:

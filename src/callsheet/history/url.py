@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from callsheet.history.errors import BadUrl
+from callsheet.history.store_errors import BadUrl
 
 if TYPE_CHECKING:
     from callsheet.history.store import Store

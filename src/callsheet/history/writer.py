@@ -19,7 +19,11 @@ from threading import RLock
 from msgspec import MsgspecError, Struct
 
 from callsheet.history.codec import Codec
-from callsheet.history.errors import (
+from callsheet.history.rows import Pruned, Retention, SessionRow
+from callsheet.history.sink import Waiting
+from callsheet.history.spool import BATCH_ROWS, Key, PendingRows, Spool, claimed, is_encodable
+from callsheet.history.store import Store
+from callsheet.history.store_errors import (
     BadUrl,
     HistoryError,
     NotKept,
@@ -29,10 +33,6 @@ from callsheet.history.errors import (
     counted,
     sentence,
 )
-from callsheet.history.rows import Pruned, Retention, SessionRow
-from callsheet.history.sink import Waiting
-from callsheet.history.spool import BATCH_ROWS, Key, PendingRows, Spool, claimed, is_encodable
-from callsheet.history.store import Store
 from callsheet.history.url import store_at, without_password
 
 MOST_WAITING = 64 << 20

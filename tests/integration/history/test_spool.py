@@ -19,7 +19,7 @@ import pytest
 
 from callsheet.history import History, Query, spool, store_at
 from callsheet.history import sqlite_connection as opening
-from callsheet.history.rows import Batch, MessageRow, SessionRow
+from callsheet.history.rows import MessageRow, RowBatch, SessionRow
 from tests.support.sizes import sized
 from tests.support.stores import (
     batch,
@@ -61,7 +61,7 @@ def files() -> list[Path]:
     return sorted(place.iterdir()) if place.exists() else []
 
 
-def left(url: str, *batches: Batch) -> Path:
+def left(url: str, *batches: RowBatch) -> Path:
     """Leave a spool, as a process does that was killed."""
     made = spool.Spool(store_at(url).url)
     for one in batches:
@@ -187,7 +187,7 @@ async def test_one_that_can_not_be_kept_holds_up_nothing(tmp_path: Path) -> None
     good = batch(store_at(url).codec, message("msg_1", "hello"), message("msg_2", "hello"))
     left(
         url,
-        Batch(
+        RowBatch(
             messages=[good.messages[0], bad, good.messages[1]],
             sessions=[SessionRow(session_id="s")],
         ),
@@ -300,14 +300,14 @@ async def test_what_version_0_1_0_has_left_is_written(tmp_path: Path) -> None:
     for row in (*old["calls"], *old["messages"]):
         del row["key"]
     for ending in (".left", ".taken"):
-        left(url, Batch()).with_suffix(ending).write_bytes(msgspec.msgpack.encode(old))
+        left(url, RowBatch()).with_suffix(ending).write_bytes(msgspec.msgpack.encode(old))
     async with History(url, notify=lambda _: None) as history:
         assert len(await history.ask(lambda store: store.timeline("s"))) == 2
     assert files() == []
 
 
 async def test_it_is_for_its_owner_alone() -> None:
-    file = left("sqlite:///x", Batch())
+    file = left("sqlite:///x", RowBatch())
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from callsheet import ToolCallContent, ToolCallReport
 from callsheet.acp.codec import same
 from callsheet.history.codec import LARGE, Codec, Encoded, as_json_bytes
-from callsheet.history.errors import StoreDamaged
+from callsheet.history.store_errors import StoreDamaged
 from callsheet.report.content import DiffContent, FileChange, TerminalContent, TextContent
 from callsheet.report.events import ExitStatus
 from callsheet.report.ledger import Ledger
