@@ -311,7 +311,7 @@ async def test_our_own_agent_is_as_good_behind_the_tap(version: Any, tmp_path: P
         for typed in (
             "/read README.md",
             "!echo one; sleep 0.1; echo two; exit 3",
-            "/write a.txt\nhi",
+            "/write a.txt content=hi",
             "/edit path=a.txt old_text=nowhere new_text=ho",
         ):
             assert await here.prompt(session, typed) == "end_turn"
