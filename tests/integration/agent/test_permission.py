@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from callsheet.acp.jsonrpc import Response
 from callsheet.agent.handler import Turn
 from callsheet.report.content import ToolCallContent
 from callsheet.tools.errors import ExecutionFailed
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
-from tests.support.agent_client import Buffers, Client, Message, choose, doing, play
+from tests.support.agent_client import Buffers, Client, Message, Refused, choose, doing, play
 
 ASK = "session/request_permission"
 
@@ -384,7 +385,12 @@ async def test_an_answer_that_is_none_is_no_approval(tmp_path: Path, answer: Any
 
 async def test_an_error_is_no_approval(tmp_path: Path) -> None:
     ran = bash("touch done")
-    async with play(handler=ran.handler) as client:  # it doesn't know the method
+
+    def refuse(_: Message) -> Message:
+        raise Refused("unknown method", -32601)
+
+    async with play(handler=ran.handler) as client:
+        client.on[ASK] = refuse
         await client.prompt(await client.new_session(tmp_path))
         assert client.call()["status"] == "failed"
     assert not (tmp_path / "done").exists()
@@ -438,7 +444,8 @@ async def test_cancelling_while_it_is_asked_ends_the_call_and_takes_the_question
         asked = next(m for m in client.received if m.get("method") == ASK)
         taken_back = [m for m in client.received if m.get("method") == "$/cancel_request"]
         assert [m["params"]["requestId"] for m in taken_back] == [asked["id"]]
-        answer.set_result({"outcome": {"outcome": "selected", "optionId": "allow_once"}})
+        allowed = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+        await client.send(Response(asked["id"], allowed))  # it comes too late
         assert (await client.request("session/list", {}))["sessions"]
     assert not (tmp_path / "done").exists()
 
