@@ -23,7 +23,7 @@ from time import process_time
 from typing import Any
 
 from callsheet.acp.peer import Peer
-from callsheet.runtime.session import Session
+from callsheet.runtime.session import RuntimeSession
 from callsheet.runtime.sinks import PipeSink
 from callsheet.testing import Recorder
 
@@ -144,7 +144,7 @@ def _floor(fd: int) -> Batch:
 @contextmanager
 def _session(fd: int, *, each: bool) -> Generator[Batch, None, None]:
     with asyncio.Runner() as runner:
-        session = Session(SESSION, cwd=CWD, sinks=[PipeSink(fd, Peer())])
+        session = RuntimeSession(SESSION, cwd=CWD, sinks=[PipeSink(fd, Peer())])
         runner.run(session.__aenter__())
         try:
             yield lambda times: runner.run(_live(session, times, each))
@@ -152,7 +152,7 @@ def _session(fd: int, *, each: bool) -> Generator[Batch, None, None]:
             runner.run(session.close())
 
 
-async def _live(session: Session, times: int, each: bool) -> float:
+async def _live(session: RuntimeSession, times: int, each: bool) -> float:
     flush = session.flush
     start = process_time()
     for _ in range(times):
@@ -172,7 +172,7 @@ def _check() -> None:
     recorder = Recorder()
 
     async def live() -> None:
-        async with Session(SESSION, cwd=CWD, sinks=[recorder], strict=True) as session:
+        async with RuntimeSession(SESSION, cwd=CWD, sinks=[recorder], strict=True) as session:
             await _live(session, 1, each=True)
 
     asyncio.run(live())

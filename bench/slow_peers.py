@@ -24,9 +24,9 @@ from time import perf_counter, process_time
 from typing import Any, TypeAlias
 
 from callsheet.acp.peer import Peer
-from callsheet.runtime.call import Call
+from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.send_queue import MAX_WEIGHT
-from callsheet.runtime.session import DEAD_AFTER, Session
+from callsheet.runtime.session import DEAD_AFTER, RuntimeSession
 from callsheet.runtime.sinks import PipeSink, Sink
 from callsheet.testing import DyingPeer, SlowPeer
 
@@ -247,10 +247,10 @@ async def _run(peer: str, tool: str, steps: int) -> Found:
 
 
 @asynccontextmanager
-async def _session(peer: str) -> AsyncIterator[Session]:
+async def _session(peer: str) -> AsyncIterator[RuntimeSession]:
     """Return a session with that peer. A peer that would not take the rest goes before it is closed."""
     with _PEERS[peer]() as sink:
-        session = Session(
+        session = RuntimeSession(
             SESSION,
             sinks=[] if sink is None else [sink],
             dead_after=PATIENCE.get(peer, DEAD_AFTER),
@@ -263,7 +263,7 @@ async def _session(peer: str) -> AsyncIterator[Session]:
     await asyncio.wait_for(session.close(), 10)
 
 
-async def _hash_async(call: Call, steps: int) -> float:
+async def _hash_async(call: RuntimeCall, steps: int) -> float:
     start = queued()
     for begin in range(0, steps, BREATH):
         _hash(call, begin, min(begin + BREATH, steps), steps)
@@ -271,7 +271,7 @@ async def _hash_async(call: Call, steps: int) -> float:
     return queued() - start
 
 
-def _hash(call: Call, begin: int, end: int, steps: int) -> float:
+def _hash(call: RuntimeCall, begin: int, end: int, steps: int) -> float:
     """Hash, and give the seconds that this waited for a CPU."""
     start, block, digest = queued(), _BLOCK, sha256()
     for step in range(begin, end):
@@ -289,7 +289,7 @@ async def flood(peer: str) -> Found:
     """Write and tell far more than the peer takes."""
     data = pieces()
     with _PEERS[peer]() as sink:
-        session = Session(SESSION, sinks=[sink]).open()
+        session = RuntimeSession(SESSION, sinks=[sink]).open()
         memory.forget_peak()
         before = memory.now()
         async with session.call("bash", {"command": "make test"}, kind="execute") as call:
@@ -313,7 +313,7 @@ async def flood(peer: str) -> Found:
     }
 
 
-async def _flood_calls(session: Session) -> int:
+async def _flood_calls(session: RuntimeSession) -> int:
     for number in range(FLOOD // (2 * len(TEXT))):
         path = f"/home/dev/app/file_{number}.py"
         async with session.call("read", {"path": path}, kind="read") as call:

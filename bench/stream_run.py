@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from callsheet.acp.peer import Peer
-from callsheet.runtime.call import Call
+from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.consumer import PACE
-from callsheet.runtime.session import Session
+from callsheet.runtime.session import RuntimeSession
 from callsheet.runtime.sinks import PipeSink
 from callsheet.testing import FakeClock
 
@@ -108,7 +108,9 @@ async def stream(mode: str, writer: str, size: int, repeat: int) -> Run:
     clock = FakeClock() if writer == DRIP else None
     write = {ASYNC: _write_async, THREAD: _write_in_thread, DRIP: _drip}[writer]
     with counter.pipe() as fd:
-        async with Session(SESSION, sinks=[PipeSink(fd, PEERS[mode])], clock=clock) as session:
+        async with RuntimeSession(
+            SESSION, sinks=[PipeSink(fd, PEERS[mode])], clock=clock
+        ) as session:
             meter = _Meter()
             for _ in range(repeat):
                 meter.start()
@@ -126,7 +128,7 @@ async def stream(mode: str, writer: str, size: int, repeat: int) -> Run:
     return meter.run(size // WRITE * WRITE, counter.count, cut=cut)
 
 
-async def _write_async(call: Call, data: Sequence[bytes], times: int) -> float:
+async def _write_async(call: RuntimeCall, data: Sequence[bytes], times: int) -> float:
     """Write as an async tool does, which lets others have their turn now and then."""
     start, write, endless = queued(), call.write, _again(data, times)
     while some := list(islice(endless, BREATH)):
@@ -136,7 +138,7 @@ async def _write_async(call: Call, data: Sequence[bytes], times: int) -> float:
     return queued() - start
 
 
-async def _write_in_thread(call: Call, data: Sequence[bytes], times: int) -> float:
+async def _write_in_thread(call: RuntimeCall, data: Sequence[bytes], times: int) -> float:
     """Write as a plain function does, which knows of no event loop."""
 
     def work() -> float:
@@ -148,7 +150,7 @@ async def _write_in_thread(call: Call, data: Sequence[bytes], times: int) -> flo
     return await asyncio.to_thread(work)
 
 
-async def _drip(call: Call, data: Sequence[bytes], times: int) -> float:
+async def _drip(call: RuntimeCall, data: Sequence[bytes], times: int) -> float:
     """Write a little, and let the clock go on, so that there is time to send each write alone."""
     start, clock = queued(), call.session.desk.clock
     assert isinstance(clock, FakeClock)

@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from callsheet.describe.arguments import Arguments, has_command, to_arguments
 from callsheet.describe.paths import PathContext
-from callsheet.describe.shapes import CallDraft, Shape, files, processes, search, tasks
+from callsheet.describe.shapes import DescriptionDraft, Shape, files, processes, search, tasks
 from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
@@ -214,7 +214,10 @@ def declared_kind(kind: object) -> Kind | None:
 
 
 def inferred_kind(
-    plan: ToolPlan, draft: CallDraft, arguments: Arguments, annotations: Annotations | None = None
+    plan: ToolPlan,
+    draft: DescriptionDraft,
+    arguments: Arguments,
+    annotations: Annotations | None = None,
 ) -> tuple[ToolKind, Step]:
     """Return the kind of a call whose tool declares none, and the step that decides it."""
     guessed = draft.kind or plan.kind
@@ -321,11 +324,11 @@ _SQL = frozenset(("sql", "sql_query", "sqlQuery", "statement", "statements"))
 def _unless_sql(shape: Shape) -> Shape:
     """A tool that is given SQL may do anything that the database allows, whatever its name says."""
 
-    def careful(arguments: Arguments, workspace: PathContext) -> CallDraft:
+    def careful(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
         if _SQL.isdisjoint(arguments):
             return draft
-        return CallDraft(
+        return DescriptionDraft(
             draft.message, draft.values, draft.locations, ToolKind.EXECUTE, "its input is SQL"
         )
 
@@ -337,18 +340,18 @@ _ELSEWHERE = frozenset(
 )
 
 
-def _remote(shape: Shape) -> Callable[[Arguments, PathContext], CallDraft]:
+def _remote(shape: Shape) -> Callable[[Arguments, PathContext], DescriptionDraft]:
     """A server's paths may lie in a repository or a bucket of its own, not on this disk."""
 
-    def remote(arguments: Arguments, workspace: PathContext) -> CallDraft:
+    def remote(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
         if draft.locations and not _ELSEWHERE.isdisjoint(arguments):
-            return CallDraft(draft.message, draft.values, (), draft.kind, draft.why)
+            return DescriptionDraft(draft.message, draft.values, (), draft.kind, draft.why)
         return draft
 
     return remote
 
 
-def calls_another(_: Arguments, __: PathContext) -> CallDraft:
+def calls_another(_: Arguments, __: PathContext) -> DescriptionDraft:
     """The shape of a tool whose arguments don't name the tool that is meant."""
-    return CallDraft("")
+    return DescriptionDraft("")

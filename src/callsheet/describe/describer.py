@@ -27,7 +27,7 @@ from callsheet.describe.classify import (
 )
 from callsheet.describe.i18n import DECIMAL_COMMA, catalogue, pick_locale
 from callsheet.describe.paths import Locations, PathContext, distinct, linked
-from callsheet.describe.shapes import TEXT_WIDTH, CallDraft
+from callsheet.describe.shapes import TEXT_WIDTH, DescriptionDraft
 from callsheet.describe.shapes.search import show_url
 from callsheet.describe.shell.display import say_command
 from callsheet.describe.titles import ELLIPSIS, Redact, cut, fit
@@ -134,7 +134,7 @@ class Describer:
         self,
         name: object,
         plan: ToolPlan,
-        draft: CallDraft,
+        draft: DescriptionDraft,
         title: str | None,
         arguments: Arguments,
         annotations: Annotations | None,
@@ -153,7 +153,7 @@ class Describer:
         return fit(text, TITLE_WIDTH) or self._unknown_tool
 
     def _guessed_title(
-        self, plan: ToolPlan, draft: CallDraft, annotations: Annotations | None
+        self, plan: ToolPlan, draft: DescriptionDraft, annotations: Annotations | None
     ) -> str:
         if plan.label is None:
             return self._said(draft)
@@ -170,7 +170,7 @@ class Describer:
     def _locations(
         self,
         plan: ToolPlan,
-        draft: CallDraft,
+        draft: DescriptionDraft,
         locations: Sequence[ToolCallLocation | str] | None,
         arguments: Arguments,
     ) -> Locations:
@@ -202,7 +202,7 @@ class Describer:
                 found.append(place)
         return found
 
-    def _said(self, draft: CallDraft) -> str:
+    def _said(self, draft: DescriptionDraft) -> str:
         template = self._texts.get(draft.message)
         if template is None:
             values = draft.values

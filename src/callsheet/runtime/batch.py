@@ -11,8 +11,8 @@ from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.runtime.timing import new_call_id
 
 if TYPE_CHECKING:
-    from callsheet.runtime.call import Call
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.call import RuntimeCall
+    from callsheet.runtime.session import RuntimeSession
 
 
 class Batch:
@@ -22,10 +22,12 @@ class Batch:
     completes if none failed.
     """
 
-    def __init__(self, session: Session, title: str, total: int | None, summary: bool) -> None:
+    def __init__(
+        self, session: RuntimeSession, title: str, total: int | None, summary: bool
+    ) -> None:
         self.id: str = "batch_" + new_call_id().removeprefix("call_")
-        self.parent: Call | None = None
-        self._session: Session = session
+        self.parent: RuntimeCall | None = None
+        self._session: RuntimeSession = session
         self._title: str = title
         self._total: int | None = total
         self._summary: bool = summary
@@ -34,7 +36,7 @@ class Batch:
         self._done: int = 0
         self._failed: int = 0
 
-    def call(self, name: str, input: JsonValue = None, **options: Any) -> Call:  # noqa: A002
+    def call(self, name: str, input: JsonValue = None, **options: Any) -> RuntimeCall:  # noqa: A002
         """Make a call of this batch; the same as `session.call(…, batch=batch)`."""
         return self._session.call(name, input, batch=self, **options)
 
@@ -102,7 +104,7 @@ class Batch:
             self._opened += 1
             self._tell()
 
-    def ended(self, call: Call) -> None:
+    def ended(self, call: RuntimeCall) -> None:
         """Hear that a call of the batch has ended."""
         with self._lock:
             self._done += 1

@@ -37,7 +37,7 @@ from callsheet.runtime.live_output import KEEP, Output, to_bytes
 from callsheet.runtime.timing import Stopwatch
 
 if TYPE_CHECKING:
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.session import RuntimeSession
 
 _PENDING = ToolCallStatus.PENDING
 _IN_PROGRESS = ToolCallStatus.IN_PROGRESS
@@ -48,12 +48,12 @@ MOST_LOCATIONS = 16
 """Places that a call shows at most. Each opens a file in some editors."""
 
 
-class Call(CallState):
-    """One tool call of a session. Made by `Session.call`."""
+class RuntimeCall(CallState):
+    """One tool call of a session. Made by `RuntimeSession.call`; tools hold `callsheet.Call`."""
 
     __slots__ = ("_exit", "_opening", "_output", "_seconds", "_timeout", "_watch")
 
-    def __init__(self, session: Session, opening: Opening, timeout: float | None) -> None:
+    def __init__(self, session: RuntimeSession, opening: Opening, timeout: float | None) -> None:
         super().__init__(session)
         self._opening: Opening | None = opening
         self._output: Output | None = None
@@ -418,6 +418,6 @@ class Call(CallState):
                 )
             raise
 
-    def call(self, name: str, input: JsonValue = None, **options: Any) -> Call:  # noqa: A002
+    def call(self, name: str, input: JsonValue = None, **options: Any) -> RuntimeCall:  # noqa: A002
         """Make a call that is part of this one."""
         return self.session.call(name, input, parent=self, **options)

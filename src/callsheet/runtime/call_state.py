@@ -23,7 +23,7 @@ from callsheet.runtime.desk import Desk
 from callsheet.runtime.health import Misuse, PermissionDenied, short_message
 
 if TYPE_CHECKING:
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.session import RuntimeSession
 
 
 _FAILED = ToolCallStatus.FAILED
@@ -88,9 +88,9 @@ class CallState:
 
     __slots__ = ("_bounded_at", "_desk", "_items_whole", "_report", "id", "session", "whole_input")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: RuntimeSession) -> None:
         self.id: str = ""
-        self.session: Session = session
+        self.session: RuntimeSession = session
         self._desk: Desk = session.desk
         self._report: ToolCallReport | None = None
         # What was cut, as it was: the input for those who are asked, the content to cut it anew.

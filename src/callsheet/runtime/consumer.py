@@ -34,7 +34,7 @@ from callsheet.runtime.sinks import Sink
 from callsheet.runtime.timing import Clock, Timer
 
 if TYPE_CHECKING:
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.session import RuntimeSession
 
 PACE = 0.08
 """Seconds between two sends of changes that are no status changes, and of live output."""
@@ -67,12 +67,14 @@ class TookNothing(Exception):
 class Consumer:
     """What one consumer is still to be sent, and the sending."""
 
-    def __init__(self, session: Session, sink: Sink, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, session: RuntimeSession, sink: Sink, loop: asyncio.AbstractEventLoop
+    ) -> None:
         desk = session.desk
         self.sink: Sink = sink
         self.is_dead: bool = False
         self.queue: SendQueue = SendQueue(desk, sink.peer)
-        self._session: Session = session
+        self._session: RuntimeSession = session
         self._loop: asyncio.AbstractEventLoop = loop
         self._thread: int = desk.thread
         self._clock: Clock = desk.clock

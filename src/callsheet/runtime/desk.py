@@ -47,7 +47,7 @@ from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.runtime.timing import Clock, new_call_id
 
 if TYPE_CHECKING:
-    from callsheet.runtime.call import Call
+    from callsheet.runtime.call import RuntimeCall
     from callsheet.runtime.consumer import Consumer
     from callsheet.runtime.record_consumer import RecordConsumer
 
@@ -96,12 +96,12 @@ class Desk:
         self.ledger: Ledger = Ledger(session_id, new_call_id)
         self.consumers: tuple[Consumer | RecordConsumer, ...] = ()
         self.terminals: WeakValueDictionary[str, TerminalState] = WeakValueDictionary()
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, RuntimeCall] = {}
         self._names: dict[str, str] = {}
 
     # Announcing
 
-    def open(self, call: Call, opening: Opening) -> None:
+    def open(self, call: RuntimeCall, opening: Opening) -> None:
         """Announce a call. Takes the lock itself."""
         try:
             fields = self._described(call, opening)
@@ -125,7 +125,7 @@ class Desk:
                 self.output(output, much=False)
             self._tell(report, True)
 
-    def _described(self, call: Call, opening: Opening) -> dict[str, Any]:
+    def _described(self, call: RuntimeCall, opening: Opening) -> dict[str, Any]:
         """Return what is announced: guarded, described, bounded."""
         name, raw_input, title, kind, locations, links = opening
         hints = links.pop("annotations", None) if links else None

@@ -17,8 +17,8 @@ from callsheet.report.report import ToolCallReport
 from callsheet.runtime.health import PermissionDenied, short_message
 
 if TYPE_CHECKING:
-    from callsheet.runtime.call import Call
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.call import RuntimeCall
+    from callsheet.runtime.session import RuntimeSession
 
 KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
 
@@ -40,7 +40,7 @@ OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
 """Asks somebody, mostly async. Returns the id of the option that was chosen, or ACP's whole answer."""
 
 
-async def ask(call: Call, options: Sequence[PermissionOption] | None) -> PermissionOption:
+async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> PermissionOption:
     """Ask, and give the option by which it was allowed; else raise `PermissionDenied`."""
     session, phrase = call.session, call.session.desk.phrase
     ask_client = session.on_permission
@@ -70,7 +70,7 @@ async def ask(call: Call, options: Sequence[PermissionOption] | None) -> Permiss
 
 
 def _chosen(
-    answer: JsonValue, options: tuple[PermissionOption, ...], session: Session
+    answer: JsonValue, options: tuple[PermissionOption, ...], session: RuntimeSession
 ) -> PermissionOption:
     phrase = session.desk.phrase
     if is_object(answer):

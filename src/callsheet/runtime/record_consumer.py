@@ -27,7 +27,7 @@ from callsheet.runtime.timing import Timer
 
 if TYPE_CHECKING:
     from callsheet.runtime.desk import Desk
-    from callsheet.runtime.session import Session
+    from callsheet.runtime.session import RuntimeSession
 
 LIVE = 1.0
 """Seconds between two records of a call that puts something out, so that a crash does not take it."""
@@ -41,10 +41,12 @@ class RecordConsumer:
 
     wants_more: bool = False
 
-    def __init__(self, session: Session, sink: Sink, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, session: RuntimeSession, sink: Sink, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.sink: Sink = sink
         self.is_dead: bool = False
-        self._session: Session = session
+        self._session: RuntimeSession = session
         self._desk: Desk = session.desk
         self._loop: asyncio.AbstractEventLoop = loop
         self._records: deque[CallRecord] = deque()

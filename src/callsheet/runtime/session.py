@@ -26,7 +26,7 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason
 from callsheet.runtime import shutdown
 from callsheet.runtime.batch import Batch
-from callsheet.runtime.call import Call
+from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.consumer import Consumer
 from callsheet.runtime.desk import Desk, Opening
 from callsheet.runtime.health import ConsumerLost, Faults, Health, SessionClosed
@@ -57,8 +57,8 @@ class Links(TypedDict, total=False):
     """How a call belongs to others, and what is said of it besides."""
 
     alias: str | None
-    parent: Call | str | None
-    depends_on: Sequence[Call | str]
+    parent: RuntimeCall | str | None
+    depends_on: Sequence[RuntimeCall | str]
     batch: Batch | str | None
     meta: JsonObject
     custom: JsonObject | None
@@ -81,7 +81,7 @@ CLOSING = 1.0
 """Seconds that consumers get where nobody can wait for them."""
 
 
-class Session:
+class RuntimeSession:
     """The calls of one conversation, and who is told of them.
 
     - `on_update` gets each ACP `session/update` as bytes, one JSON-RPC line; it may be async.
@@ -95,7 +95,7 @@ class Session:
     - `strict` lets faults of reporting raise, for tests.
     """
 
-    call_type: type[Call] = Call
+    call_type: type[RuntimeCall] = RuntimeCall
 
     def __init__(
         self,
@@ -245,14 +245,14 @@ class Session:
         kind: Kind | str | None = None,
         locations: Sequence[ToolCallLocation | str] | None = None,
         alias: str | None = None,
-        parent: Call | str | None = None,
-        depends_on: Sequence[Call | str] = (),
+        parent: RuntimeCall | str | None = None,
+        depends_on: Sequence[RuntimeCall | str] = (),
         batch: Batch | str | None = None,
         timeout: float | None = None,
         annotations: Annotations | None = None,
         meta: JsonObject = EMPTY,
         custom: JsonObject | None = None,
-    ) -> Call:
+    ) -> RuntimeCall:
         """Make a call: `async with session.call("bash", {"command": "ls"}) as call:`.
 
         It is announced when it is entered. Title, kind and locations that you don't give are found
@@ -268,10 +268,10 @@ class Session:
         if alias is not None:
             links["alias"] = alias
         if parent is not None:
-            links["parent"] = parent.id if isinstance(parent, Call) else parent
+            links["parent"] = parent.id if isinstance(parent, RuntimeCall) else parent
         if depends_on != ():
             known = depends_on if isinstance(depends_on, (list, tuple)) else [depends_on]
-            links["depends_on"] = [c.id if isinstance(c, Call) else c for c in known]
+            links["depends_on"] = [c.id if isinstance(c, RuntimeCall) else c for c in known]
         if batch is not None:
             links["batch"] = batch
         if annotations:
@@ -350,7 +350,7 @@ class Session:
 
     # What calls, consumers and the end of the process use
 
-    def announce(self, call: Call, opening: Opening) -> None:
+    def announce(self, call: RuntimeCall, opening: Opening) -> None:
         """Announce a call."""
         if self.loop is None or (self.desk.is_closed and self.faults.strict):
             self.open()
@@ -364,7 +364,7 @@ class Session:
         self._batches[call.id] = batch
         batch.opened()
 
-    def ended(self, call: Call) -> None:
+    def ended(self, call: RuntimeCall) -> None:
         """Hear that a call has ended."""
         self.desk.calls.pop(call.id, None)
         if self.desk.is_behind:

@@ -12,10 +12,9 @@ from msgspec import Struct
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.runtime.call import Call as RuntimeCall
+from callsheet.runtime.call import RuntimeCall
 from callsheet.runtime.call_state import Ending
-from callsheet.runtime.session import CallOptions, Links, SessionOptions
-from callsheet.runtime.session import Session as RuntimeSession
+from callsheet.runtime.session import CallOptions, Links, RuntimeSession, SessionOptions
 from callsheet.tools.permissions import MODES, Mode, Permissions
 from callsheet.tools.tool import Registry
 

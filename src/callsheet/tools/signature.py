@@ -190,12 +190,12 @@ def _known_names() -> dict[str, Any]:
 
 
 def _is_call(parameter: inspect.Parameter, hints: dict[str, Any]) -> bool:
-    from callsheet.runtime.call import Call
+    from callsheet.runtime.call import RuntimeCall
 
     hint = hints.get(parameter.name)
     if hint is None:
         return parameter.name == "call"
-    return isinstance(hint, type) and issubclass(hint, Call)
+    return isinstance(hint, type) and issubclass(hint, RuntimeCall)
 
 
 def _field(

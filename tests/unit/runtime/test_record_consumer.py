@@ -10,7 +10,7 @@ from typing import Any
 from callsheet.acp.peer import Peer
 from callsheet.report.terminal import CallRecord
 from callsheet.runtime.consumer import TRIES
-from callsheet.runtime.session import Session
+from callsheet.runtime.session import RuntimeSession
 
 
 class Kept:
@@ -45,7 +45,7 @@ class Kept:
 
 async def test_a_beginning_and_an_end_are_handed_over_at_once() -> None:
     kept = Kept()
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
         with session.call("read") as call:
             assert kept.states == ["pending"]
             call.succeed("done")
@@ -54,7 +54,7 @@ async def test_a_beginning_and_an_end_are_handed_over_at_once() -> None:
 
 async def test_what_is_between_is_handed_over_once_by_a_flush_or_in_time() -> None:
     kept = Kept()
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
         with session.call("read") as call:
             call.start()
             for number in range(100):
@@ -73,7 +73,7 @@ async def test_what_is_between_is_handed_over_once_by_a_flush_or_in_time() -> No
 
 async def test_a_call_that_has_ended_is_not_opened_again_by_what_came_before() -> None:
     kept = Kept()
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
         with session.call("read") as call:
             call.start()
             call.title("Soon done")
@@ -85,7 +85,7 @@ async def test_a_call_that_has_ended_is_not_opened_again_by_what_came_before() -
 
 async def test_output_is_kept_also_where_nobody_else_holds_it() -> None:
     kept = Kept()
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
         with session.call("bash", {"command": "make"}) as call:
             call.write("one\n")
             call.write("two\n")
@@ -97,7 +97,7 @@ async def test_output_is_kept_also_where_nobody_else_holds_it() -> None:
 
 async def test_calls_of_many_threads_all_come_whole_and_in_order() -> None:
     kept = Kept()
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
 
         def work() -> None:
             for number in range(50):
@@ -121,7 +121,7 @@ async def test_calls_of_many_threads_all_come_whole_and_in_order() -> None:
 
 async def test_what_was_not_taken_comes_with_the_next() -> None:
     kept = Kept(failing=1)
-    async with Session(sinks=[kept]) as session:
+    async with RuntimeSession(sinks=[kept]) as session:
         with session.call("read") as call:
             assert kept.states == []
             call.succeed("done")
@@ -132,7 +132,9 @@ async def test_what_was_not_taken_comes_with_the_next() -> None:
 async def test_one_that_always_fails_is_given_up_and_harms_nobody() -> None:
     lost: list[str] = []
     kept, other = Kept(failing=1 << 30), Kept()
-    async with Session(sinks=[kept, other], on_lost=lambda _, why: lost.append(why)) as session:
+    async with RuntimeSession(
+        sinks=[kept, other], on_lost=lambda _, why: lost.append(why)
+    ) as session:
         for _ in range(TRIES):
             with session.call("read") as call:
                 call.succeed("done")
@@ -145,7 +147,7 @@ async def test_one_that_always_fails_is_given_up_and_harms_nobody() -> None:
 
 async def test_at_the_end_of_a_process_it_is_waited_for() -> None:
     kept = Kept()
-    session = Session(sinks=[kept]).open()
+    session = RuntimeSession(sinks=[kept]).open()
     call = session.call("read").__enter__()
     call.start()
     session.end_now(until=float("inf"))

@@ -1,7 +1,7 @@
 """Shapes: the ways of using tools, each a function that reads the arguments of a call.
 
-A *shape* knows one way (reading a file, running a command, …) and returns a `CallDraft`: the message of
-a title with its values, and where the call works. It doesn't know the language, and only some know
+A *shape* knows one way (reading a file, running a command, …) and returns a `DescriptionDraft`: the
+message of a title with its values, and where the call works. It doesn't know the language, and only some know
 the kind. Which tool has which shape is in `tools.toml`.
 """
 
@@ -22,7 +22,7 @@ TEXT_WIDTH = 72
 HALF_PATH_WIDTH = 48
 
 
-class CallDraft(Struct, frozen=True, gc=False):
+class DescriptionDraft(Struct, frozen=True, gc=False):
     """A description before it is put into words. No values: the arguments didn't say enough."""
 
     message: str
@@ -33,4 +33,4 @@ class CallDraft(Struct, frozen=True, gc=False):
     """Why the kind depends on the input, if it does."""
 
 
-Shape: TypeAlias = Callable[[Arguments, PathContext], CallDraft]
+Shape: TypeAlias = Callable[[Arguments, PathContext], DescriptionDraft]

@@ -24,7 +24,7 @@ from callsheet.describe.arguments import (
     texts_of,
 )
 from callsheet.describe.paths import PathContext, distinct, some, to_line
-from callsheet.describe.shapes import HALF_PATH_WIDTH, CallDraft, Shape
+from callsheet.describe.shapes import HALF_PATH_WIDTH, DescriptionDraft, Shape
 from callsheet.report.fields import ToolKind
 
 _READ, _EDIT, _DELETE, _MOVE = ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE
@@ -40,7 +40,7 @@ def path_of(arguments: Arguments) -> str:
     return ""
 
 
-def read(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def read(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Read one file, perhaps some lines of it, or several files."""
     path = path_of(arguments)
     if not path:
@@ -51,19 +51,21 @@ def read(arguments: Arguments, workspace: PathContext) -> CallDraft:
     if end is None:
         line = location.line if location is not None else begin
         if line is None:
-            return CallDraft(say.READ, {"path": shown}, locations)
+            return DescriptionDraft(say.READ, {"path": shown}, locations)
         message = say.READ_LINE if begin is None or "line" in arguments else say.READ_FROM
-        return CallDraft(message, {"path": shown, "first": line}, locations)
+        return DescriptionDraft(message, {"path": shown, "first": line}, locations)
     if begin == end:
-        return CallDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
+        return DescriptionDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
     if (begin or 1) == end:
-        return CallDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
-    return CallDraft(say.READ_LINES, {"path": shown, "first": begin or 1, "last": end}, locations)
+        return DescriptionDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
+    return DescriptionDraft(
+        say.READ_LINES, {"path": shown, "first": begin or 1, "last": end}, locations
+    )
 
 
 def _many(
     arguments: Arguments, workspace: PathContext, message: str, one: Shape, bare: str
-) -> CallDraft:
+) -> DescriptionDraft:
     """Describe a call for several files; for just one in a list, as if it stood alone."""
     found = list(texts_of(first(arguments, (*MANY_PATHS, "edits", "changes"))))
     paths = {path: None for path, _ in found}
@@ -71,89 +73,95 @@ def _many(
         path, beside = found[0]
         return one({**beside, "path": path}, workspace)
     if not found:
-        return CallDraft(bare)
+        return DescriptionDraft(bare)
     located = (workspace.locate(path, lines_of(beside)[0]) for path, beside in found)
-    return CallDraft(message, {"count": len(paths)}, distinct(place for place in located if place))
+    return DescriptionDraft(
+        message, {"count": len(paths)}, distinct(place for place in located if place)
+    )
 
 
-def view(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def view(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Look at an image."""
     return _one_path(arguments, workspace, say.VIEW, say.VIEW_BARE)
 
 
-def definitions(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def definitions(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """List what a file or directory defines."""
     return _one_path(arguments, workspace, say.DEFINITIONS, say.DEFINITIONS_BARE)
 
 
-def make_directory(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def make_directory(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Create a directory."""
     return _one_path(arguments, workspace, say.MKDIR, say.MKDIR_BARE)
 
 
-def listing(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def listing(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """List a directory; the session's own needs no name."""
     path = text_of(arguments, DIRECTORY)
     shown, location = workspace.place(path)
     if not shown or shown == ".":
-        return CallDraft(say.LIST_BARE, {}, some(location))
-    return CallDraft(say.LIST, {"path": shown}, some(location))
+        return DescriptionDraft(say.LIST_BARE, {}, some(location))
+    return DescriptionDraft(say.LIST, {"path": shown}, some(location))
 
 
-def _one_path(arguments: Arguments, workspace: PathContext, message: str, bare: str) -> CallDraft:
+def _one_path(
+    arguments: Arguments, workspace: PathContext, message: str, bare: str
+) -> DescriptionDraft:
     path = text_of(arguments, (*PATH, *DIRECTORY))
     if not path:
-        return CallDraft(bare)
+        return DescriptionDraft(bare)
     shown, location = workspace.place(path)
-    return CallDraft(message, {"path": shown}, some(location))
+    return DescriptionDraft(message, {"path": shown}, some(location))
 
 
-def write(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def write(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Write a whole file."""
     path = path_of(arguments)
     if not path:
         return _many(arguments, workspace, say.EDIT_MANY, write, say.WRITE_BARE)
     shown, location = workspace.place(path)
-    return CallDraft(say.WRITE, {"path": shown}, () if location is None else (location,))
+    return DescriptionDraft(say.WRITE, {"path": shown}, () if location is None else (location,))
 
 
-def edit(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def edit(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Change parts of one file, or of several."""
     path = path_of(arguments)
     if not path:
         return _many(arguments, workspace, say.EDIT_MANY, edit, say.EDIT_BARE)
     shown, location = workspace.place(path, line_of(arguments))
-    return CallDraft(say.EDIT, {"path": shown}, () if location is None else (location,))
+    return DescriptionDraft(say.EDIT, {"path": shown}, () if location is None else (location,))
 
 
-def delete(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def delete(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Delete a file or a directory, or several."""
     path = path_of(arguments) or text_of(arguments, (*DIRECTORY, "target"))
     if not path or any(len(first(arguments, (key,)) or "") > 1 for key in MANY_PATHS):
         return _many(arguments, workspace, say.DELETE_MANY, delete, say.DELETE_BARE)
     shown, location = workspace.place(path)
-    return CallDraft(say.DELETE, {"path": shown}, some(location))
+    return DescriptionDraft(say.DELETE, {"path": shown}, some(location))
 
 
-def move(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def move(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Move or rename a file."""
     return _from_to(arguments, workspace, say.MOVE, say.MOVE_BARE)
 
 
-def copy(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def copy(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Copy a file."""
     return _from_to(arguments, workspace, say.COPY, say.COPY_BARE)
 
 
-def _from_to(arguments: Arguments, workspace: PathContext, message: str, bare: str) -> CallDraft:
+def _from_to(
+    arguments: Arguments, workspace: PathContext, message: str, bare: str
+) -> DescriptionDraft:
     source = text_of(arguments, SOURCE) or path_of(arguments)
     destination = text_of(arguments, DESTINATION) or _renamed(source, arguments)
     if not source or not destination:
-        return CallDraft(bare, {}, some(workspace.locate(source or destination)))
+        return DescriptionDraft(bare, {}, some(workspace.locate(source or destination)))
     shown_source, first_place = workspace.place(source, width=HALF_PATH_WIDTH)
     shown, last_place = workspace.place(destination, width=HALF_PATH_WIDTH)
     values: dict[str, str | int] = {"source": shown_source, "destination": shown}
-    return CallDraft(message, values, some(first_place, last_place))
+    return DescriptionDraft(message, values, some(first_place, last_place))
 
 
 def _renamed(source: str, arguments: Arguments) -> str:
@@ -179,23 +187,23 @@ _EDITOR = {
 }
 
 
-def editor(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def editor(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do what `command` says: view, create, str_replace, insert, undo_edit, delete, rename."""
     command = arguments.get("command") or arguments.get("action") or arguments.get("mode")
     command = command if isinstance(command, str) else ""
     if command.startswith("undo"):
         shown, location = workspace.place(path_of(arguments))
         draft = (
-            CallDraft(say.UNDO, {"path": shown}, some(location))
+            DescriptionDraft(say.UNDO, {"path": shown}, some(location))
             if shown
-            else CallDraft(say.EDIT_BARE)
+            else DescriptionDraft(say.EDIT_BARE)
         )
         return _with_kind(draft, _EDIT, command)
     shape, kind = _EDITOR.get(command.lower(), (edit, _EDIT))
     return _with_kind(shape(arguments, workspace), kind, command)
 
 
-def reader(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def reader(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Read a file, list a directory or search, as `mode` says."""
     mode = arguments.get("mode")
     if isinstance(mode, str) and mode.lower() == "directory":
@@ -203,9 +211,9 @@ def reader(arguments: Arguments, workspace: PathContext) -> CallDraft:
     return read(arguments, workspace)
 
 
-def _with_kind(draft: CallDraft, kind: ToolKind, command: str) -> CallDraft:
+def _with_kind(draft: DescriptionDraft, kind: ToolKind, command: str) -> DescriptionDraft:
     why = f"its command is {command[:40]}" if command else ""
-    return CallDraft(draft.message, draft.values, draft.locations, draft.kind or kind, why)
+    return DescriptionDraft(draft.message, draft.values, draft.locations, draft.kind or kind, why)
 
 
 _PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff", "unified_diff", "changes", "")
@@ -224,7 +232,7 @@ class _Change(NamedTuple):
     line: int | None = None
 
 
-def patch(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def patch(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Apply a patch: that of Codex, a unified diff, or changes by path."""
     body = first(arguments, _PATCH_KEYS)
     changes = list(_merged(_changes(body)))
@@ -237,9 +245,9 @@ def patch(arguments: Arguments, workspace: PathContext) -> CallDraft:
     why = "the patch only deletes" if kind is _DELETE else ""
     if len(changes) > 1:
         message = say.DELETE_MANY if kind is _DELETE else say.EDIT_MANY
-        return CallDraft(message, {"count": len(changes)}, locations, kind, why)
+        return DescriptionDraft(message, {"count": len(changes)}, locations, kind, why)
     message = {"Add": say.WRITE, "Delete": say.DELETE}.get(changes[0].verb, say.EDIT)
-    return CallDraft(message, {"path": located[0][0]}, locations, kind, why)
+    return DescriptionDraft(message, {"path": located[0][0]}, locations, kind, why)
 
 
 def _changes(body: object) -> Iterator[_Change]:

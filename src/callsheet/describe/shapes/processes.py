@@ -8,7 +8,7 @@ from typing import cast
 from callsheet.describe import i18n as say
 from callsheet.describe.arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
 from callsheet.describe.paths import Locations, PathContext, distinct
-from callsheet.describe.shapes import COMMAND_WIDTH, TEXT_WIDTH, CallDraft
+from callsheet.describe.shapes import COMMAND_WIDTH, TEXT_WIDTH, DescriptionDraft
 from callsheet.describe.shell.display import say_command
 from callsheet.describe.shell.judge import File, files_read, text_of_command
 from callsheet.describe.titles import LINE_BREAK
@@ -29,13 +29,13 @@ _PROCESS = (
 )
 
 
-def shell(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def shell(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Run a shell command. The files that it only reads are its locations."""
     command = arguments.get("command")
     if type(command) is not str or not command or "args" in arguments:
         command = _command_of(arguments)
     if not command.strip():
-        return CallDraft(say.RUN_BARE)
+        return DescriptionDraft(say.RUN_BARE)
     files = files_read(command)
     locations: Locations = ()
     if files:
@@ -43,24 +43,24 @@ def shell(arguments: Arguments, workspace: PathContext) -> CallDraft:
         located = (_locate(file, base, workspace) for file in files)
         locations = distinct(place for place in located if place is not None)
     said = say_command(command, COMMAND_WIDTH, workspace)
-    return CallDraft(say.RUN, {"command": said}, locations)
+    return DescriptionDraft(say.RUN, {"command": said}, locations)
 
 
-def foreign_shell(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def foreign_shell(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Run a command of a shell whose language isn't parsed, such as PowerShell."""
     command = _command_of(arguments)
     if not command.strip():
-        return CallDraft(say.RUN_BARE)
-    return CallDraft(say.RUN, {"command": say_command(command, COMMAND_WIDTH, workspace)})
+        return DescriptionDraft(say.RUN_BARE)
+    return DescriptionDraft(say.RUN, {"command": say_command(command, COMMAND_WIDTH, workspace)})
 
 
-def command_line(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def command_line(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do something to the world, perhaps by a command. Its files may be anywhere."""
     command = text_of_command(first(arguments, COMMAND))
     if not command.strip():
-        return CallDraft(say.RUN_BARE)
+        return DescriptionDraft(say.RUN_BARE)
     said = say_command(command, TEXT_WIDTH, workspace)  # the server's name stands beside it
-    return CallDraft(say.RUN, {"command": said})
+    return DescriptionDraft(say.RUN, {"command": said})
 
 
 def _command_of(arguments: Arguments) -> str:
@@ -82,35 +82,35 @@ def _locate(file: File, base: str, workspace: PathContext) -> ToolCallLocation |
     return workspace.locate(file.path, file.line, base)
 
 
-def code(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def code(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Run code in some language. Nobody can tell what it does."""
     text = text_of(arguments, _CODE)
     if not text:
-        return CallDraft(say.CODE_BARE)
-    return CallDraft(say.RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
+        return DescriptionDraft(say.CODE_BARE)
+    return DescriptionDraft(say.RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
 
 
-def output(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def output(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Read what a running command has put out."""
     return _process(arguments, workspace, say.OUTPUT, say.OUTPUT_BARE)
 
 
-def stop(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def stop(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Stop a running command."""
     return _process(arguments, workspace, say.STOP, say.STOP_BARE)
 
 
-def send(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def send(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Send input to a running command."""
     return _process(arguments, workspace, say.INPUT, say.INPUT_BARE)
 
 
-def processes(_: Arguments, __: PathContext) -> CallDraft:
+def processes(_: Arguments, __: PathContext) -> DescriptionDraft:
     """List the running commands."""
-    return CallDraft(say.PROCESSES)
+    return DescriptionDraft(say.PROCESSES)
 
 
-def process(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def process(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do to a running command what `action` says."""
     action = arguments.get("action")
     if action in ("kill", "stop", "terminate", "cancel"):
@@ -121,17 +121,19 @@ def process(arguments: Arguments, workspace: PathContext) -> CallDraft:
         return _only_reads(processes(arguments, workspace), "list")
     if action in ("read", "poll", "wait", "output", "search", "log", "status"):
         return _only_reads(output(arguments, workspace), str(action))
-    return CallDraft(say.RUN_BARE)
+    return DescriptionDraft(say.RUN_BARE)
 
 
-def _only_reads(draft: CallDraft, action: str) -> CallDraft:
-    return CallDraft(
+def _only_reads(draft: DescriptionDraft, action: str) -> DescriptionDraft:
+    return DescriptionDraft(
         draft.message, draft.values, draft.locations, ToolKind.READ, f"its action is {action}"
     )
 
 
-def _process(arguments: Arguments, workspace: PathContext, message: str, bare: str) -> CallDraft:
+def _process(
+    arguments: Arguments, workspace: PathContext, message: str, bare: str
+) -> DescriptionDraft:
     name = first(arguments, _PROCESS)
     if name is None or not isinstance(name, (str, int)):
-        return CallDraft(bare)
-    return CallDraft(message, {"process": workspace.say(str(name), 40)})
+        return DescriptionDraft(bare)
+    return DescriptionDraft(message, {"process": workspace.say(str(name), 40)})

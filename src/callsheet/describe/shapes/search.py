@@ -16,7 +16,7 @@ from callsheet.describe.arguments import (
     text_of,
 )
 from callsheet.describe.paths import PathContext, some, to_line
-from callsheet.describe.shapes import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, CallDraft
+from callsheet.describe.shapes import HALF_PATH_WIDTH, PATTERN_WIDTH, TEXT_WIDTH, DescriptionDraft
 from callsheet.describe.titles import humanise
 from callsheet.report.fields import ToolKind
 
@@ -34,12 +34,12 @@ _URL_IN_TEXT = re.compile(r"https?://[^\s<>\"'`)\]]+")
 _SHOWN_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?")
 
 
-def search(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def search(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Search in files."""
     return _sought(arguments, workspace, PATTERN, (say.SEARCH, say.SEARCH_IN, say.SEARCH_BARE))
 
 
-def find(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def find(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Find files by name."""
     return _sought(arguments, workspace, GLOB, (say.FIND, say.FIND_IN, say.FIND_BARE))
 
@@ -49,41 +49,41 @@ def _sought(
     workspace: PathContext,
     keys: tuple[str, ...],
     messages: tuple[str, str, str],
-) -> CallDraft:
+) -> DescriptionDraft:
     alone, inside, bare = messages
     pattern = text_of(arguments, keys)
     shown, location = workspace.place(text_of(arguments, DIRECTORY), width=HALF_PATH_WIDTH)
     locations = some(location)
     if not pattern:
-        return CallDraft(bare, {}, locations)
+        return DescriptionDraft(bare, {}, locations)
     said = workspace.say(pattern, PATTERN_WIDTH)
     if not shown or shown == ".":
         narrowed = text_of(arguments, _NARROWED)
         shown = workspace.say(narrowed, HALF_PATH_WIDTH) if narrowed and narrowed != pattern else ""
     if not shown:
-        return CallDraft(alone, {"pattern": said}, locations)
-    return CallDraft(inside, {"pattern": said, "path": shown}, locations)
+        return DescriptionDraft(alone, {"pattern": said}, locations)
+    return DescriptionDraft(inside, {"pattern": said, "path": shown}, locations)
 
 
-def web_search(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def web_search(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Search the web."""
     query = text_of(arguments, (*QUERY, *PATTERN))
     if not query:
-        return CallDraft(say.WEB_BARE)
-    return CallDraft(say.WEB, {"query": workspace.say(query, TEXT_WIDTH)})
+        return DescriptionDraft(say.WEB_BARE)
+    return DescriptionDraft(say.WEB, {"query": workspace.say(query, TEXT_WIDTH)})
 
 
-def ask_index(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def ask_index(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Search something that isn't files: tools, documents, conversations."""
     query = text_of(arguments, (*QUERY, *PATTERN))
     return (
-        CallDraft(say.SEARCH, {"pattern": workspace.say(query, TEXT_WIDTH)})
+        DescriptionDraft(say.SEARCH, {"pattern": workspace.say(query, TEXT_WIDTH)})
         if query
-        else CallDraft(say.SEARCH_BARE)
+        else DescriptionDraft(say.SEARCH_BARE)
     )
 
 
-def fetch(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def fetch(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Fetch from the web. The address may stand in a prompt."""
     url = text_of(arguments, URL)
     if not url:
@@ -91,9 +91,9 @@ def fetch(arguments: Arguments, workspace: PathContext) -> CallDraft:
         url = match[0] if match else ""
     kind, why = _more_than_fetching(arguments)
     if not url:
-        return CallDraft(say.FETCH_BARE, kind=kind, why=why)
+        return DescriptionDraft(say.FETCH_BARE, kind=kind, why=why)
     location = workspace.locate(url) if url[:5].lower() == "file:" else None
-    return CallDraft(say.FETCH, {"url": show_url(url, workspace)}, some(location), kind, why)
+    return DescriptionDraft(say.FETCH, {"url": show_url(url, workspace)}, some(location), kind, why)
 
 
 def _more_than_fetching(arguments: Arguments) -> tuple[ToolKind | None, str]:
@@ -124,26 +124,28 @@ def show_url(url: str, workspace: PathContext) -> str:
     return workspace.say(f"{place}{match[2] or ''}", TEXT_WIDTH) or workspace.say(url, TEXT_WIDTH)
 
 
-def resource(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def resource(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Read a resource of an MCP server."""
     uri = text_of(arguments, ("uri", "url", "resource", "path", "name"))
     if not uri:
-        return CallDraft(say.RESOURCE_BARE)
+        return DescriptionDraft(say.RESOURCE_BARE)
     location = workspace.locate(uri) if uri[:5].lower() == "file:" else None
-    return CallDraft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
+    return DescriptionDraft(say.RESOURCE, {"uri": workspace.say(uri, TEXT_WIDTH)}, some(location))
 
 
-def language_server(arguments: Arguments, workspace: PathContext) -> CallDraft:
+def language_server(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Ask a language server; the operation says what for."""
     path = text_of(arguments, PATH)
     operation = humanise(text_of(arguments, ("operation", "action", "method")))
     if not path or not operation:
-        return CallDraft(say.SEARCH_BARE)
+        return DescriptionDraft(say.SEARCH_BARE)
     shown, location = workspace.place(path, to_line(arguments.get("line")))
     said = workspace.say(operation, PATTERN_WIDTH)
-    return CallDraft("{operation}: {path}", {"operation": said, "path": shown}, some(location))
+    return DescriptionDraft(
+        "{operation}: {path}", {"operation": said, "path": shown}, some(location)
+    )
 
 
-def resources(_: Arguments, __: PathContext) -> CallDraft:
+def resources(_: Arguments, __: PathContext) -> DescriptionDraft:
     """List the resources of MCP servers."""
-    return CallDraft(say.RESOURCES)
+    return DescriptionDraft(say.RESOURCES)
