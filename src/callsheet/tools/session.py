@@ -130,7 +130,7 @@ class Call(RuntimeCall):
 class Session(RuntimeSession):
     """The calls of one conversation, its tools, and the sinks that receive them.
 
-    Everything that `callsheet.runtime.session.Session` takes, and
+    Everything that `callsheet.runtime.session.RuntimeSession` takes, and
 
     - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
     - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left
@@ -178,7 +178,7 @@ class Session(RuntimeSession):
         input: JsonValue = None,  # noqa: A002 - the contract's name
         **options: Unpack[CallOptions],
     ) -> Call:
-        """Make a call of a tool that you run yourself; see `callsheet.runtime.session.Session.call`."""
+        """Make a call of a tool that you run yourself; see `RuntimeSession.call`."""
         return cast("Call", super().call(name, input, **options))
 
     async def run(
