@@ -3,7 +3,7 @@ PYTHON  ?= python3
 VENV    := .venv
 BIN     := $(VENV)/bin
 CLIENTS := tests/clients/node_modules
-WORKERS ?= 2
+WORKERS ?= 3
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales diagrams clean
@@ -14,10 +14,10 @@ help: ## show this help
 run: $(VENV)/.dev ## set everything up, then run `callsheet demo`
 	@$(BIN)/callsheet demo
 
-test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in two processes; in more: make test WORKERS=4
+test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in three processes; in more: make test WORKERS=4
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-quick: $(VENV)/.dev ## the tests of a minute: in this process, no servers, no clients from npm
+quick: $(VENV)/.dev ## the tests of a minute: no servers, no clients from npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit
 
 slow: $(VENV)/.dev ## the slow suites in full size

@@ -18,10 +18,12 @@ from babel.messages.extract import extract
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+from callsheet.describe import i18n
+
 PACKAGE = Path(__file__).parent.parent / "src" / "callsheet" / "describe"
 LOCALES = PACKAGE / "locales"
 KEYWORDS = {"N_": None, "NP_": (1, 2)}
-NAMES = ("de", "es", "fr", "ja", "ko", "pt_BR", "zh_CN")
+NAMES = tuple(locale for locale in i18n.LOCALES if locale != i18n.ENGLISH)
 
 
 class Steady(Catalog):

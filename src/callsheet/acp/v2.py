@@ -2,7 +2,7 @@
 
 v2 says exactly what changed: an omitted field is unchanged, null is cleared, a value is new.
 Content that only grew is sent as `tool_call_content_chunk`, item by item. Diffs carry git patches
-(see `gitpatch`).
+(see `git_patch`).
 """
 
 from __future__ import annotations

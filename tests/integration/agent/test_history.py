@@ -177,7 +177,7 @@ async def test_a_session_without_an_absolute_directory_is_not_listed(url: str, p
 
 
 async def test_a_session_is_deleted_without_a_history_whether_it_is_there_or_not() -> None:
-    async with agent("off") as client:
+    async with play(handler=palette, permission="allow") as client:
         assert await client.request("session/delete", {"sessionId": "sess_never_was"}) == {}
 
 

@@ -161,11 +161,6 @@ def test_what_make_locales_makes_is_committed() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_script_knows_the_same_languages() -> None:
-    source = (ROOT / "scripts" / "make_locales.py").read_text(encoding="utf-8")
-    assert all(f'"{locale}"' in source for locale in TRANSLATED)
-
-
 def test_a_missing_catalogue_is_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(importlib.resources, "files", lambda _: tmp_path)
     i18n.catalogue.cache_clear()

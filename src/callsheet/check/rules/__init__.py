@@ -43,6 +43,8 @@ MODULES = (
 
 def _load() -> Iterator[CheckRule]:
     table = tomllib.loads(files(__name__).joinpath("rules.toml").read_text("utf-8"))
+    if lone := CHECKS.keys() ^ table.keys():
+        raise LookupError(f"a function or its texts in rules.toml are missing: {sorted(lone)}")
     for rule_id, texts in table.items():
         events, check = CHECKS[rule_id]
         for_clients = tuple[str, ...](texts.pop("clients", ()))
