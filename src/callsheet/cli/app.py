@@ -20,7 +20,7 @@ COMMANDS = {
     "tools": "List the tools: what they do and what they take.",
     "history": "List the calls that were made, and look after them.",
     "show": "Show all that is known of one call.",
-    "replay": "Tell a session again, as an editor is told it.",
+    "replay": "Replay a session, as an editor would have received it.",
     "demo": "Watch a real agent at work: a client and an agent over stdio, as cards.",
     "tap": "Stand in front of any agent: complete, slim and safe reports.",
     "repair": "Write a recording as the tap would have shown it.",
