@@ -1,1 +1,1 @@
-"""Tools: the standard for their results, the executor that runs and reports them, and built-in ones."""
+"""Own the tools: their result format, the executor that runs and reports them, and the built-in tools."""

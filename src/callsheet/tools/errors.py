@@ -1,7 +1,7 @@
-"""The errors that a tool raises. The executor makes the result from them.
+"""The errors that a tool raises, and that the executor turns into failed results.
 
-Each type has a stable `code` for machines, and says in `retry` whether trying again can help: `no`;
-`changed`, if something is done differently; `later`, if the same may work another time.
+Each class has a stable `code` for programs. Its `retry` states whether another attempt can succeed: `no`;
+`changed`, with different arguments or after a change; `later`, with the same arguments at another time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ Retry: TypeAlias = Literal["no", "changed", "later"]
 
 
 class ToolError(CallsheetError):
-    """A tool has failed. The message says what was wrong and what would be right.
+    """A tool failed.
 
-    `output` is what there is besides, such as what a command had printed. More named values become
-    metadata of the result.
+    Args:
+        message: What was wrong, and what would be right.
+        output: Output besides the message, such as what a command had printed.
+        exit_code: The exit code, if the tool ran something that has one.
+        metadata: Further metadata of the result, by key.
     """
 
     code: ClassVar[str] = "execution_failed"
@@ -42,13 +45,13 @@ class InvalidArguments(ToolError):
 
 
 class NotFound(ToolError):
-    """What was asked for does not exist: a tool, a file, a page."""
+    """The requested tool, file or page does not exist."""
 
     code = "not_found"
 
 
 class NotPermitted(ToolError):
-    """It may not be done: the user or the system refused, or it is outside the workspace."""
+    """The operation was refused by the user or the system, or is outside the workspace."""
 
     code = "permission_denied"
     retry = "no"
@@ -56,7 +59,7 @@ class NotPermitted(ToolError):
 
 
 class TimedOut(ToolError):
-    """It took too long."""
+    """The tool exceeded its timeout."""
 
     code = "timeout"
     retry = "later"
@@ -64,7 +67,7 @@ class TimedOut(ToolError):
 
 
 class Cancelled(ToolError):
-    """It was not wanted any more."""
+    """The call was cancelled."""
 
     code = "cancelled"
     retry = "later"
@@ -72,7 +75,7 @@ class Cancelled(ToolError):
 
 
 class ExecutionFailed(ToolError):
-    """It was done, and went wrong."""
+    """The tool ran, and failed."""
 
 
 class IOFailed(ToolError):

@@ -1,12 +1,12 @@
-"""Runs tools and reports their calls: checked, permitted, timed, guarded, and ended on every path.
+"""Run tools and report their calls, so that every call ends, whatever its tool does.
 
-One call goes this way: announced; its arguments checked and converted; its paths resolved; permission asked,
-with a preview of what would change; its paths locked; invoked, in a task of its own, with a timeout; its
-outcome made a `ToolResult`, stamped, and reported.
+A call goes through these steps: it is announced; its arguments are validated and converted; its paths are
+resolved; permission is requested, with a preview of the change; its paths are locked; the tool is invoked
+with a timeout; and the outcome becomes a `ToolResult`, which is stamped and reported.
 
-The task of its own is what makes every call end. The caller waits for `Run.finished`, not for the task: a
-tool that ignores its cancellation is left behind after `GRACE` seconds, and its call ends without it. No
-tool is ever run twice for one call.
+All steps after the announcement run in a task of their own, which is what makes every call end. The caller
+waits for `Run.finished`, not for the task: a tool that ignores its cancellation is abandoned after `GRACE`
+seconds, and its call ends without it. No tool is ever run twice for one call.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ TIMEOUT = 120.0
 """Seconds that a tool may run, unless the tool or the caller sets a timeout."""
 
 GRACE = 3.0
-"""Seconds after which a tool that was cancelled and still runs is left behind."""
+"""Seconds after which a tool that was cancelled and is still running is abandoned."""
 
 AT_ONCE = 16
 """Calls of one `run_all` that run at the same time."""
@@ -66,13 +66,13 @@ _LONG = 262_144
 """Characters of input or output that are redacted in a thread. Fewer take less than a millisecond."""
 
 _TIMES_ASKED = 3
-"""How often the user is asked about one call, if the preview they approved has changed before it is run."""
+"""Maximum number of approval requests for one call, if its preview changes after each approval."""
 
 Asked: TypeAlias = "tuple[str, JsonObject]"
 
 
 class Run:
-    """One call that is being carried out."""
+    """One call in progress."""
 
     __slots__ = (
         "_loop",
@@ -116,7 +116,7 @@ class Run:
         self._finish()
 
     async def wait(self) -> None:
-        """Wait for the end of the work. If this is cancelled, the work is cancelled, and waited for."""
+        """Wait for the end of the work. If cancelled, cancel the work and wait for that."""
         try:
             await self.finished
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class Run:
             raise
 
     def begin(self, seconds: float | None) -> None:
-        """Start the clock of the tool, which may run for so many seconds."""
+        """Record the start of the tool, and start its timeout of `seconds`, if any."""
         self.started = self._loop.time()
         if seconds is not None:
             message = self.call.session.desk.phrase("timed_out", seconds=seconds)
@@ -136,7 +136,7 @@ class Run:
             self._timers.append(self._loop.call_later(seconds, self.stop, why))
 
     def stop_from_anywhere(self, why: Cancelled) -> None:
-        """Stop the tool from any thread: a task can be cancelled on its own loop only."""
+        """Stop the tool from any thread. A task can only be cancelled on its own event loop."""
         try:
             is_here = asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -148,7 +148,7 @@ class Run:
                 self._loop.call_soon_threadsafe(self.stop, why)
 
     def stop(self, why: Cancelled | TimedOut) -> None:
-        """Cancel the tool, and stop waiting for it after `GRACE`."""
+        """Cancel the tool, and stop waiting for it after `GRACE` seconds."""
         if self.why is None and self.task is not None and not self.task.done():
             self.why = why
             self.task.cancel()
@@ -165,7 +165,7 @@ class Run:
 
 
 class Executor:
-    """Runs the tools of one session."""
+    """Run the tools of one session."""
 
     def __init__(self, session: Session, registry: Registry, permissions: Permissions) -> None:
         self.registry: Registry = registry
@@ -185,7 +185,21 @@ class Executor:
         turn: asyncio.Semaphore | None = None,
         **links: Any,
     ) -> ToolResult:
-        """Run a tool, and return its result. What goes wrong is a result, too, not an exception."""
+        """Run a tool, report its call, and return its result.
+
+        Args:
+            name: The tool's name.
+            arguments: Its arguments.
+            timeout: Seconds that it may run, instead of its own timeout or the session's.
+            turn: A semaphore that limits how many tools run at the same time.
+            links: `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom`, as in `Session.call`.
+
+        Returns:
+            The tool's result. A failure of the tool is returned as a failed result, not raised.
+
+        Raises:
+            SessionClosed: The executor is closed.
+        """
         if self._is_closed:
             raise SessionClosed(f"session {self._session.session_id} is closed; make a new one")
         given: Any = {} if arguments is None else arguments
@@ -214,7 +228,16 @@ class Executor:
         return result
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel, and return their results in the order of the calls."""
+        """Run tools in parallel, as one batch, and return their results in the order of the calls.
+
+        Args:
+            calls: The name and the arguments of each call.
+            at_once: Maximum number of tools that run at the same time.
+
+        Raises:
+            InvalidValue: `at_once` is less than 1.
+            SessionClosed: The executor is closed.
+        """
         if at_once < 1:
             raise InvalidValue(f"at_once: expected 1 or more, got {at_once}")
         asked = list(calls)
@@ -225,7 +248,15 @@ class Executor:
             return await asyncio.gather(*each)
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop one call, by its id or alias, from any thread. Return whether it was running."""
+        """Cancel one call, from any thread.
+
+        Args:
+            key: The id or alias of the call.
+            message: The error message of its result, instead of the default one.
+
+        Returns:
+            Whether the call was running.
+        """
         report = self._session.get(key)
         run = self._runs.get(key if report is None else report.tool_call_id)
         if run is None:
@@ -234,17 +265,17 @@ class Executor:
         return True
 
     async def close(self) -> None:
-        """Stop everything that runs, and refuse new calls."""
+        """Stop all running tools, and refuse new calls."""
         self._is_closed = True
         await self.stop()
 
     async def stop(self) -> None:
-        """Stop everything that runs, and wait for it for a while."""
+        """Stop all running tools, and wait until their calls have ended."""
         left = list(self._runs.values())
         for run in left:
             run.stop_from_anywhere(Cancelled(self._session.desk.phrase("closed")))
         for run in left:
-            while not run.call.has_ended:  # whoever waits for it ends it
+            while not run.call.has_ended:  # `run`, which awaits it, ends the call
                 await asyncio.sleep(0.001)
 
     # One call
@@ -302,7 +333,7 @@ class Executor:
             )
             async with turn or nullcontext(), self._locks.hold(reads, writes):
                 if shown and await preview_of(tool, run.call, values) != shown:
-                    continue  # it is not what was approved any more
+                    continue  # the change is no longer the one that the user approved
                 return await self._invoked(run, tool, values, limit)
         raise ExecutionFailed(
             "What would be changed is never what was approved; it changes meanwhile"
@@ -344,7 +375,7 @@ class Executor:
     def _place(
         self, tool: Tool, given: JsonObject, values: dict[str, Any]
     ) -> tuple[dict[str, list[Path]], list[tuple[str, Path]]]:
-        """Put the real paths in. Return those of each argument, and those that are outside the workspace."""
+        """Resolve paths in `values`. Return the paths by argument, and those outside the workspace."""
         found: dict[str, list[Path]] = {}
         beyond: list[tuple[str, Path]] = []
         workspace = self._session.workspace
@@ -387,7 +418,7 @@ class Executor:
 
 
 async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:
-    """Announce or end a call; a large one in a thread, so that redacting it does not block the loop."""
+    """Announce or end a call; use a thread if it is large, so that redaction does not block the loop."""
     if size <= _LONG:
         work()
         return
@@ -395,7 +426,7 @@ async def _off_loop_if_large(work: Callable[[], object], size: int) -> None:
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
-        await task  # a call is announced before it ends
+        await task  # never end a call while a thread is still announcing it
         raise
 
 

@@ -1,4 +1,4 @@
-"""The public `Session` and `Call`: those of the runtime, with tools."""
+"""Own the public `Session` and `Call`, which extend those of the runtime with tools."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """What holds for all tools of a session.
+    """Settings that apply to all tools of a session.
 
-    `timeout` is in seconds, for tools that don't say how long they may take. `private_hosts` are hosts,
-    addresses or networks that `fetch` may reach although they are not public; "*" stands for all.
+    `timeout` is in seconds, for tools without a timeout of their own. `private_hosts` are hosts, addresses
+    or networks that `fetch` may connect to although they are not public; "*" allows all.
     """
 
     timeout: float | None = TIMEOUT
@@ -45,40 +45,40 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 
 
 class Call(RuntimeCall):
-    """A call, live, as its tool sees it."""
+    """A live call, as passed to its tool."""
 
     __slots__ = ()
     session: Session  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def success(self, output: str) -> ToolResult:
-        """Return the result of a tool that has done what was asked. `output` says what, in a few words."""
+        """Return the result of a tool that succeeded. `output` is the text for users and models."""
         return ToolResult.success(self.id, self.report.name or "", output)
 
     def error(self, error: str | ToolError, *, output: str = "") -> ToolResult:
-        """Return the result of a tool that has failed.
+        """Return the result of a tool that failed.
 
         Args:
-            error: What was wrong, and what would be right.
-            output: What there is besides, such as what a command had printed.
+            error: What was wrong, and what would be right: a message or a `ToolError`.
+            output: Output besides the message, such as what a command had printed.
         """
         return ToolResult.error(self.id, self.report.name or "", error, output=output)
 
     @property
     def workspace(self) -> Workspace:
-        """Where tools may go."""
+        """The directories that tools may access."""
         return self.session.workspace
 
     @property
     def files(self) -> FileMemory:
-        """Which files were seen, and in what state."""
+        """The states in which tools of this session have seen files."""
         return self.session.files
 
     def locate(self, path: Any, line: int | None = None) -> None:
-        """Report where the work is now, by the path that the client knows."""
+        """Report the file that is being worked on, by the path that the client uses for it."""
         super().locate(self._as_given(path), line)
 
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
-        """Show a change of a file, by the path that the client knows."""
+        """Report a change to a file, by the path that the client uses for it."""
         super().diff(self._as_given(path), old, new)
 
     def _as_given(self, path: Any) -> Any:
@@ -86,12 +86,16 @@ class Call(RuntimeCall):
         return self.workspace.as_given(Path(path)) if linked else path
 
     def check_wanted(self) -> None:
-        """Raise if the call has ended, so that work in a thread may stop."""
+        """Raise if the call has ended. Call this in a thread to stop work whose result nobody awaits.
+
+        Raises:
+            Cancelled: The call has ended.
+        """
         if self.has_ended:
             raise Cancelled("stopped")
 
     def conclude(self, result: ToolResult, reason: Reason | None) -> None:
-        """End the call with its result, if it has not ended."""
+        """End the call with its result, unless it has ended already."""
         if self.has_ended:
             return
         raw: JsonObject = {"success": result.success}
@@ -114,9 +118,10 @@ class Call(RuntimeCall):
         self._end(Ending(status, reason, shown), raw)
 
     def _raw_text(self, result: ToolResult, *, written: bool) -> JsonObject:
-        """Return the output; or where it was shown live, the outcome in a line, which some clients print.
+        """Return the output, or only a one-line outcome if the output was already sent live.
 
-        What is in a client's own terminal is returned, too: a client without windows does not show that.
+        Output in a client's own terminal is included, because a client without a user interface does not
+        show that terminal.
         """
         own_terminal = self._output is not None and self._output.state.shown_as is not None
         if not written or own_terminal:
@@ -130,15 +135,22 @@ class Call(RuntimeCall):
 class Session(RuntimeSession):
     """The calls of one conversation, its tools, and the sinks that receive them.
 
-    Everything that `callsheet.runtime.session.RuntimeSession` takes, and
+    Args:
+        session_id: The id of the session; see `callsheet.runtime.session.RuntimeSession`.
+        tools: Your own tools, in addition to the built-in ones.
+        builtin: Whether to include the built-in tools.
+        permission: How to handle calls that need permission: "ask", "edits", "allow" or "deny". By default,
+            the user is asked if there is an `on_permission` handler; without one, the calls run, except for
+            tools that always need permission and paths outside the workspace.
+        tool_settings: Settings that apply to all tools.
+        mcp_servers: `McpServer` objects, or entries of ACP's `mcpServers`. Their tools are available once
+            `connected` has returned; `run` and `run_all` wait for it.
+        additional_directories: Directories besides `cwd` that tools may access.
+        host: Where files are and commands run, if not on this machine alone.
+        options: Everything else that `RuntimeSession` accepts.
 
-    - `tools`: tools of your own, beside the built-in ones (`builtin=False` leaves those out).
-    - `permission`: what happens to calls that need one: "ask", "edits", "allow" or "deny". If it is left
-      out, they are asked about if there is an `on_permission`, and run if there is none.
-    - `tool_settings`: what holds for all tools.
-    - `mcp_servers`: `McpServer`s, or entries of ACP's `mcpServers`. Their tools are there when `connected`
-      has returned; `run` waits for that by itself.
-    - `host`: where files are and commands run, if not on this machine alone.
+    Raises:
+        InvalidValue: `permission` is not one of the modes.
     """
 
     call_type = Call
@@ -178,7 +190,7 @@ class Session(RuntimeSession):
         input: JsonValue = None,  # noqa: A002 - the contract's name
         **options: Unpack[CallOptions],
     ) -> Call:
-        """Make a call of a tool that you run yourself; see `RuntimeSession.call`."""
+        """Create a call for a tool that you run yourself; see `RuntimeSession.call`."""
         return cast("Call", super().call(name, input, **options))
 
     async def run(
@@ -189,7 +201,9 @@ class Session(RuntimeSession):
         timeout: float | None = None,
         **links: Unpack[Links],
     ) -> ToolResult:
-        """Run a tool and report it. May be called on any event loop, so a tool in a thread can make calls.
+        """Run a tool and report its call.
+
+        May be called on any event loop, so that a tool that runs in a thread can make calls.
 
         Args:
             name: The tool's name.
@@ -198,7 +212,7 @@ class Session(RuntimeSession):
             links: `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom`, as in `call`.
 
         Returns:
-            The tool's result. What goes wrong is a result, too.
+            The tool's result. A failure of the tool is returned as a failed result, not raised.
         """
         self.open()
         if self._is_elsewhere():
@@ -208,7 +222,15 @@ class Session(RuntimeSession):
         return await self._executor.run(name, arguments, timeout=timeout, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel: `[("read", {"path": "a"}), …]`. Return the results in that order."""
+        """Run tools in parallel, and return their results in the order of the calls.
+
+        Args:
+            calls: The name and the arguments of each call: `[("read", {"path": "a"}), …]`.
+            at_once: Maximum number of tools that run at the same time.
+
+        Raises:
+            InvalidValue: `at_once` is less than 1.
+        """
         self.open()
         if self._is_elsewhere():
             return await self._over_there(self.run_all(calls, at_once=at_once))
@@ -217,32 +239,40 @@ class Session(RuntimeSession):
         return await self._executor.run_all(calls, at_once=at_once)
 
     def _is_elsewhere(self) -> bool:
-        """Whether the session runs on the event loop of another thread."""
+        """Return whether the session runs on another event loop than the current one."""
         loop = self.loop
         return loop is not None and loop.is_running() and loop is not asyncio.get_running_loop()
 
     async def _over_there(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do work on the session's own loop: the locks on paths belong to it."""
+        """Run work on the session's own event loop, which the locks on paths belong to."""
         assert self.loop is not None
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def cancel(self, key: str, message: str | None = None) -> bool:
-        """Stop a tool that runs, by the id or alias of its call. Return whether it was running."""
+        """Cancel a running tool, from any thread.
+
+        Args:
+            key: The id or alias of its call.
+            message: The error message of its result, instead of the default one.
+
+        Returns:
+            Whether the tool was running.
+        """
         return self._executor.cancel(key, message)
 
     def when_ended(self, call: Call, function: Callable[[], object]) -> None:
-        """Have a function called on the event loop when a call has ended."""
+        """Schedule a function to be called on the event loop when a call has ended."""
         self._when_ended.setdefault(call.id, []).append(function)
 
     def ended(self, call: RuntimeCall) -> None:
-        """Call what waits for the end of a call."""
+        """Schedule the functions that were registered with `when_ended` for a call."""
         super().ended(call)
         for function in self._when_ended.pop(call.id, ()) if self._when_ended else ():
             if self.loop is not None and not self.loop.is_closed():
                 self.loop.call_soon_threadsafe(function)
 
     async def connected(self) -> list[str]:
-        """Wait until every MCP server has started or failed. Return what is wrong, a sentence each."""
+        """Wait until every MCP server has started or failed, and return a message for each problem."""
         if self._servers is None:
             return []
         if self._connecting is None:
@@ -265,18 +295,18 @@ class Session(RuntimeSession):
         return made
 
     async def __aenter__(self) -> Self:
-        """Open the session, and start its MCP servers."""
+        """Open the session, and start its MCP servers without waiting for them."""
         self.open()
         if self._servers is not None:
             self._connecting = asyncio.ensure_future(self._connect(self._servers))
         return self
 
     async def stop_tools(self) -> None:
-        """Stop every tool that runs, and wait for it."""
+        """Stop all running tools, and wait until their calls have ended."""
         await self._executor.stop()
 
     async def close(self) -> None:
-        """Stop the tools that run, end every call, send everything, and let the consumers go."""
+        """Stop all running tools and MCP servers, then close the session; see `RuntimeSession.close`."""
         if self.desk.is_closed:
             return
         try:

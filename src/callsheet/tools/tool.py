@@ -1,6 +1,6 @@
-"""`@tool` makes a tool of a plain function, and `Registry` holds the tools of a session by name.
+"""Own `@tool`, which turns a plain function into a tool, and `Registry`, a session's tools by name.
 
-What a model needs to know of a tool is read off the function: its name, docstring and hints.
+What a model needs to know about a tool is derived from the function: its name, docstring and type hints.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ _READING = (ToolKind.READ, ToolKind.SEARCH, ToolKind.THINK)
 
 
 class Tool:
-    """A function, and everything that a model, a user and the executor must know of it.
+    """A function, and everything that a model, a user and the executor need to know about it.
 
-    It can still be called like the function that it was made from.
+    It can still be called like the function that it was made from. For the options, see `tool`.
+
+    Raises:
+        BadTool: The name or the timeout is invalid, or `writes` or `reads` names an argument without a path.
     """
 
     def __init__(
@@ -98,9 +101,15 @@ class Tool:
         read_only: bool = False,
         **declared: Any,
     ) -> Tool:
-        """Make a tool whose schema is known from elsewhere: `function(call, arguments)`.
+        """Return a tool whose schema does not come from its function.
 
-        `declared` are further arguments of `Tool`.
+        Args:
+            name: The tool's name.
+            description: What a model reads about the tool.
+            schema: The JSON Schema of the arguments.
+            function: Called as `function(call, arguments)`.
+            read_only: Whether the tool changes nothing.
+            declared: Further arguments of `Tool`.
         """
         parameters = Parameters(schema, _as_one, (), takes_call=True)
         return cls(function, name, description, parameters, read_only=read_only, **declared)
@@ -111,13 +120,13 @@ class Tool:
         return self.parameters.schema
 
     def needs_permission(self, arguments: JsonObject) -> bool:
-        """Whether the user should be asked before it is run with these arguments."""
+        """Return whether the user should approve a call with these arguments before it runs."""
         if callable(self.permission):
             return bool(self.permission(arguments))
         return not self.read_only if self.permission is None else self.permission
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the bare function: nothing is checked, asked or reported."""
+        """Call the function directly, without validation, permission or reporting."""
         return self.function(*arguments, **named)
 
     def __repr__(self) -> str:
@@ -171,25 +180,28 @@ def tool(
     description: str | None = None,
     **declared: Any,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, sync or async: `@tool` or `@tool(kind="read", title="Reading {path}")`.
+    """Turn a function, sync or async, into a tool: `@tool` or `@tool(kind="read", title="Reading {path}")`.
 
-    - Name, description and schema come from the function's name, docstring and hints.
-    - A first parameter `call: Call` gets the live call. Arguments with the hint `Path` are held inside
-      the workspace, and are absolute when the function gets them.
-    - `kind`, `title` and `locations` are shown to the user; what isn't declared is found by `describe`.
+    - The name, description and schema come from the function's name, docstring and type hints.
+    - A first parameter `call: Call` receives the live call. Arguments with the type hint `Path` are
+      resolved against the workspace, and are absolute when the function receives them.
+    - `kind`, `title` and `locations` are shown to the user; `describe` fills in what isn't declared.
       `locations` names arguments (`["{path}"]`), or is a function of the arguments.
-    - `read_only` tools are not asked about, and run beside each other. (Those of kind read, search and
-      think are, unless declared otherwise.) Tools that write are run one after another for each path;
-      `writes` names the arguments that are written to, if not all paths are; `reads` those of the others
-      that must not be written to meanwhile, if not all must not.
-    - `timeout` is in seconds. `permission` is True (always ask), False (never), or a function of the
+    - `read_only` tools need no permission, and run concurrently. (Tools of kind read, search and think are
+      read-only, unless declared otherwise.) Tools that write the same path run one after another. `writes`
+      names the arguments whose paths are written, by default all of them; `reads` names the other paths
+      that must not be written during the call, by default all the others.
+    - `timeout` is in seconds. `permission` is True (always needed), False (never), or a function of the
       arguments.
-    - `preview` is called like the tool before the user is asked, and returns what would change, as content
-      (`ToolCallContent.diff(path, old, new)`). What it raises ends the call, and the user is not asked.
-    - `scope` says what "always" means in the answer: it returns a name for all arguments that are alike
-      (`git status`), or None for just these. Without it, "always" is for the tool.
+    - `preview` is called like the tool before the user is asked, and returns the change as content
+      (`ToolCallContent.diff(path, old, new)`). If it raises, the call ends, and the user is not asked.
+    - `scope` defines what an "always" answer applies to: it returns a name that similar arguments share
+      (`git status`), or None for these arguments only. Without it, "always" applies to the tool.
 
     The function may return a `ToolResult`, text, or data; if it yields, that is its live output.
+
+    Raises:
+        BadTool: The function can't be a tool, or an option is invalid.
     """
 
     def make(function: Callable[..., Any]) -> Tool:
@@ -204,7 +216,13 @@ def tool(
 
 
 class Registry:
-    """The tools of a session. One of the same name takes the place of a built-in one."""
+    """The tools of a session, by name. A tool replaces a built-in one of the same name.
+
+    Built-in tools are imported when they are first requested.
+
+    Raises:
+        BadTool: Two of `tools` have the same name.
+    """
 
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), *, builtin: bool = True
@@ -218,17 +236,17 @@ class Registry:
             given.add(made.name)
 
     def add(self, one: Tool | Callable[..., Any]) -> Tool:
-        """Add a tool, or a function that becomes one."""
+        """Add a tool, or a function to turn into one, and return the tool. Replace one of the same name."""
         made = one if isinstance(one, Tool) else tool(one)
         self._tools[made.name] = made
         return made
 
     def remove(self, name: str) -> None:
-        """Take a tool away."""
+        """Remove a tool, if it is there."""
         self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
-        """Return a tool by its name."""
+        """Return the tool of this name, or None."""
         found = self._tools.get(name)
         if isinstance(found, str):
             module, _, attribute = found.partition(":")
@@ -242,7 +260,7 @@ class Registry:
         return list(self._tools)
 
     def nearest(self, name: str) -> list[str]:
-        """Return the names that may be meant."""
+        """Return the names of tools that are most similar to `name`, best match first."""
         return nearest(name, self._tools)
 
     def __iter__(self) -> Iterator[Tool]:

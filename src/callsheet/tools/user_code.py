@@ -1,6 +1,6 @@
-"""Python files and modules of the user's own: their tools, and whatever else they make.
+"""Import the user's own Python files and modules, and find the tools and other objects they define.
 
-What goes wrong in them is reported in one line, with the place in the user's file.
+Errors raised by the user's code are reported in one line, with the line of the user's file where possible.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from callsheet.tools.tool import Tool
 
 
 class BadFile(CallsheetError):
-    """A file that can't be used. The message says why."""
+    """A file or module can't be used. The message explains why."""
 
 
 def tools_in(file: str) -> list[Tool]:
-    """Return the tools that a Python file makes with `@tool`."""
+    """Return the tools that a Python file defines with `@tool`.
+
+    Raises:
+        BadFile: The file can't be loaded, or defines no tools.
+    """
     module = load(Path(file))
     found = {id(value): value for value in vars(module).values() if isinstance(value, Tool)}
     if not found:
@@ -33,7 +37,11 @@ def tools_in(file: str) -> list[Tool]:
 
 
 def named_in(name: str) -> Any:
-    """Return the object that `MODULE:NAME` or `FILE.py:NAME` names."""
+    """Return the object that `MODULE:NAME` or `FILE.py:NAME` refers to.
+
+    Raises:
+        BadFile: The reference is malformed, the module can't be imported, or it has no such attribute.
+    """
     where, colon, attribute = name.rpartition(":")
     if not colon or not where or not attribute:
         raise BadFile(f"{name}: expected MODULE:NAME or FILE.py:NAME")
@@ -45,20 +53,26 @@ def named_in(name: str) -> Any:
 
 
 def _imported(name: str) -> ModuleType:
-    """Import a module by its name, also from the directory that we were started in."""
+    """Import a module by name, also from the current directory."""
     here = str(Path.cwd())
     sys.path.append(here)
     try:
         with redirect_stdout(sys.stderr):
             return import_module(name)
-    except (Exception, SystemExit) as exc:  # noqa: BLE001 - it is somebody else's code
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - user code may raise anything
         raise BadFile(f"{name}: {type(exc).__name__}: {exc}") from None
     finally:
         sys.path.remove(here)
 
 
 def load(path: Path) -> ModuleType:
-    """Run a file as a module. It may import what stands beside it; what it prints goes to stderr."""
+    """Run a file as a module, and return the module.
+
+    The file may import modules in its own directory. Its standard output is redirected to stderr.
+
+    Raises:
+        BadFile: The file does not exist, is not a Python file, or raised an exception.
+    """
     if not path.is_file():
         what = "is a directory, not a Python file" if path.is_dir() else "there is no such file"
         raise BadFile(f"{path}: {what}")
@@ -71,7 +85,7 @@ def load(path: Path) -> ModuleType:
     try:
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as exc:  # noqa: BLE001 - it is somebody else's code
+    except (Exception, SystemExit) as exc:  # noqa: BLE001 - user code may raise anything
         raise BadFile(_problem(path, exc)) from None
     finally:
         sys.path.remove(str(path.resolve().parent))
@@ -79,7 +93,7 @@ def load(path: Path) -> ModuleType:
 
 
 def _problem(path: Path, exc: BaseException) -> str:
-    """Return in a line what went wrong, and where in the user's file."""
+    """Return a one-line description of an exception, with its line in the user's file if known."""
     if isinstance(exc, SyntaxError):
         return f"{exc.filename or path}:{exc.lineno}: {exc.msg}"
     lines = [

@@ -1,4 +1,4 @@
-"""The configuration of an MCP server: how it is started, or where it is. Nothing is started here."""
+"""Own the configuration of an MCP server: how it is started, or its URL. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callsheet.redaction.known_values import secrets_of_mcp
 from callsheet.report.errors import CallsheetError
 
 START_TIMEOUT = 30.0
-"""Seconds that a server may take to start. Some are downloaded when they are started first."""
+"""Seconds that a server may take to start. Some are downloaded on their first start."""
 
 
 class InvalidServer(CallsheetError, ValueError):
@@ -22,15 +22,18 @@ class InvalidServer(CallsheetError, ValueError):
 
 
 class McpServer(Struct, frozen=True, repr_omit_defaults=True):
-    """An MCP server that brings tools.
+    """The configuration of an MCP server that provides tools.
 
-    - `McpServer("files", command="npx", args=["-y", "…"])` is started, and spoken to by its stdin and
-      stdout. It gets `PATH`, `HOME` and the like, and what `env` says; not the whole environment.
-    - `McpServer("docs", url="https://…", headers={"Authorization": "Bearer …"})` runs already, and is
-      spoken to by streamable HTTP.
+    - `McpServer("files", command="npx", args=["-y", "…"])` is started as a child process, and used over its
+      stdin and stdout. Its environment has `PATH`, `HOME` and the like, and `env`; not everything.
+    - `McpServer("docs", url="https://…", headers={"Authorization": "Bearer …"})` is already running, and is
+      used over streamable HTTP.
 
-    `timeout` is how many seconds a call may take. A server that is `trusted` is believed when it says
-    that a tool only reads; then nobody is asked for permission.
+    `timeout` is the number of seconds that a call may take, `start_timeout` that the start may take. If a
+    server is `trusted`, tools that it declares read-only need no permission.
+
+    Raises:
+        InvalidServer: The configuration is inconsistent, such as both a command and a URL.
     """
 
     name: str
@@ -91,7 +94,7 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
         return f"MCP server {self.name!r}"
 
     def __rich_repr__(self) -> Any:
-        """Return what may be shown. What is in `env` and `headers` may be secret."""
+        """Return the fields to show. `env` and `headers` are omitted, because they may hold secrets."""
         yield "name", self.name
         yield "command", self.command, None
         yield "args", list(self.args), []
@@ -104,12 +107,20 @@ class McpServer(Struct, frozen=True, repr_omit_defaults=True):
         return f"McpServer({', '.join(shown)})"
 
     def secrets(self) -> dict[str, str]:
-        """Return what looks secret in `env` and `headers`, for a guard to know of."""
+        """Return the values in `env` and `headers` that look secret, for a guard to redact."""
         return secrets_of_mcp([{"env": dict(self.env), "headers": dict(self.headers)}])
 
     @classmethod
     def from_acp(cls, entry: Mapping[str, Any], **more: Any) -> Self:
-        """Make one from an entry of ACP's `mcpServers`."""
+        """Return the configuration for an entry of ACP's `mcpServers`.
+
+        Args:
+            entry: The entry.
+            more: Further fields of `McpServer`.
+
+        Raises:
+            InvalidServer: The entry is malformed, or its transport is not supported.
+        """
         try:
             given = msgspec.convert(dict(entry), _Entry)
         except (msgspec.ValidationError, TypeError, ValueError) as exc:

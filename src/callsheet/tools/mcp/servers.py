@@ -1,4 +1,4 @@
-"""The MCP servers of a session, started side by side, and the names of their tools: `mcp__SERVER__TOOL`."""
+"""Own the MCP servers of a session, started concurrently, and their tools' names: `mcp__SERVER__TOOL`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 64
-"""Characters that a tool's name may have, for the strictest of the models' makers."""
+"""Maximum length of a tool's name, as set by the strictest model provider."""
 
 Pair: TypeAlias = tuple[str, str]
 """A server's name and a tool's, as the server lists it."""
@@ -27,17 +27,17 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def plain_name(server: str, tool: str) -> str:
-    """Return the name of a tool, if nobody else has it."""
+    """Return the name of a tool before conflicts with other tools are resolved."""
     head = re.sub(r"__+", "_", _STRANGE.sub("_", server)).strip("_") or "server"
     name = f"mcp__{head}__{_STRANGE.sub('_', tool)}"
     return name if len(name) <= LONGEST else _marked(name, (server, tool))
 
 
 def name_tools(pairs: Iterable[Pair], known: Mapping[Pair, str]) -> dict[Pair, str]:
-    """Return every tool a name of its own.
+    """Return a unique name for every tool.
 
-    Tools that have one keep it. Those whose name needs no change come first, so that the ones that
-    only look like them after the change are the ones that are marked.
+    Tools in `known` retain their names. Tools whose names need no change come next, so that a tool whose
+    changed name collides with one of them is the one that is marked.
     """
     wanted = list(dict.fromkeys(pairs))
     names = {pair: known[pair] for pair in wanted if pair in known}
@@ -53,7 +53,7 @@ def name_tools(pairs: Iterable[Pair], known: Mapping[Pair, str]) -> dict[Pair, s
 
 
 def _marked(name: str, pair: Pair) -> str:
-    """Shorten a name and mark it by what it stands for, so that it is the same every time."""
+    """Shorten a name and append a mark derived from the pair, so that it is the same every time."""
     raw = "\0".join(pair).encode("utf-8", "surrogatepass")
     return f"{name[: LONGEST - 9]}_{sha256(raw).hexdigest()[:8]}"
 
@@ -61,11 +61,14 @@ def _marked(name: str, pair: Pair) -> str:
 class McpServers:
     """The MCP servers of a session.
 
-    Entering this starts them, side by side, and does not wait; `tools` does. A server that can't be
-    started brings no tools; why is in `problems`. Leaving this ends them all, and nothing is left.
+    Entering the context starts them concurrently, without waiting; `tools` waits. A server that can't be
+    started provides no tools; `problems` explains why. Leaving the context ends all servers.
 
-    `servers` may be entries of ACP's `mcpServers`. `on_change` is called when the tools have changed
-    since they were asked for: then `register` them, or ask again.
+    Args:
+        servers: The configurations, or entries of ACP's `mcpServers`.
+        workspace: The session's directories.
+        on_change: Called when the tools have changed since `tools` returned; call `register` or `tools`
+            again then.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class McpServers:
     def _labelled(
         self, servers: Iterable[McpServer | Mapping[str, Any]]
     ) -> Iterable[tuple[str, McpServer]]:
-        """Return each a name of its own, also if two are called the same."""
+        """Yield each server with a unique label, even if two have the same name."""
         seen: dict[str, int] = {}
         for given in servers:
             try:
@@ -113,14 +116,14 @@ class McpServers:
         await self.close()
 
     async def tools(self) -> list[Tool]:
-        """Wait until every server has started or failed, and return the tools."""
+        """Wait until every server has started or failed, and return their tools."""
         if self._starting:
             await asyncio.wait(self._starting)
         self._has_listed = True
         return self._made()
 
     def register(self, registry: Registry) -> None:
-        """Put the tools that there are now into a registry, and take out those that have gone."""
+        """Add the current tools to a registry, and remove those that no longer exist."""
         tools = self._made()
         for name in self._registered.difference([tool.name for tool in tools]):
             registry.remove(name)
@@ -137,7 +140,7 @@ class McpServers:
         if not listed:
             return []
         from callsheet.tools.mcp.tool_adapter import (
-            make_tool,  # after a server was there, so the SDK is
+            make_tool,  # a server has listed tools, so the SDK is installed
         )
 
         made = [
@@ -148,19 +151,19 @@ class McpServers:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, a sentence each: servers that did not start, schemas that can't be used."""
+        """A message for each problem: servers that did not start, schemas that can't be used."""
         now = [server.problem for server in self._servers.values() if server.problem]
         return [*self._invalid, *now, *self._wrong]
 
     def secrets(self) -> dict[str, str]:
-        """Return what looks secret in what the servers are given, for a guard to know of."""
+        """Return the values in the servers' configurations that look secret, for a guard to redact."""
         found: dict[str, str] = {}
         for server in self._servers.values():
             found |= server.config.secrets()
         return found
 
     async def close(self) -> None:
-        """End all servers, side by side. This is done to its end, also if it is cancelled."""
+        """End all servers concurrently. Cancelling this does not stop the servers from being ended."""
         closing = asyncio.gather(*[server.close() for server in self._servers.values()])
         await asyncio.shield(closing)
         for task in self._starting:
