@@ -1,20 +1,28 @@
-"""The life of a call, as one table.
+"""The state machine of a tool call, as one table.
 
-Rule 1: everything about which status may follow which lives in this file, in `MOVES`, and nowhere
-else.
+Rule 1: everything that decides which status may follow which lives in this file, in `MOVES`.
 
-Rule 2: this file doesn't know who asks. A tool of ours and a message of another agent are judged
-alike.
+Rule 2: this file does not know who asks. A status that one of our tools reports and a status that
+another agent sends are checked alike.
 
 Theory of operation
 -------------------
-A call is first heard of in some status, then moves along the rows of `MOVES` until a row is empty:
-that status is final. `None` stands for "not heard of yet". A live call is announced as pending; but
-a history that is replayed announces calls that ended long ago, and other agents announce calls that
-run already, so a call may begin anywhere.
+Each row of `MOVES` is a status, and holds the statuses that may come next. A call enters the table
+at the row `None` ("not announced yet") and moves from row to row until it reaches one that is empty.
+An empty row is what makes a status final: `is_final` is computed from the table, so there is no
+second list of final statuses that could disagree with it.
 
-Staying where one is, is not a move, and always fine while the call lives. After a final status
-nothing is fine, not even the same status again: whatever comes then is a `LateUpdate`.
+Three rows deserve an explanation:
+
+* `None` leads everywhere. A live call is announced as pending, but a replayed history announces
+  calls that ended long ago, and other agents announce calls that are already running.
+* `PENDING` does not lead to `COMPLETED`: a call that never ran has no result. It does lead to
+  `FAILED` and `CANCELLED`, because a call can be denied or cancelled before it runs.
+* `PAUSED` leads only back to `IN_PROGRESS`. To end a paused call, resume it first.
+
+Reporting the current status again is not a move. It is legal while the call is alive, so a sender
+may repeat itself. After a final status nothing is legal, not even that status again: `check_alive`
+and `check_move` then raise `LateUpdate`. Any other step that is not in the table is an `IllegalMove`.
 
 The diagram in docs/lifecycle.md is drawn from `MOVES` by scripts/draw_lifecycle.py.
 """
@@ -76,7 +84,11 @@ _REASONS = {reason.value: reason for reason in Reason}
 
 
 def to_status(value: object) -> ToolCallStatus:
-    """Return the status that `value` names, or raise `InvalidStatus`."""
+    """Return the status that `value` names.
+
+    Raises:
+        InvalidStatus: `value` is not a status or the name of one.
+    """
     if type(value) is ToolCallStatus:
         return value
     status = _KNOWN.get(value) if isinstance(value, str) else None
@@ -86,7 +98,11 @@ def to_status(value: object) -> ToolCallStatus:
 
 
 def to_reason(value: object) -> Reason:
-    """Return the reason that `value` names, or raise `InvalidReason`."""
+    """Return the reason that `value` names.
+
+    Raises:
+        InvalidReason: `value` is not a reason or the name of one.
+    """
     if type(value) is Reason:
         return value
     reason = _REASONS.get(value) if isinstance(value, str) else None
@@ -106,7 +122,12 @@ def check_alive(status: ToolCallStatus, tool_call_id: str) -> None:
 
 
 def check_move(old: ToolCallStatus, new: ToolCallStatus, tool_call_id: str) -> None:
-    """Raise `IllegalMove` unless a call that is in `old` may be in `new` next."""
+    """Check that a call in status `old` may report status `new` next.
+
+    Raises:
+        LateUpdate: The call has ended; `old` is final.
+        IllegalMove: `MOVES` has no step from `old` to `new`.
+    """
     legal = MOVES[old]
     if new in legal or (new is old and legal):
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Batch:
     """A group of calls. Made by `Session.batch`.
 
-    With a summary, `parent` is a call that stands for all of them: it says how many have ended, and
+    With a summary, `parent` is a call that represents all of them: it reports how many have ended, and
     completes if none failed.
     """
 
@@ -90,7 +90,7 @@ class Batch:
         else:
             parent.succeed(text, raw={"done": self._done, "total": total})
 
-    # Told by the session
+    # Called by the session
 
     def join(self, links: dict[str, Any]) -> None:
         """Put a call that is to be announced into this batch."""
@@ -99,13 +99,13 @@ class Batch:
             links.setdefault("parent", self.parent.id)
 
     def opened(self) -> None:
-        """Hear that a call of the batch was announced."""
+        """Count a call of the batch that was announced."""
         with self._lock:
             self._opened += 1
             self._tell()
 
     def ended(self, call: RuntimeCall) -> None:
-        """Hear that a call of the batch has ended."""
+        """Count a call of the batch that has ended."""
         with self._lock:
             self._done += 1
             self._failed += call.status is not ToolCallStatus.COMPLETED

@@ -1,8 +1,8 @@
-"""A call, live: the handle that a tool, or whoever runs it, holds.
+"""A live call: the handle through which a tool, or the code that runs it, reports.
 
 A call is a scope. Entering it announces the call; leaving it ends the call, if nothing else did:
-once, on every path. All methods are plain functions, may be called from any thread, return at
-once, and never raise because of what is reported (unless the session is strict).
+once, on every path. All methods but `permission` are plain functions, may be called from any thread,
+return at once, and never raise because of what is reported (unless the session is strict).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _PAUSED = ToolCallStatus.PAUSED
 _COMPLETED = ToolCallStatus.COMPLETED
 
 MOST_LOCATIONS = 16
-"""Places that a call shows at most. Each opens a file in some editors."""
+"""Most locations that a call shows. Each opens a file in some editors."""
 
 
 class RuntimeCall(CallState):
@@ -130,11 +130,11 @@ class RuntimeCall(CallState):
             self.__exit__(type(exc) if exc else None, exc, trace)
 
     def opened(self, report: ToolCallReport, output: Output | None) -> None:
-        """Hear, under the desk's lock, that the call is announced."""
+        """Store the report and the id that the desk announced, under its lock."""
         self._report, self.id, self._output = report, report.tool_call_id, output
 
     def introduce_to(self, consumer: Any) -> None:
-        """Bring a consumer that comes late up to date, under the desk's lock."""
+        """Send this call to a consumer that was added late, under the desk's lock."""
         if self._report is not None and not self._report.status.is_final:
             if self._output is not None:
                 consumer.output(self._output, False)
@@ -144,9 +144,11 @@ class RuntimeCall(CallState):
 
     @safely
     def update(self, **fields: JsonValue) -> None:
-        """Set fields of the report: title, kind, content, locations, raw_input, raw_output; patch `meta`.
+        """Set fields of the report.
 
-        A `status` moves the call; a final one ends it.
+        Args:
+            **fields: `title`, `kind`, `content`, `locations`, `raw_input` and `raw_output` replace the
+                field; `meta` is merged into `_meta`; `status` moves the call, and a final one ends it.
         """
         status = fields.pop("status", None)
         meta = fields.pop("meta", None)
@@ -157,7 +159,7 @@ class RuntimeCall(CallState):
 
     @safely
     def start(self) -> None:
-        """The tool runs now: `in_progress`."""
+        """Report that the tool is running: `in_progress`."""
         with self._desk.lock:
             report = self.report
             if report.status is not _IN_PROGRESS:
@@ -165,7 +167,7 @@ class RuntimeCall(CallState):
 
     @safely
     def pause(self) -> None:
-        """The tool waits for something: `paused` (v1 clients see it go on)."""
+        """Report that the tool is waiting for something: `paused` (v1 clients see it as running)."""
         with self._desk.lock:
             report = self.report
             if report.status is _PENDING:
@@ -173,18 +175,24 @@ class RuntimeCall(CallState):
             self._report = self._desk.change(report, {"status": _PAUSED})
 
     def resume(self) -> None:
-        """The tool goes on: `in_progress`."""
+        """Report that the tool is running again: `in_progress`."""
         self.start()
 
     def title(self, text: str) -> None:
-        """Replace the title: in a line, what is being done."""
+        """Replace the title: one line about what is being done."""
         self.update(title=text)
 
     @safely
     def progress(
         self, done: float | None = None, total: float | None = None, message: str | None = None
     ) -> None:
-        """Report how far the work is. Peers see it in the title, in the content, or in `_meta`."""
+        """Report progress. Peers see it in the title, in the content, or in `_meta`.
+
+        Args:
+            done: How much is done, in any unit.
+            total: How much there is to do, in the same unit.
+            message: What is being done now.
+        """
         said = {"done": done, "total": total, "message": message}
         self._note("progress", {key: value for key, value in said.items() if value is not None})
 
@@ -196,16 +204,23 @@ class RuntimeCall(CallState):
 
     @safely
     def show(self, *items: ContentLike) -> None:
-        """Add to what the call shows: text, images, links, or whatever `ToolCallContent` makes."""
+        """Append content: text, images, links, or anything that `ToolCallContent` makes."""
         new, found = self._desk.guard.items(items)
-        with self._desk.lock:  # what was shown before is counted on, so nothing may come between
+        with (
+            self._desk.lock
+        ):  # the new content is computed from the old, so nothing may change it between
             report = self.report
             fields, notes = self._with_items(report, new, found)
             self._report = self._desk.change(report, fields, notes or None)
 
     @safely
     def locate(self, path: Any, line: int | None = None) -> None:
-        """Report where the work is now. Relative paths are meant from the session's directory."""
+        """Report the file, and the line, that the tool works on now.
+
+        Args:
+            path: The file. A relative path is resolved against the session's directory.
+            line: The line in it.
+        """
         place = self._desk.place(path, line)
         if place is not None:
 
@@ -218,7 +233,13 @@ class RuntimeCall(CallState):
 
     @safely
     def diff(self, path: Any, old: str | None, new: str | None) -> None:
-        """Show a change of a file, and that the work is there. For a new file, `old` is None."""
+        """Show a change of a file, and add the file to the locations.
+
+        Args:
+            path: The file. A relative path is resolved against the session's directory.
+            old: The text before; None for a file that is created.
+            new: The text after; None for a file that is deleted.
+        """
         place = self._desk.place(path, None)
         if place is None:
             return
@@ -235,14 +256,19 @@ class RuntimeCall(CallState):
 
     @safely
     def usage(self, *, cpu_ms: float | None = None, max_rss_kb: int | None = None) -> None:
-        """Report what the call used, where you know it better than can be measured from outside."""
+        """Report the resources that the call used, if you know better than the session can measure.
+
+        Args:
+            cpu_ms: Milliseconds of CPU time.
+            max_rss_kb: Peak of resident memory, in kilobytes.
+        """
         self._watch.say(cpu_ms, max_rss_kb)
 
     # Live output
 
     @safely
     def write(self, data: bytes | bytearray | memoryview | str) -> None:
-        """Add live output. A character may be split over two writes."""
+        """Append live output. A character may be split over two writes."""
         if type(data) is not bytes:
             data = to_bytes(data)
         desk = self._desk
@@ -261,9 +287,12 @@ class RuntimeCall(CallState):
 
     @safely
     def terminal(self, terminal_id: str) -> None:
-        """The client's own terminal `terminal_id` shows the output of this call.
+        """Show the output of this call in a terminal of the client's own.
 
-        The client is shown that terminal; other consumers get what is written to the call.
+        The client shows that terminal; other consumers receive what is written to the call.
+
+        Args:
+            terminal_id: The id by which the client knows the terminal.
         """
         checked = check_id(terminal_id, "terminal id")
         with self._desk.lock:
@@ -277,7 +306,12 @@ class RuntimeCall(CallState):
 
     @safely
     def exit(self, code: int | None = None, signal: str | None = None) -> None:
-        """Report how the command ended whose output was written."""
+        """Report how the command ended whose output was written. This does not end the call.
+
+        Args:
+            code: The exit code, if it exited.
+            signal: The signal's name, if it was killed.
+        """
         clean = None if signal is None else self._desk.guard.clean(signal)
         self._exit = ExitStatus(exit_code=code, signal=clean)
 
@@ -293,7 +327,12 @@ class RuntimeCall(CallState):
     def succeed(
         self, output: ContentLike | Sequence[ContentLike] | None = None, *, raw: JsonValue = None
     ) -> None:
-        """The tool is done: `completed`. `output` is for people, `raw` for machines."""
+        """End the call as `completed`.
+
+        Args:
+            output: Content to append, for the user to read.
+            raw: The result as JSON, for programs.
+        """
         self._end(Ending(_COMPLETED, None, output), raw)
 
     @safely
@@ -304,17 +343,23 @@ class RuntimeCall(CallState):
         reason: Reason | str = Reason.TOOL_ERROR,
         raw: JsonValue = None,
     ) -> None:
-        """The tool has failed: `failed`, with a reason."""
+        """End the call as `failed`.
+
+        Args:
+            message: Content to append, for the user to read.
+            reason: Why it failed.
+            raw: The result as JSON, for programs.
+        """
         self._end(Ending(ToolCallStatus.FAILED, reason, message), raw)
 
     @safely
     def cancel(self, message: str | None = None) -> None:
-        """The call is no longer wanted: `cancelled`."""
+        """End the call as `cancelled`. `message` replaces the default text."""
         text = message or self._desk.phrase("cancelled")
         self._end(Ending(ToolCallStatus.CANCELLED, Reason.CANCELLED, text))
 
     def _leave(self, ending: Ending) -> None:
-        """End the call, and let nothing get in the way: an exception may be on its way already."""
+        """End the call without fail: an exception may be propagating, and must not be replaced by ours."""
         try:
             self._end(ending)
         except Exception as exc:  # noqa: BLE001
@@ -404,10 +449,19 @@ class RuntimeCall(CallState):
     async def permission(
         self, options: Sequence[PermissionOption] | None = None
     ) -> PermissionOption:
-        """Ask the client whether this may be done. Returns the option that was chosen.
+        """Ask the client to approve the call.
 
-        If the answer is no, or can't be had, the call ends `failed` with the reason `denied`, and
-        `PermissionDenied` is raised.
+        Without an approval the call ends as `failed` with the reason `denied`; as `cancelled`, if the
+        turn was cancelled.
+
+        Args:
+            options: The answers to choose from; the usual ones if omitted.
+
+        Returns:
+            The option that was chosen.
+
+        Raises:
+            PermissionDenied: The client refused, or could not be asked, or the turn was cancelled.
         """
         try:
             return await permission.ask(self, options)

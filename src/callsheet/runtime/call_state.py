@@ -66,7 +66,7 @@ def ending_of(
 
 
 def exit_ending(ended: ExitStatus) -> Ending:
-    """Return the ending of a call of which nothing but its command's exit was said."""
+    """Return the ending of a call that reported nothing but its command's exit."""
     if ended.exit_code == 0 and ended.signal is None:
         return Ending(ToolCallStatus.COMPLETED, None, None)
     return Ending(_FAILED, Reason.EXIT_CODE, None)
@@ -100,7 +100,7 @@ class CallState:
 
     @property
     def report(self) -> ToolCallReport:
-        """The report as it is now. It never changes; ask again for the next."""
+        """The current report. It is immutable: read this property again for a later one."""
         if self._report is None:
             raise Misuse(
                 "the call is not announced yet; enter it first: async with session.call(…)"

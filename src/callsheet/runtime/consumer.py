@@ -1,16 +1,16 @@
-"""The consumer: one consumer's way to see what is true.
+"""The consumer: delivery of a session's state to one sink.
 
 It is state sync, not a message queue. Each consumer remembers, through its view, what its peer has
-seen, and sends the difference to what is true.
+seen, and sends the difference to the current state.
 
 Rules
 -----
 1. **Every status change is sent**, at once and in order. Other changes and live output are sent at
-   least every `PACE` seconds, and merge meanwhile (see `send_queue`).
+   least every `PACE` seconds, and are merged meanwhile (see `send_queue`).
 2. **Delivered means delivered.** A line leaves only when the sink has taken it. If a send fails it
-   is tried again, and everything after it waits.
+   is retried, and everything after it waits.
 3. **Bounded.** Lines are made when the sink is ready for them. A consumer that takes nothing for
-   `dead_after` seconds, or falls too far behind, is given up. The tool never waits.
+   `dead_after` seconds, or falls too far behind, is abandoned. The tool never waits.
 
 Threads: `put` and `output` are called under the desk's lock, by any thread. All else happens on the
 thread of the event loop, or, when that has ended, at the end of the process.
@@ -51,7 +51,7 @@ RETRY = 0.05
 RETRY_MOST = 2.0
 
 TRIES = 6
-"""Failures in a row after which a consumer is given up, unless they are of a kind that passes."""
+"""Consecutive failures after which a consumer is abandoned, unless they are of a temporary kind."""
 
 _PASSING = (BlockingIOError, InterruptedError, TimeoutError, asyncio.CancelledError)
 _GONE = (errno.EPIPE, errno.EBADF, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
@@ -96,7 +96,7 @@ class Consumer:
     # Filling it, under the desk's lock, from any thread
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
-        """Let the consumer see this state. `moved` says that the call's status has changed."""
+        """Queue a call's new state. `moved`: the call's status has changed, so send it at once."""
         if self.is_dead:
             return
         self.queue.put(report, moved)
@@ -115,7 +115,7 @@ class Consumer:
                 self._session.desk.is_behind = True  # not the consumer: the loop doesn't turn
 
     def output(self, output: Output, much: bool) -> None:
-        """Let the consumer see new output of a call. `much` says that there is enough to send."""
+        """Queue a call's new output. `much`: there is enough of it to send now."""
         if self.is_dead:
             return
         if self.queue.output(output) and not (self._called or self._paced):
@@ -280,7 +280,7 @@ class Consumer:
         self._session.faults.count("a consumer is slow to take what it is sent", late=1)
 
     def _watch_over(self) -> None:
-        """Return the consumer up unless it takes something in time."""
+        """Abandon the consumer unless it takes something in time."""
         before, patience = self._progress(), self._session.dead_after
 
         def look() -> None:
@@ -296,7 +296,7 @@ class Consumer:
         return len(self.queue.lines), taken
 
     def _failed(self, exc: BaseException) -> None:
-        """A send has failed. What was not taken is still here; try again, or give up."""
+        """Handle a failed send: retry later, or abandon the consumer. What was not taken is still queued."""
         now = self._clock.monotonic()
         what = f"a consumer failed: {type(exc).__name__}: {exc}"
         self._session.faults.count(what, failed=1)
@@ -312,7 +312,7 @@ class Consumer:
         self._retry = min(2 * self._retry, RETRY_MOST)
 
     def die(self, why: str) -> None:
-        """Return the consumer up: let go of what waits for it, and of whoever waits for that."""
+        """Abandon the consumer: drop what waits for it, and release whoever waits for its delivery."""
         said = self._session.faults.clean(why)
         _log.warning("session %s: a consumer is given up: %s", self._session.session_id, said)
         waited = self.forget()
@@ -336,7 +336,7 @@ class Consumer:
         return waited
 
     def close(self) -> None:
-        """Let the sink go. What still waits is not sent."""
+        """Close the sink. What still waits is not sent."""
         self.forget()
         with suppress(Exception):
             self.sink.close()

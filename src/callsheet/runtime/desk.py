@@ -1,9 +1,9 @@
-"""The desk of a session: guard, describe, change, tell.
+"""The desk of a session: it sanitizes, describes and changes calls, and notifies the consumers.
 
-One lock is held around changing and telling, so what each consumer is told has one order, and calls
-may be changed from any thread. Under it nothing waits; what takes time is done before.
+One lock is held around each change and its notifications, so every consumer receives them in the same
+order, and calls may be changed from any thread. Nothing blocks under the lock; slow work is done before.
 
-Reporting never breaks a tool: what can't be reported as it is given is left out, and counted.
+Reporting never breaks a tool: a value that can't be reported as it is gets left out, and counted.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Opening: TypeAlias = tuple[Any, JsonValue, str | None, Any, Sequence[Any] | None
 
 MOST_NAMES = 1000
 MOST_LINKS = 100
-"""Calls that a call may depend on, as far as it is told."""
+"""Most dependencies of a call that are reported."""
 
 _JUDGES: dict[str, Callable[[Any], Any]] = {
     **SETTLE,
@@ -69,7 +69,7 @@ _JUDGES: dict[str, Callable[[Any], Any]] = {
 
 
 class Desk:
-    """Where a session's calls are changed, and everybody is told."""
+    """The place where a session's calls are changed and its consumers notified."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Desk:
         return clean
 
     def _link(self, fields: dict[str, Any], links: dict[str, Any]) -> int:
-        """Add what was said of a call besides, guarded. Returns how many secrets were in it."""
+        """Add a call's links, notes and `_meta`, sanitized. Return how many secrets were in them."""
         found = 0
         for name, value in links.items():
             if name in ("notes", "meta"):
@@ -184,7 +184,7 @@ class Desk:
         return found
 
     def _output_for(self, fields: dict[str, Any]) -> Output | None:
-        """Return a terminal to a command that is announced to a client which must know it from the start."""
+        """Return a terminal for a command, if a client needs to know it when the call is announced."""
         if fields.get("kind") is not ToolKind.EXECUTE:
             return None
         for consumer in self.consumers:
@@ -213,7 +213,7 @@ class Desk:
             return self.ledger.open(title=fields["title"])
 
     def _judge(self, name: str, value: Any) -> Any:
-        """Return what may be said of a new call, or raise."""
+        """Return the value of a new call's field as it may be reported, or raise."""
         if name == "parent":
             return self.ledger[value].tool_call_id
         if name == "depends_on":
@@ -229,7 +229,7 @@ class Desk:
         notes: JsonObject | None = None,
         meta: JsonObject | None = None,
     ) -> ToolCallReport:
-        """Change a call and tell everybody. Returns the report as it is then."""
+        """Change a call and notify all consumers. Return the new report."""
         try:
             changed = self.ledger.update(report.tool_call_id, notes=notes, meta=meta, **fields)
         except LateUpdate as exc:
@@ -243,7 +243,7 @@ class Desk:
     def amend(
         self, report: ToolCallReport, fields: dict[str, Any], notes: JsonObject | None
     ) -> ToolCallReport:
-        """Change a call by settled values, and tell everybody."""
+        """Change a call by values that are already checked, and notify all consumers."""
         try:
             changed = self.ledger.amend(report, fields, notes)
         except LateUpdate as exc:
@@ -255,7 +255,7 @@ class Desk:
         return self._tell(changed, changed.status is not report.status)
 
     def output(self, output: Output, *, much: bool) -> None:
-        """Tell everybody that a call has new output."""
+        """Notify all consumers that a call has new output."""
         for consumer in self.consumers:
             consumer.output(output, much)
 
@@ -286,7 +286,7 @@ class Desk:
     # Without the lock
 
     def keep_up(self, output: Output | None = None) -> None:
-        """Let everything be sent, if whoever has so much to say holds up the event loop."""
+        """Send everything that waits, if a tool that reports so much is blocking the event loop."""
         if get_ident() == self.thread:
             everything, self.is_behind = self.is_behind, False
             for consumer in self.consumers:
@@ -295,9 +295,9 @@ class Desk:
             self._let_the_loop_turn(output)
 
     def _let_the_loop_turn(self, output: Output) -> None:
-        """Give way for some milliseconds, if only the interpreter's lock keeps the loop from its turn.
+        """Yield for some milliseconds, in case only the interpreter's lock keeps the loop from running.
 
-        If that doesn't help, the loop is held up by something else, and the tool is not to wait for it.
+        If that doesn't help, the loop is blocked by something else, and the tool must not wait for it.
         """
         for _ in range(20):
             if output.unsent < LAGGING or not any(box.wants_more for box in self.consumers):
@@ -312,7 +312,7 @@ class Desk:
         return state
 
     def record(self, report: ToolCallReport) -> CallRecord:
-        """Return a call as it is kept: with the terminals that it shows."""
+        """Return a call as it is stored: with the terminals that it shows."""
         if not report.content:
             return CallRecord(report)
         keep = KEEP_WHOLE if report.status.is_final else KEEP_LIVE
@@ -350,8 +350,8 @@ class Desk:
         return self.describer.phrase(key, **values)
 
     def after_fork(self) -> None:
-        """Begin with locks that nobody holds, and nobody to tell."""
-        self.lock = RLock()
+        """Close the desk in a forked child, with a fresh lock and no consumers."""
+        self.lock = RLock()  # another thread may have held the old one, and does not exist here
         self.is_closed = True
         self.faults.after_fork()
         for consumer in self.consumers:

@@ -24,9 +24,9 @@ class SessionClosed(CallsheetError):
 
 
 class PermissionDenied(CallsheetError):
-    """The client said no, or nobody could be asked.
+    """The client refused, or could not be asked.
 
-    `cancelled` says that the turn was cancelled instead; `option` is what was chosen.
+    `cancelled` is true if the turn was cancelled instead; `option` is what was chosen.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class PermissionDenied(CallsheetError):
 
 
 class ConsumerLost(CallsheetError):
-    """A consumer was given up, or refused what it was sent (raised in strict mode only)."""
+    """A consumer was abandoned, or refused what it was sent (raised in strict mode only)."""
 
 
 KEEP_FAULTS = 20
@@ -50,15 +50,15 @@ LONGEST_MESSAGE = 300
 class Health(Struct):
     """Counts over the life of a session.
 
-    - `dropped`: updates that came too late, were not legal, or had nobody left to go to.
+    - `dropped`: updates that came too late, were not legal, or had no consumer left.
     - `degraded`: values that could not be reported as they were.
     - `cut`: values and stretches of output that were shortened.
-    - `redacted`: secrets that were taken out.
+    - `redacted`: secrets that were redacted.
     - `late`: messages that a consumer took more than a second to take.
     - `failed`: sends that failed, whether or not they succeeded later.
-    - `dead`: consumers that were given up.
+    - `dead`: consumers that were abandoned.
 
-    `faults` are the latest of them, in words.
+    `faults` are the messages of the latest of them.
     """
 
     dropped: int = 0
@@ -72,7 +72,7 @@ class Health(Struct):
 
     @property
     def is_good(self) -> bool:
-        """Whether everything was reported as it was said, and in time. Redaction is no fault."""
+        """Whether everything was reported unaltered and in time. Redaction is not a fault."""
         return not (
             self.dropped or self.degraded or self.cut or self.late or self.failed or self.dead
         )
@@ -85,7 +85,7 @@ class Health(Struct):
 _T = TypeVar("_T")
 
 LONGEST = 500
-"""Characters of a fault that are kept."""
+"""Characters of a fault's message that are stored."""
 
 
 class Faults:
@@ -102,7 +102,7 @@ class Faults:
         """Count what went wrong."""
         try:
             message = self.clean(message)[:LONGEST]
-        except Exception:  # noqa: BLE001 - what is counted matters more than how it is said
+        except Exception:  # noqa: BLE001 - the count matters more than its message
             message = "something that can't be said"
         with self._lock:
             health = self.health
@@ -154,7 +154,7 @@ class Misuse(RuntimeError):
 
 
 def safely(method: Callable[Concatenate[Any, _P], None]) -> Callable[Concatenate[Any, _P], None]:
-    """Let a method of a call count what goes wrong in it, instead of raising that into the tool."""
+    """Make a method of a call count its errors, instead of raising them into the tool."""
 
     @wraps(method)
     def wrapper(self: Any, *args: _P.args, **kwargs: _P.kwargs) -> None:

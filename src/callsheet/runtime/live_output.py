@@ -1,8 +1,8 @@
-"""Live output of one call, kept as a terminal: its beginning, its end, and a count of it all.
+"""Live output of one call, stored as a terminal: its beginning, its end, and its total size.
 
-Secrets are taken out before anybody sees it. So what was written waits here until there is enough
-of it to look through, or a consumer is about to be sent some; and what may be the beginning of a
-secret waits for the rest, until the output pauses.
+Secrets are redacted before any consumer sees it. So written bytes wait here until there are enough of
+them to scan, or a consumer is about to send some; and what may be the beginning of a secret waits for
+the rest, until the output pauses.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from callsheet.runtime.desk import Desk
 
 KEEP = 1 << 16
-"""Bytes of output that are kept at least, for consumers that are slow."""
+"""Bytes of output that are always stored, for consumers that are slow."""
 
 KEEP_MORE = 1 << 20
-"""Bytes that are kept while few calls write, for consumers that are only a little late."""
+"""Bytes that are stored while few calls write, for consumers that are only a little late."""
 
 FEW = 16
 MUCH = 1 << 14
@@ -90,7 +90,7 @@ class Output:
         return True
 
     def settle(self, now: float) -> bool:
-        """Let what was written be seen. Returns whether something is still held back."""
+        """Release what was written to the consumers. Return whether something is still held back."""
         self.unsent, self.is_alone = 0, False
         stream = self._stream
         if stream is None:
@@ -116,7 +116,7 @@ class Output:
         return found
 
     def is_just(self, item: object) -> bool:
-        """Whether an item of content says just what was written, and nothing more."""
+        """Whether an item of content only repeats what was written."""
         text = item if isinstance(item, str) else getattr(item, "text", None)
         if not isinstance(text, str) or self.state.total > KEEP:
             return False

@@ -41,7 +41,11 @@ OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
 
 
 async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> PermissionOption:
-    """Ask, and give the option by which it was allowed; else raise `PermissionDenied`."""
+    """Ask the client, and return the option by which it approved.
+
+    Raises:
+        PermissionDenied: The client did not approve, or could not be asked.
+    """
     session, phrase = call.session, call.session.desk.phrase
     ask_client = session.on_permission
     if ask_client is None:

@@ -1,9 +1,8 @@
-"""A consumer that keeps calls: it is given records, and no lines.
+"""A consumer that stores calls: it receives records instead of lines.
 
-It is told of a call's beginning and of its end at once, in the midst of the change and by whatever thread
-makes it: to hand a record over costs less than to plan that for later. Of what is between, the latest state
-stands for all, and is handed over at a pace; live output, at a slower one. So the sink must be quick, take
-everything, and not wait.
+The beginning and the end of a call are sent at once, within the change and on the thread that makes it:
+sending a record costs less than scheduling it. Of the states in between only the latest is sent, at a
+limited rate; live output, at a slower one. So the sink must be fast, take everything, and never block.
 
 `put` and `output` are called under the desk's lock by any thread; all else by the event loop's.
 """
@@ -37,7 +36,7 @@ _log = logging.getLogger("callsheet")
 
 
 class RecordConsumer:
-    """One consumer that takes records, and what it was not given yet."""
+    """One consumer that receives records, and what has not been sent to it yet."""
 
     wants_more: bool = False
 
@@ -51,7 +50,7 @@ class RecordConsumer:
         self._loop: asyncio.AbstractEventLoop = loop
         self._records: deque[CallRecord] = deque()
         self._changed: dict[str, ToolCallReport] = {}
-        # A terminal is known while somebody holds it: until its call's end was handed over, we do.
+        # A terminal lives while something refers to it; we do, until its call's end was sent.
         self._outputs: dict[str, Output] = {}
         self._is_planned: bool = False
         self._timer: Timer | None = None
@@ -62,7 +61,7 @@ class RecordConsumer:
     # Under the desk's lock, from any thread
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
-        """Let the consumer see this state. `moved` says that the call's status has changed."""
+        """Send a call's new state, or schedule it. `moved`: the call's status has changed."""
         if self.is_dead:
             return
         if moved and report.status not in _BETWEEN:
@@ -76,7 +75,7 @@ class RecordConsumer:
                 self._soon(self._plan)
 
     def output(self, output: Output, _much: bool) -> None:
-        """Hold a call's output: it is in the record of the call's next state, or comes by itself."""
+        """Hold a call's output. The record of the call's next state includes it, or a timer sends it."""
         if self.is_dead:
             return
         self._outputs[output.call_id] = output
@@ -101,7 +100,7 @@ class RecordConsumer:
             self._failed(f"a consumer failed: {type(exc).__name__}: {exc}")
 
     def _failed(self, why: str) -> None:
-        """What was not taken is still here, and goes with the next."""
+        """Count a failed send. Records that were not taken stay queued, and go out with the next."""
         self._session.faults.count(why, failed=1)
         self._tries += 1
         if self._tries >= TRIES:
@@ -130,7 +129,7 @@ class RecordConsumer:
             self._live = self._desk.clock.call_later(self._loop, LIVE, self._show_live)
 
     def _show_live(self) -> None:
-        """Return the calls that have put something out, with the end of that."""
+        """Send the live calls that have written output, with the end of that output."""
         self._live = None
         with self._desk.lock:
             written, self._written = self._written, set()
@@ -146,7 +145,7 @@ class RecordConsumer:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Return what waits."""
+        """Send what waits."""
         with self._desk.lock:
             if self.is_dead:
                 return
@@ -158,20 +157,20 @@ class RecordConsumer:
                 self._send()
 
     def _has_ended(self, key: str) -> bool:
-        """Whether a call's end was handed over: by a signal's handler, in the midst of an earlier change."""
+        """Whether a call's end was already sent: by a signal handler that interrupted an earlier change."""
         now = self._desk.ledger.get(key)
         return now is None or now.status.is_final
 
     def drain_hard(self, *, everything: bool = False) -> None:
-        """Nothing comes faster than it is taken."""
+        """Do nothing: records are sent as fast as they arrive."""
 
     def flush(self) -> None:
-        """Return all that was said so far."""
+        """Send everything reported so far."""
         if self._changed or self._records:
             self._hand_over()
 
     def send_now(self, until: float) -> None:
-        """Return what waits without an event loop, and let it be kept until a monotonic time."""
+        """Send what waits without an event loop. The sink may take until `until` (monotonic) to store it."""
         self._hand_over()
         finish: Any = getattr(self.sink, "send_now", None)
         if finish is not None and not self.is_dead:
@@ -192,7 +191,7 @@ class RecordConsumer:
         self._session.lost(self, why)
 
     def forget(self) -> int:
-        """Return nothing more. Says how much was waiting."""
+        """Stop sending, and drop what waits. Return how many records and states that was."""
         self.is_dead = True
         for timer in (self._timer, self._live):
             if timer is not None:
@@ -206,7 +205,7 @@ class RecordConsumer:
         return waited
 
     def close(self) -> None:
-        """Let the sink go. What still waits is not given."""
+        """Close the sink. What still waits is not sent."""
         self.forget()
         with suppress(Exception):
             self.sink.close()

@@ -1,7 +1,8 @@
-"""What a session lets out: values made JSON, secrets taken out, sizes bounded, the rest kept in files.
+"""What leaves a session: values converted to JSON, secrets redacted, sizes bounded, the rest stored in files.
 
-It runs once, before anything is stored or sent, so that all consumers get the same. What the tool
-and the model get is not altered. The work is done by `callsheet.redaction`; this file puts it together.
+It runs once, before anything is stored or sent, so that all consumers receive the same. What the tool
+and the model receive is not altered. `callsheet.limits` and `callsheet.redaction` do the work; this
+module combines them.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ _GUARDED = {
 
 
 class GuardSettings(Struct, frozen=True, kw_only=True):
-    """How a session guards what it lets out.
+    """How a session sanitizes what it sends and stores.
 
-    `redact` is a `Redactor` of your own, True for the rules that ship, or False. `limits` are bytes
-    for each field, None for no limits. `spill` is where what was cut is kept, True for the user's
-    cache directory, or False.
+    `redact` is a `Redactor` of your own, True for the built-in rules, or False. `limits` are the bytes
+    of each field, or None for no limits. `spill` stores what was cut: a store, True for one in the
+    user's cache directory, or False.
     """
 
     redact: Redactor | bool = True
@@ -119,7 +120,7 @@ class Sanitizer:
 
     @property
     def redactor(self) -> Redactor | None:
-        """What takes secrets out, if anything does. The shipped one is made when it is first needed."""
+        """The redactor, if there is one. The built-in one is made when it is first needed."""
         if self._redactor is None:
             given = self._settings.redact
             if given is True:
@@ -143,8 +144,8 @@ class Sanitizer:
     def value(self, value: Any, *, runs: bool = False) -> tuple[JsonValue, int]:
         """Return any value as safe JSON, and how many secrets were in it.
 
-        Of what `runs`, or may, nothing is hidden that a shell would act on. A call's input and title are
-        such: people approve the call by them.
+        With `runs`, nothing is hidden that a shell would act on. A call's input and title are such
+        values: the user approves the call by reading them.
         """
         safe = jsonsafe(value, phrases=self._say)
         redactor = self._redactor or self.redactor
@@ -177,13 +178,13 @@ class Sanitizer:
         return self.text(text)[0]
 
     def command(self, text: str) -> str:
-        """Return a text that may be run, or tells what is, without secrets. For titles."""
+        """Return a command, or a text that shows one, without secrets. For titles."""
         return self.text(text, runs=True)[0]
 
     def items(self, given: Any, *, runs: bool = False) -> tuple[tuple[ToolCallContent, ...], int]:
-        """Return content without secrets, and how many there were. What is no content is refused.
+        """Return content without secrets, and how many there were. What is not content is refused.
 
-        With `runs`, it tells what is to be run, and not what came of it; see `value`.
+        With `runs`, the content shows what is to be run, and not its result; see `value`.
         """
         if type(given) is str:
             text, count = self.text(given, runs=runs)
@@ -233,9 +234,9 @@ class Sanitizer:
         *,
         keep: bool = True,
     ) -> dict[str, Any]:
-        """Return fields within their limits, and say in the notes what was cut.
+        """Return fields within their limits, with notes about what was cut.
 
-        With `keep`, what was cut is kept whole in files.
+        With `keep`, the whole values of cut fields are stored in files.
         """
         limits, say = self._limits, self._say
         if limits is None:

@@ -7,7 +7,7 @@ waits in its terminal, which holds only so much of it.
 
 A consumer that is far behind would hold the memory of everything that waits for it. So once more
 than `NEAR` changes wait, their sizes are added up; beyond `MAX_WEIGHT`, changes go without their
-content and raw output, and the consumer is given up.
+content and raw output, and the consumer is abandoned.
 
 `put` and `output` are called under the desk's lock by any thread; `fill` by the event loop's.
 """
@@ -39,7 +39,7 @@ BASE = 1024
 """About what a report takes in memory besides its values."""
 
 MAX_WEIGHT = 64 * 1024 * 1024
-"""Bytes of changes that may wait for a consumer; one that is farther behind is given up."""
+"""Bytes of changes that may wait for a consumer; one that is further behind is abandoned."""
 
 
 def weight_of(report: ToolCallReport) -> int:
@@ -90,7 +90,7 @@ class SendQueue:
     # Filling it
 
     def put(self, report: ToolCallReport, moved: bool) -> None:
-        """Let the consumer see this state. `moved` says that the call's status has changed."""
+        """Queue a call's new state. `moved`: the call's status has changed."""
         queue, key = self._queue, report.tool_call_id
         self.put_count += 1
         if queue and queue.pop(key, None) is not None and self._weights:
@@ -114,7 +114,7 @@ class SendQueue:
         self.weight += weight
 
     def output(self, output: Output) -> bool:
-        """Let the consumer see a call's new output. Returns whether it had none to see before."""
+        """Queue a call's new output. Return whether none of this call was waiting before."""
         key = output.call_id
         if key in self.outputs:
             return False
@@ -123,7 +123,7 @@ class SendQueue:
         return True
 
     def clear(self) -> int:
-        """Let go of everything. Returns how many changes and lines that was."""
+        """Drop everything. Return how many changes and lines that was."""
         count = len(self._queue) + len(self._todo) + len(self.lines)
         for waiting in (
             self._queue,
@@ -150,7 +150,7 @@ class SendQueue:
         return bool(self._queue or self._todo or self.outputs)
 
     def fill(self, outputs: bool, now: float) -> None:
-        """Make the next lines; of live output too, if `outputs` says that it is time."""
+        """Encode the next lines; with `outputs`, those of live output too."""
         todo, lines, size = self._todo, self.lines, 0
         if not todo:
             with self._desk.lock:  # what comes from now on waits for the next turn
@@ -159,7 +159,7 @@ class SendQueue:
                 self._queue.clear()
                 self._weights.clear()
                 self.weight, self.is_soft = 0, False
-                if outputs:  # together, so that a call is always told before its output
+                if outputs:  # together, so that a call is always sent before its output
                     self._due, self.outputs = self.outputs, self._due
             if self._written:
                 self._ahead = Counter([report.tool_call_id for report in todo])
@@ -168,7 +168,7 @@ class SendQueue:
             report = todo.popleft()
             try:
                 updates = call(report) if plain else self._updates(report, now)
-            except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be told
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the call's end must be sent
                 self._desk.faults.count(f"call {report.tool_call_id}: {exc}", degraded=1)
                 updates = [self.view.least(report)]
             for update in updates:

@@ -54,7 +54,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 class Links(TypedDict, total=False):
-    """How a call belongs to others, and what is said of it besides."""
+    """How a call relates to others, and its additional metadata."""
 
     alias: str | None
     parent: RuntimeCall | str | None
@@ -75,24 +75,32 @@ class CallOptions(Links, total=False):
 
 
 DEAD_AFTER = 30.0
-"""Seconds after which a consumer that takes nothing is given up."""
+"""Seconds after which a consumer that takes nothing is abandoned."""
 
 CLOSING = 1.0
-"""Seconds that consumers get where nobody can wait for them."""
+"""Seconds that consumers get for the last updates where nothing can wait longer."""
 
 
 class RuntimeSession:
-    """The calls of one conversation, and who is told of them.
+    """The calls of one conversation, and the consumers that receive them.
 
-    - `on_update` gets each ACP `session/update` as bytes, one JSON-RPC line; it may be async.
-    - `sinks` are more consumers: functions like it, or `Sink`s for other peers, pipes or reports.
-    - `peer` says what the client behind the functions understands.
-    - `cwd` and `additional_directories` are the workspace: paths are meant from there and shown so.
-    - `locale` is the language of titles; else it is that of the environment.
-    - `on_permission` asks the client; without it, nothing is permitted.
-    - `on_lost` hears of a consumer that is given up, after `dead_after` seconds without a sign.
-    - `guard` says how secrets are taken out, what the limits are, and where the rest is kept.
-    - `strict` lets faults of reporting raise, for tests.
+    Args:
+        session_id: The id that updates carry. Without one, a new id is made.
+        cwd: The working directory. Relative paths are resolved against it, and shown relative to it.
+        additional_directories: Further directories of the workspace.
+        locale: The language of titles. Defaults to that of the environment.
+        on_update: Receives each ACP `session/update` as bytes, one JSON-RPC line; may be async.
+        sinks: More consumers: functions like `on_update`, or `Sink`s for other peers, pipes or reports.
+        peer: What the client behind the functions understands.
+        on_permission: Asks the client for approval. Without it, nothing is approved.
+        on_lost: Called with the sink and the cause when a consumer is abandoned.
+        guard: How secrets are redacted, what the size limits are, and where the rest is stored.
+        strict: Whether faults of reporting raise instead of being counted; for tests.
+        dead_after: Seconds after which a consumer that takes nothing is abandoned.
+        clock: The source of time; for tests.
+
+    Raises:
+        InvalidValue: `guard` is not a `GuardSettings`.
     """
 
     call_type: type[RuntimeCall] = RuntimeCall
@@ -149,7 +157,11 @@ class RuntimeSession:
     # Opening and closing
 
     def open(self) -> Self:
-        """Open the session on the running event loop. `async with` does this."""
+        """Open the session on the running event loop. `async with` does this.
+
+        Raises:
+            SessionClosed: The session was closed, or no event loop is running.
+        """
         if self.desk.is_closed:
             raise SessionClosed(f"session {self.session_id} is closed; make a new one")
         if self.loop is None:
@@ -180,9 +192,12 @@ class RuntimeSession:
         await self.close()
 
     async def close(self) -> None:
-        """End every call that is still open, send everything, and let the consumers go.
+        """End every call that is still open, send everything, and close the consumers.
 
-        A consumer that is slow is waited for `dead_after` seconds at most.
+        This waits at most `dead_after` seconds for slow consumers.
+
+        Raises:
+            ConsumerLost: A consumer was abandoned or failed; in strict mode only.
         """
         with self.desk.lock:
             if self.desk.is_closed:
@@ -201,7 +216,10 @@ class RuntimeSession:
             raise problem
 
     async def _last_flush(self) -> BaseException | None:
-        """Send everything. If that is cancelled, there is a second, shorter try. Returns what went wrong."""
+        """Send everything, and return what went wrong.
+
+        If the first attempt is cancelled, a second, shorter one follows, so that the calls' ends are sent.
+        """
         problem: BaseException | None = None
         for patience in (self.dead_after, CLOSING):
             try:
@@ -216,7 +234,17 @@ class RuntimeSession:
         return problem
 
     def attach(self, sink: Sink | OnUpdate) -> Sink:
-        """Add a consumer. It is told of the calls that live now, and of all that comes."""
+        """Add a consumer. It receives the live calls, and everything that follows.
+
+        Args:
+            sink: A sink, or a function like `on_update`.
+
+        Returns:
+            The sink; a function is wrapped in one.
+
+        Raises:
+            SessionClosed: The session was closed, or it is not open and no event loop is running.
+        """
         made = self._sink(sink)
         self.open()
         self._attach(made)
@@ -255,10 +283,25 @@ class RuntimeSession:
     ) -> RuntimeCall:
         """Make a call: `async with session.call("bash", {"command": "ls"}) as call:`.
 
-        It is announced when it is entered. Title, kind and locations that you don't give are found
-        by `describe`; a title may be a template: "Reading {path}". `alias` is the id that a model
-        uses for it; `parent` and `depends_on` are other calls of this session, or their ids or
-        aliases. `annotations` are what an MCP server says of the tool.
+        The call is announced when it is entered, not when it is made.
+
+        Args:
+            name: The tool's name.
+            input: The tool's arguments.
+            title: The title, or a template for it: "Reading {path}". Found by `describe` if omitted.
+            kind: The kind of tool. Found by `describe` if omitted.
+            locations: The files that the call works on. Found by `describe` if omitted.
+            alias: The id that a model uses for the call.
+            parent: The call that this one is part of, or its id or alias.
+            depends_on: Calls of this session, or their ids or aliases, that this one depends on.
+            batch: The batch that the call belongs to.
+            timeout: Seconds after which the call's scope is cancelled; needs `async with`.
+            annotations: The annotations that an MCP server declares for the tool.
+            meta: Fields for ACP's `_meta`.
+            custom: Fields for `_meta.callsheet.custom`.
+
+        Returns:
+            The call, to be entered once.
         """
         if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
             given = timeout if isinstance(timeout, (int, float)) else type(timeout).__name__
@@ -285,29 +328,32 @@ class RuntimeSession:
     def batch(self, title: str = "", *, total: int | None = None, summary: bool = False) -> Batch:
         """Group calls: `async with session.batch("Reading 12 files", total=12) as batch:`.
 
-        With `summary`, a call of its own stands for the batch and says how far it is.
+        Args:
+            title: What the batch does.
+            total: How many calls are expected, if known.
+            summary: Whether an additional call represents the batch and reports its progress.
         """
         return Batch(self, title, total, summary)
 
     @property
     def reports(self) -> tuple[ToolCallReport, ...]:
-        """The reports of the calls that live, and of those that ended last, as they are now."""
+        """The current reports of the live calls, and of those that ended last."""
         with self.desk.lock:
             return tuple(self.desk.ledger)
 
     @property
     def health(self) -> Health:
-        """How well reporting goes: counts of what was dropped, degraded, cut, redacted, late."""
+        """How well reporting works: counts of what was dropped, degraded, cut, redacted, late."""
         return self.faults.health
 
     def get(self, key: str) -> ToolCallReport | None:
-        """Return the report of a call by its id or alias, while it is kept."""
+        """Return the report of a call by its id or alias, or None if it is unknown or no longer stored."""
         with self.desk.lock:
             found = self.desk.ledger.get(key)
         return found if isinstance(found, ToolCallReport) else None
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Return a report as the first client is shown it."""
+        """Return a report as the first client sees it."""
         client = self._client()
         with self.desk.lock:
             return report if client is None else client.queue.view.shown(report)
@@ -321,7 +367,11 @@ class RuntimeSession:
     # Barriers
 
     async def flush(self) -> None:
-        """Return when everything said so far was handed to every consumer that lives."""
+        """Wait until everything reported so far was delivered to every live consumer.
+
+        Raises:
+            ConsumerLost: A consumer was abandoned or failed; in strict mode only.
+        """
         await self._flush(self.desk.consumers)
         faults = self.faults
         if faults.strict and faults.of_consumers is not None:
@@ -329,7 +379,7 @@ class RuntimeSession:
             raise ConsumerLost(fault)
 
     async def flush_client(self) -> None:
-        """Return when everything said so far was handed to the client: the first that takes lines."""
+        """Wait until everything reported so far was delivered to the client: the first that takes lines."""
         client = self._client()
         if client is not None:
             await self._flush((client,))
@@ -338,7 +388,7 @@ class RuntimeSession:
         loop = self.loop
         if loop is None:
             return
-        if not loop.is_running():  # nobody turns it any more
+        if not loop.is_running():  # awaiting would never end
             self._send_now(monotonic() + CLOSING)
         elif asyncio.get_running_loop() is not loop:
             there = asyncio.run_coroutine_threadsafe(self._flush(consumers), loop)
@@ -365,7 +415,7 @@ class RuntimeSession:
         batch.opened()
 
     def ended(self, call: RuntimeCall) -> None:
-        """Hear that a call has ended."""
+        """Handle the end of a call."""
         self.desk.calls.pop(call.id, None)
         if self.desk.is_behind:
             self.desk.keep_up()
@@ -374,7 +424,7 @@ class RuntimeSession:
             batch.ended(call)
 
     def lost(self, consumer: Consumer | RecordConsumer, why: str) -> None:
-        """Hear that a consumer was given up."""
+        """Remove a consumer that was abandoned, and report it to `on_lost`."""
         self.faults.count(f"a consumer was given up: {why}", dead=1)
         with self.desk.lock:
             left = [other for other in self.desk.consumers if other is not consumer]

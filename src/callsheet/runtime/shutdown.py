@@ -1,7 +1,7 @@
 """The end of a process: sessions that are still open then end their calls and send what waits.
 
-A child that was forked has its parent's sessions in memory, but not its conversations: there, they
-say nothing more.
+A forked child has its parent's sessions in memory, but not its conversations: there, they send
+nothing more.
 """
 
 from __future__ import annotations

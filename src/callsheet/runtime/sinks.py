@@ -1,8 +1,8 @@
-"""Where a consumer's lines go. A sink takes what it receives in order, and says when it has it.
+"""Sinks: where a consumer's lines go. A sink takes lines in order, and reports when they are delivered.
 
 `send` receives a deque and takes items off its front as they are delivered. It returns None when
 all are, or something to await until then. If it fails, what is left in the deque was not delivered,
-and comes again.
+and is sent again.
 
 The last part writes to somebody's file descriptor without ever blocking, and without changing its
 mode for other processes that share it.
@@ -43,7 +43,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what was opened. Nothing is sent after this."""
+        """Release what was opened. Nothing is sent after this."""
         ...
 
 
@@ -120,7 +120,7 @@ class PipeSink:
                 raise TimeoutError("the pipe is full and nobody reads it")
 
     def close(self) -> None:
-        """Close our own descriptor. The one that was given stays open."""
+        """Close our own descriptor. The caller's stays open."""
         self._stop_waiting()
         if self._waiting is not None and not self._waiting.done():
             self._waiting.cancel()
@@ -180,7 +180,7 @@ class NonBlocking:
             self.fd = _opened_anew(fd)
 
     def write(self, data: memoryview) -> int:
-        """Write as much as there is room for, and say how much that was."""
+        """Write as much as there is room for, and return how many bytes that was."""
         try:
             if self._socket is None:
                 return os.write(self.fd, data)
@@ -195,7 +195,7 @@ class NonBlocking:
         return bool(poll.poll(max(0.0, until - monotonic()) * 1000))
 
     def close(self) -> None:
-        """Close it. The one that was given stays open."""
+        """Close our own descriptor. The caller's stays open."""
         fd, self.fd = self.fd, -1
         with contextlib.suppress(OSError):
             if self._socket is not None:

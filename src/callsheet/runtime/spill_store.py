@@ -1,8 +1,8 @@
-"""Spill files: what a report had no room for, kept whole in a directory that only its owner can read.
+"""Spill files: values that a report has no room for, stored whole in a directory only its owner can read.
 
 The store writes the spills of a `CutPlan` and finishes it with the paths of those that exist. It holds
 itself to a total size, a number of files and an age; the oldest go first. Several processes can share
-a directory. Nothing here raises: where a file can't be kept, there is none, and `failures` counts it.
+a directory. Nothing here raises: a file that can't be written is left out, and `failures` counts it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SpillStore:
     """A directory of spill files. Methods may be called from any thread.
 
     Each spill is a file of its own, with a name that nobody can guess; with `by_content`, the same data
-    is kept once, under a name that is always the same.
+    is stored once, under a name that is always the same.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SpillStore:
     def finish(
         self, plan: CutPlan, *, phrases: Phrases = None
     ) -> tuple[Mapping[str, Any], list[JsonObject]]:
-        """Write a plan's spills, and give its fields and the records of its cuts."""
+        """Write a plan's spills, and return its fields and the records of its cuts."""
         kept = [self.keep(cut.spill) for cut in plan.cuts]
         there = [
             path if path and Path(path).exists() else None for path in kept
@@ -138,7 +138,9 @@ class SpillStore:
         self.last_error = why
 
     def _make_directory(self) -> None:
-        str(self.directory).encode()  # a path that is not Unicode can't be told to anybody
+        str(
+            self.directory
+        ).encode()  # raises for a path that is not Unicode: a report could not name it
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._check_directory()
 

@@ -30,7 +30,7 @@ class Timer(Protocol):
     """Something that will happen, unless it is cancelled."""
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the timer."""
         ...
 
 
@@ -110,7 +110,7 @@ def sample(now: float) -> Sample:
 
 
 def between(start: Sample, end: Sample) -> dict[str, int]:
-    """Return the usage of a call that ran between two samples, as `_meta.callsheet.usage` says it."""
+    """Return the usage of a call that ran between two samples, in the form of `_meta.callsheet.usage`."""
     if start is end:
         cpu_ms, children = 0, False
     else:
@@ -146,7 +146,7 @@ class Stopwatch:
         self._said: dict[str, int] | None = None
 
     def start(self, since: float | None = None) -> dict[str, Any] | None:
-        """Note that the call runs, or has run since a monotonic time. Returns the note, the first time."""
+        """Store that the call runs, or has run since a monotonic time. Return the note, the first time."""
         if self._started is not None:
             return None
         now = self._clock.monotonic()
@@ -155,7 +155,7 @@ class Stopwatch:
         return {"startedAt": to_rfc3339(self._clock.time_ns() - int((now - self._started) * 1e9))}
 
     def say(self, cpu_ms: float | None, max_rss_kb: int | None) -> None:
-        """Note what was used, from somebody who knows."""
+        """Store the usage that a tool reports. It overrides what is measured."""
         said = dict(self._said or {})
         if cpu_ms is not None:
             said["cpuMs"] = round(float(cpu_ms))

@@ -1,19 +1,31 @@
-"""What all views share: what the peer has seen, what it may be sent again, its own terminals.
+"""The base class of views: what one peer has seen, and what to send it next.
+
+Rule 1: a view does no I/O and has no clock. States go in, updates come out; when to ask, and how
+often, is up to the caller.
+
+Rule 2: a view does not know how a session works. It knows one peer, and the states that it receives.
 
 Theory of operation
 -------------------
-A view is no queue. It remembers the last state of each call and terminal that its peer has seen
-(`SeenCalls`, `SeenTerminals`), receives new states, and returns the updates that lead from the one
-to the other. States that nobody asked about in between are never sent, so a slow peer costs no
-memory: it skips to the latest.
+A view is not a queue. It remembers the last state of each call and terminal that its peer has seen
+(`SeenCalls`, `SeenTerminals`), receives a new state, and returns the updates that lead from the one
+to the other. A state that the caller skips is never sent, so a slow peer costs no memory: it jumps
+to the latest state. What is remembered is bounded as well (`KEEP_ENDED`, `KEEP_TERMINALS`).
 
-`shown` puts a call into the peer's terms first: progress into the title, the parent under a
-vendor's key, the title escaped, the client's own terminal in place of ours. What was seen is
-remembered in these terms, because differences must be those that the peer would notice.
+Each state takes three steps:
 
-A view may hold back content that it would have to send again too often (`resend_budget`), or show a
-long text in part: ask it later (`insist`), or at the call's end, and it comes. It has no clock; how
-often to ask it is up to the caller.
+1. *Translate.* `shown` expresses the call in the peer's terms: progress goes into the title or the
+   content, the parent under a vendor's key, the title is escaped, and the client's own terminal
+   replaces ours. The seen state is stored in these terms, because an update must contain the
+   differences that the peer would notice, and no others.
+2. *Budget.* A peer that can't append receives its content again whenever it grows. `_affordable`
+   limits what that may cost (`resend_budget`): content that is too expensive for now is held back, or
+   a long text is shown in part.
+3. *Compare.* The subclass for the peer's version of ACP (`v1`, `v2`) encodes the difference between
+   the seen state and the new one.
+
+Content that was held back is not lost. `held` and `waits` report it, `insist` returns it after a
+pause, and the update that ends the call contains it in any case.
 """
 
 from __future__ import annotations
@@ -35,11 +47,11 @@ from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
 
 LONGEST_PROGRESS = 80
-"""Characters of progress that are added to a title at most."""
+"""Most characters of progress that are added to a title or to the content."""
 
 
 def shown_to(peer: Peer, report: ToolCallReport) -> ToolCallReport:
-    """Return a call as a peer can see it."""
+    """Return a call with its progress and its parent where the peer looks for them."""
     notes = report.notes
     if "progress" in notes and peer.progress != "meta" and not report.status.is_final:
         report = _with_progress(peer, report, notes["progress"])
@@ -49,7 +61,7 @@ def shown_to(peer: Peer, report: ToolCallReport) -> ToolCallReport:
 
 
 def progress_text(progress: JsonValue) -> str:
-    """Return progress as people read it, in a line: `3/12 · tests/test_x.py`."""
+    """Return progress as one readable line: `3/12 · tests/test_x.py`."""
     if not is_object(progress):
         return ""
     done, total, message = (progress.get(key) for key in ("done", "total", "message"))
@@ -89,7 +101,7 @@ KEEP_ENDED = 256
 """Calls that have ended and are still remembered."""
 
 KEEP_TERMINALS = 512
-"""Terminals that are remembered, besides those of calls that live. More than a ledger keeps."""
+"""Terminals that are remembered, besides those of live calls. More than a ledger stores."""
 
 
 class SeenCalls:
@@ -99,21 +111,21 @@ class SeenCalls:
         self._reports: dict[str, ToolCallReport] = {}
         self._ended: deque[str] = deque()
         self._budgets: dict[str, ResendBudget] = {}
-        # What was given of the calls that live, before it was put into the peer's terms.
+        # The latest state of each live call, before it was translated into the peer's terms.
         self.given: dict[str, ToolCallReport] = {}
-        # The calls of which something was held back; whether all of it was, not just a part.
+        # The calls with content that was held back. True: none of it was shown; False: a part was.
         self.held: dict[str, bool] = {}
         self.get: Callable[[str], ToolCallReport | None] = self._reports.get
 
     def budget(self, tool_call_id: str) -> ResendBudget:
-        """Return the budget of a call that lives."""
+        """Return the budget of a live call."""
         found = self._budgets.get(tool_call_id)
         if found is None:
             found = self._budgets[tool_call_id] = ResendBudget()
         return found
 
     def put(self, report: ToolCallReport) -> None:
-        """Note that this is what the peer sees now."""
+        """Store what the peer sees now. The oldest ended calls are forgotten."""
         self._reports[report.tool_call_id] = report
         if report.status.is_final:
             self._budgets.pop(report.tool_call_id, None)
@@ -125,7 +137,7 @@ class SeenCalls:
 
 
 class SeenTerminal:
-    """A terminal as a peer has seen it: first, nothing of it."""
+    """A terminal as a peer has seen it. At first, it has seen nothing."""
 
     def __init__(self, epoch: int) -> None:
         self.mark: tuple[int, int] = (epoch, 0)
@@ -139,13 +151,13 @@ class SeenTerminal:
         self.earned: tuple[int, int] = (epoch, 0)
 
     def hold(self, report: ToolCallReport) -> None:
-        """Note the call that shows it: the latest that lives."""
+        """Store which call shows the terminal. A live call takes it over from any other."""
         if self.holder in (None, report.tool_call_id) or not report.status.is_final:
             self.holder = report.tool_call_id
             self.lives = not report.status.is_final
 
     def earn(self, state: TerminalState) -> int:
-        """Return the tokens that new output brings, once."""
+        """Return the tokens that output since the last time earns. Output earns only once."""
         epoch, total = self.earned
         new = state.total - total if epoch == state.epoch else state.total
         self.earned = state.mark
@@ -158,12 +170,12 @@ class SeenTerminal:
         )
 
     def take(self, state: TerminalState, facts: JsonObject) -> None:
-        """Note that the peer has been told all of this."""
+        """Store that the peer has received everything in `state`."""
         self.mark, self.facts, self.meta = state.mark, facts, state.meta
 
 
 class SeenTerminals:
-    """The terminals that a peer has seen. Those of calls that live stay; of the others, the latest."""
+    """The terminals that a peer has seen: all that live calls show, and the latest of the others."""
 
     def __init__(self) -> None:
         self._seen: dict[str, SeenTerminal] = {}
@@ -176,7 +188,7 @@ class SeenTerminals:
         return len(self._seen)
 
     def recall(self, state: TerminalState) -> SeenTerminal:
-        """Return what was seen of a terminal."""
+        """Return what the peer has seen of a terminal. An unknown terminal is added."""
         found = self._seen.get(state.terminal_id)
         if found is None:
             found = self._seen[state.terminal_id] = SeenTerminal(state.epoch)
@@ -185,7 +197,11 @@ class SeenTerminals:
         return found
 
     def _forget_one(self) -> None:
-        """Forget the oldest that no living call shows, looking at a few: living ones go to the back."""
+        """Forget the oldest terminal that no live call shows.
+
+        Terminals of live calls go to the back. Only a few are tried, so that the cost stays constant even
+        if nearly all of them belong to live calls; the table then grows by one.
+        """
         for _ in range(8):
             oldest = next(iter(self._seen))
             seen = self._seen.pop(oldest)
@@ -195,14 +211,22 @@ class SeenTerminals:
 
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
-"""Returns the state of an agent's terminal. One that it doesn't know is the client's own."""
+"""A function that returns the state of an agent's terminal, or None for one of the client's own."""
 
 CHUNK = 32 * 1024
-"""Bytes of terminal output in one update at most: some clients die on a line over 64 KB."""
+"""Most bytes of terminal output in one update: some clients crash on a line over 64 KB."""
 
 
 class View(ABC):
-    """What one peer has seen. `left_out` counts the bytes of output that came too fast for it."""
+    """What one peer has seen, and the updates that bring it up to date.
+
+    `left_out` counts the bytes of output that the peer was too slow to receive.
+
+    Args:
+        peer: What the client understands.
+        terminal_of: Returns the state of an agent's terminal by its id.
+        words: The phrases that the view adds, in the user's language.
+    """
 
     def __init__(self, peer: Peer, terminal_of: TerminalOf, words: Phrases = ENGLISH) -> None:
         self.left_out: int = 0
@@ -218,13 +242,16 @@ class View(ABC):
     def call(self, report: ToolCallReport, *, output: bool = True) -> list[Update]:
         """Return the updates for a call's new state, and for the terminals that it shows.
 
-        Without `output`, what these have put out waits: the call's later states come first.
+        Args:
+            report: The new state.
+            output: Whether to include the terminals' output. Without it, output waits, so that later
+                states of the call can be sent first.
         """
         return self._call(report, 0, output=output)
 
     @abstractmethod
     def _call(self, report: ToolCallReport, extra: int, *, output: bool = True) -> list[Update]:
-        """Return these updates. What is sent again may cost so much more than there are tokens for."""
+        """Return the updates for `call`. Resending may cost `extra` tokens more than the budget has."""
 
     @abstractmethod
     def terminal(self, state: TerminalState) -> list[Update]:
@@ -232,23 +259,26 @@ class View(ABC):
 
     @abstractmethod
     def least(self, report: ToolCallReport) -> Update:
-        """Return the least that can be told of a call: where it is in its life."""
+        """Return the smallest update that reports a call's status."""
 
     @property
     def held(self) -> bool:
-        """Whether something was held back, or shown in part, that would have to be sent again too often."""
+        """Whether content was held back, or shown only in part, because resending it costs too much."""
         return bool(self._calls.held)
 
     @property
     def waits(self) -> bool:
-        """Whether something was held back that `insist` may give."""
+        """Whether content was held back that `insist` may return."""
         return any(self._calls.held.values())
 
     def insist(self, *, whatever_it_costs: bool = False) -> list[Update]:
-        """Return what was held back, as far as it can be paid for by what is kept for pauses.
+        """Return the updates for content that was held back, as far as the reserve for pauses pays for it.
 
-        To be asked when nothing new has come for a while, and something is `held`. A text that was shown
-        in part comes whole at the call's end, or `whatever_it_costs`.
+        Call this when something is `held` and nothing new has arrived for a while.
+
+        Args:
+            whatever_it_costs: Return all of it, and texts that were shown in part as a whole. Otherwise
+                these are completed when the call ends.
         """
         held, given = list(self._calls.held), self._calls.given
         self._calls.held.clear()
@@ -267,10 +297,14 @@ class View(ABC):
         extra: int,
         texts: int = 0,
     ) -> ToolCallReport:
-        """Return a call with as much of its new content as can be paid for, or with what was seen of it.
+        """Return a call with as much of its new content as the budget pays for, else with what was seen.
 
-        `given` is the call before it was put into this peer's terms, with terminals as texts of
-        size `texts`.
+        Args:
+            shown: The call in the peer's terms.
+            seen: What the peer has seen of it.
+            given: The call before it was translated into the peer's terms.
+            extra: Tokens that may be spent beyond the budget.
+            texts: The size of the terminals that are shown as text.
         """
         if shown.content == seen.content:
             return shown
@@ -283,7 +317,7 @@ class View(ABC):
         return replace(shown, content=seen.content if content is None else content)
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Return a call as this peer can see it."""
+        """Return a call in this peer's terms."""
         if report.meta:
             report = shown_to(self._peer, report)
         if self._peer.titles != "plain":
@@ -298,7 +332,7 @@ class View(ABC):
         return report
 
     def _as_own(self, item: ToolCallContent) -> ToolCallContent:
-        """Let a client's own terminal stand for ours, where both show the same."""
+        """Return the client's own terminal in place of ours, if both show the same output."""
         if type(item) is not TerminalContent:
             return item
         state = self._terminal_of(item.terminal_id)
@@ -316,7 +350,7 @@ class View(ABC):
         return found
 
     def _data_since(self, state: TerminalState, seen: SeenTerminal) -> bytes:
-        """Return the output that the peer has not seen. What is kept no more is said."""
+        """Return the output that the peer has not seen, after a notice about any that is no longer stored."""
         data, missed = state.since(seen.mark), state.missed(seen.mark)
         if not missed:
             return data

@@ -1,8 +1,8 @@
 """The views of peers that speak ACP v1.
 
-v1 knows no agents' terminals. They are shown as text (`V1TextView`), which is part of the call's
-content and so has to be paid for whenever it grows; or, where the client says that it understands
-them, as keys in `_meta` (`V1TerminalView`), which append.
+v1 has no agents' terminals. They are shown as text (`V1TextView`), which is part of the call's
+content and so is sent again, and paid for, whenever it grows; or, if the client declares that it
+understands them, as keys in `_meta` (`V1TerminalView`), which append.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class V1TextView(View):
         return self.call(holder) if seen.is_stale(state) else []
 
     def least(self, report: ToolCallReport) -> Update:
-        """Return the least that can be told of a call: where it is in its life."""
+        """Return the smallest update that reports a call's status."""
         status = v1.STATUS[report.status]
         if report.status is ToolCallStatus.PENDING:
             return ToolCall(report.tool_call_id, "…", "other", status)
@@ -239,7 +239,7 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _is_small(meta: JsonObject) -> bool:
-    """Whether news may travel with an update that has much to say itself."""
+    """Whether `meta` is small enough to travel with an update that is large itself."""
     return len(meta.get(terminals.OUTPUT, {}).get("data", "")) <= SMALL
 
 

@@ -52,7 +52,7 @@ class V2View(View):
         return updates
 
     def least(self, report: ToolCallReport) -> Update:
-        """Return the least that can be told of a call: where it is in its life."""
+        """Return the smallest update that reports a call's status."""
         return ToolCallUpdate(report.tool_call_id, report.status.value)
 
     def _open(self, state: TerminalState) -> Update:
