@@ -1,8 +1,10 @@
-"""Stand between a client and any agent, which need not know of it: pass on, record, repair.
+"""Relay ACP traffic between a client and any agent, and record or repair it on the way.
 
-- `stdio` starts the agent (`callsheet.processes.child`) and passes bytes on, both ways, through a
-  thread for each. Each thread shows what it passes on to a *hook*, which may record it
-  (`recording`) or send something else (`live`).
+The agent needs no support for this. How the modules work together:
+
+- `stdio` starts the agent (`callsheet.processes.child`) and passes bytes on in both directions, with one
+  thread per direction. Each thread hands what it reads to a *hook*, which may record it (`recording`)
+  or send something else (`live`).
 - `live` drives a `pipeline` by lines and by the clock; `offline` drives one over a recording.
 - In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `tapped_session`:
   what is known of one (`calls`) becomes a draft (`repair`, `profiles`), which becomes a safe report

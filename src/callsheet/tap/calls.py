@@ -1,4 +1,8 @@
-"""One call of another agent, and what became of it here."""
+"""The tap's state of one call (`Tapped`), and the ids by which the client knows calls (`Ids`).
+
+An agent may use one id for several calls. The client must never see that, so each call gets an id of its
+own: the agent's id where it is free, else that id with a number appended.
+"""
 
 from __future__ import annotations
 
@@ -58,9 +62,9 @@ class Tapped(Struct, eq=False):
     safe: tuple[ToolCallContent, ...] = ()
     """… the same without secrets, whole."""
     secrets: dict[str, int] = field(default_factory=dict[str, int])
-    """How many were taken out of each field."""
+    """How many secrets were redacted in each field."""
     whole_input: JsonValue = None
-    """The input without secrets, for those who are asked."""
+    """The input without secrets, unbounded: the user must see all of what they approve."""
     is_cut: bool = False
     """Whether its content is shown with less than there is."""
     counted: int = 0
@@ -78,16 +82,17 @@ class Tapped(Struct, eq=False):
 
 
 class Ids:
-    """The ids of one session's calls, as the client knows them: none stands for two calls.
+    """The ids of one session's calls, as the client knows them. No id stands for two calls.
 
-    `used` are those of all sessions: one that was let go may be heard of again.
+    `used` holds the ids of all sessions, because a session that was dropped may be used again.
     """
 
     def __init__(self, session: str, used: SeenIds) -> None:
         self._session: str = session
         self._used: SeenIds = used
         self._renamed: dict[str, str] = {}
-        # How often an id came: one that every call has must not be counted from the beginning each time.
+        # The last number appended to each id. Without it, an agent that uses one id for every call would
+        # make each search for a free number start at 2 again, which is quadratic.
         self._numbers: dict[str, int] = {}
 
     def new(self, key: str) -> str:
@@ -109,9 +114,9 @@ class Ids:
         return self._used.has(self._session, chosen)
 
     def keep_alias(self, alias: str, key: str) -> bool:
-        """Note an agent's alias for a call. Returns whether it may be sent: no other call has it."""
+        """Note an agent's alias for a call, and return whether it may be sent: no other call has it."""
         if self.has(alias):
-            return key.startswith(f"{alias}~")  # as another tap has named it
+            return key.startswith(f"{alias}~")  # another tap has renamed the call this way
         self._used.add(self._session, alias)
         return True
 
@@ -132,7 +137,14 @@ _Value = TypeVar("_Value")
 
 
 def own_notes(told: JsonObject, ids: Ids, status: ToolCallStatus | None, key: str) -> JsonObject:
-    """Return the notes that an agent has on its call `key`, as Callsheet's own has them: those to rely on."""
+    """Return those of an agent's own `callsheet` notes on a call that can be relied on.
+
+    Args:
+        told: The notes as the agent sent them.
+        ids: The ids of the session's calls.
+        status: The status that the call has now.
+        key: The id by which the client knows the call.
+    """
     notes = {key: value for key, value in told.items() if key not in WIRE_NOTES}
     if status is not ToolCallStatus.FAILED or notes.get("reason") not in _REASONS:
         notes.pop("reason", None)
@@ -163,10 +175,10 @@ _OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "t
 
 
 def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
-    """Return a `_meta` with terminals in the form that clients know, and as this call's own.
+    """Return a `_meta` with terminals in the form that clients know, under ids that belong to this call.
 
-    Some agents give a terminal the id of its call: if that was another call's before, so was the
-    terminal.
+    Some agents use the call's id as the id of its terminal. If an earlier call had that id, so had the
+    earlier terminal, and the terminal is renamed together with the call.
     """
     found = {key: meta[key] for key in _OF_TERMINALS if obj(meta.get(key))}
     if not found:
@@ -181,7 +193,7 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
 
 
 def in_own_terminals(draft: CallDraft, mine: Tapped) -> CallDraft:
-    """Let a draft show the call's own terminals, by the same rule."""
+    """Rename the terminals that a draft shows, by the rule of `own_terminals`, and return the draft."""
     if mine.id != mine.call.id:
         draft.content = [
             {**item, "terminalId": mine.id} if terminal_in(item) == mine.call.id else item
@@ -196,7 +208,7 @@ def _is_cut(told: JsonValue) -> bool:
 
 
 def _fit(key: str) -> str:
-    """Return an id that any client can take: not empty, not endless, on one line."""
+    """Return an id that any client accepts: not empty, of limited length, on one line."""
     try:
         if len(key) <= _LONGEST:
             return check_id(key)

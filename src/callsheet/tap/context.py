@@ -1,4 +1,4 @@
-"""What a tap is set to do, and what its sessions share."""
+"""A tap's settings (`TapSettings`), and the state that its sessions share (`Context`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from callsheet.tap.stats import Account
 
 
 class TapSettings(Struct, frozen=True, kw_only=True):
-    """What a tap is to do, besides passing everything on.
+    """Settings of a tap: what it does besides passing everything on.
 
-    - `repair`: make reports of calls complete and true, and send them as the smallest updates.
-    - `redact`: take secrets out of what the client is shown, and of what is kept.
-    - `bound`: keep messages about calls within limits; what is cut is kept in files.
-    - `locale`: the language of titles and texts of ours; else that of the environment.
+    Attributes:
+        repair: Make reports of calls complete and correct, and send them as the smallest updates.
+        redact: Remove secrets from what the client is shown and from what is stored.
+        bound: Limit the size of messages about calls. What is cut is stored in files.
+        locale: The language of the tap's own titles and texts. None means that of the environment.
     """
 
     repair: bool = True
@@ -48,10 +49,11 @@ def _raise(exc: Exception) -> None:
 
 
 class Context(Struct, eq=False):
-    """What all sessions of a tap work with. `send` gets lines for the client, `failed` what went wrong here;
-    who reads them sets both.
+    """State and services that all sessions of a tap share.
 
-    `epoch` is the time of day, in seconds, at time 0; None if nobody knows it, as in a recording.
+    `send` receives lines for the client, and `failed` the exceptions of the tap's own code. The pipeline
+    sets both. `keep` stores a call in the history. `epoch` is the time of day, in seconds, at time 0; it is
+    None where that is unknown, as in a recording.
     """
 
     settings: TapSettings
@@ -64,7 +66,7 @@ class Context(Struct, eq=False):
     used: SeenIds = field(default_factory=SeenIds)
     """The ids of calls that the client knows, of all sessions."""
     histories: dict[str, int] = field(default_factory=dict[str, int])
-    """How often sessions were replayed, of those that were. Their ids are those of before."""
+    """How often each session was replayed. A replay uses the same ids again, so each has its own ids."""
 
     def told_anew(self, session: str) -> None:
         """Note that the client forgets what it knows of a session: it will be replayed."""
@@ -77,7 +79,7 @@ class Context(Struct, eq=False):
         return Ids(f"{session}\0{self.histories.get(session, 0)}", self.used)
 
     def sanitizer(self, words: LocalPhrases, faults: Faults) -> Sanitizer:
-        """Return what makes values safe."""
+        """Return a sanitizer that redacts and bounds values by the settings."""
         chosen = GuardSettings(
             redact=self.settings.redact,
             limits=SAFE if self.settings.bound else None,
@@ -86,9 +88,11 @@ class Context(Struct, eq=False):
         return Sanitizer(chosen, words, faults)
 
     def describer(self, cwd: str | None, clean: Redact | None = None) -> Describer:
-        """Return what describes calls of a session in a directory.
+        """Return the describer for calls of a session in a directory.
 
-        `clean` takes secrets out of a text that is about to be cut: nobody would know half of one.
+        Args:
+            cwd: The session's directory, if it is known.
+            clean: Redacts a text before it is cut. Half a secret would not be recognised afterwards.
         """
         return Describer(
             absolute(cwd) or "/",
@@ -103,7 +107,7 @@ class Context(Struct, eq=False):
 
 
 def absolute(cwd: str | None) -> str | None:
-    """Return a session's directory, if it is one that can be relied on."""
+    """Return a session's directory if it is a valid absolute path, else None."""
     try:
         return None if cwd is None else check_path(cwd)
     except InvalidLocation:

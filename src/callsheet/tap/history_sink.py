@@ -1,4 +1,4 @@
-"""What a tap stores in the history: calls as the client saw them, and the messages around them."""
+"""Store in the history what a tap sends: calls as the client saw them, and the messages around them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from callsheet.history.sink import SessionLog
 
 LAST = 4.0
-"""Seconds that the history has at the end."""
+"""Seconds that the history has to write what waits when the tap ends."""
 
 MOST_LOGS = 64
-"""Sessions that are written to at once; of more, the oldest begins anew."""
+"""Sessions whose logs are open at once. Of more, the oldest log is dropped, and opened again on use."""
 
 MOST_PROMPTS = 256
-"""Prompts that wait for an answer at once."""
+"""Prompts that may wait for a response. Of more, the oldest is forgotten."""
 
 Write: TypeAlias = "Callable[[SessionLog], object]"
 
@@ -41,8 +41,8 @@ _KINDS = {
 class HistorySink:
     """The history of a tap. It is opened when there is something to store.
 
-    Whatever goes wrong with it, the caller is neither stopped nor kept waiting: `say` gets one
-    message.
+    A failure of the history never stops or delays the caller: the first one is reported through `say`, and
+    what could not be stored is lost.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class HistorySink:
         self._info: JsonObject = {"source": "tap", "command": command}
         self._say_once: Callable[[str], None] | None = say
         self._logs: dict[str, SessionLog] = {}
-        # Prompts without an answer, by request: the session, and what keeps it if it is not kept yet.
+        # Prompts without a response, by request: the session, and what stores it if it is not stored yet.
         self._prompts: dict[Any, tuple[str, Callable[[], None] | None]] = {}
         self._message: tuple[str, str, str] = ("", "", "")
         self._count: int = 0
 
     def reopened(self, session: str) -> None:
-        """Note that an earlier session goes on."""
+        """Note that an earlier session continues: what follows is stored as a new part of it."""
         self._logs.pop(session, None)
 
     def call(self, session: str, cwd: str, record: CallRecord) -> None:
@@ -87,13 +87,13 @@ class HistorySink:
             del self._prompts[next(iter(self._prompts))]
 
     def answered(self, request: Any, *, accepted: bool) -> None:
-        """Process the agent's answer to a prompt. A refused one was never part of the session."""
+        """Process the agent's response to a prompt. A rejected prompt is not stored."""
         _, keep = self._prompts.pop(request, ("", None))
         if keep is not None and accepted:
             keep()
 
     def _accept(self, session: str) -> None:
-        """Store the oldest prompt of a session that has no answer yet: the agent works on it."""
+        """Store the oldest prompt of a session that has no response yet: the agent works on it."""
         for request, (asked, keep) in self._prompts.items():
             if asked == session:
                 if keep is not None:
@@ -102,7 +102,7 @@ class HistorySink:
                 return
 
     def update(self, session: str, cwd: str, update: Json) -> StoreText | None:
-        """Store a message as the client is shown it. Returns what stores the next pieces of it."""
+        """Store a message as the client is shown it, and return a function that stores its next pieces."""
         kind = _KINDS.get(text(update.get("sessionUpdate")) or "")
         content = update.get("content")
         blocks = _blocks(many(content) or [content])
@@ -117,7 +117,7 @@ class HistorySink:
         return None
 
     def close(self) -> None:
-        """Write what waits, and let go of the history."""
+        """Write what waits, and close the history."""
         if self._history is not None:
             self._history.close_now(LAST)
 
@@ -140,7 +140,7 @@ class HistorySink:
 
         return say_more
 
-    # Writing, which fails by itself
+    # Writing. A failure here never reaches the caller.
 
     def _write(self, session: str, cwd: str, write: Write) -> None:
         try:
@@ -151,9 +151,9 @@ class HistorySink:
     def _begin(self, session: str, cwd: str) -> SessionLog:
         if self._history is None:
             self._history = self._make()
-        # Positions order what is kept of one session. An earlier process may have kept some of it: an
-        # agent may use the id of a session again, and sessions are loaded. The microseconds since 1970
-        # come after all of that, without asking the store where it ended.
+        # Positions order what is stored of one session. An earlier process may have stored some of it:
+        # an agent may use the id of a session again, and sessions are loaded. The microseconds since 1970
+        # come after all of that, without a query for the last position.
         position = int(time.time() * 1e6)
         log = self._logs[session] = self._history.session(
             session, cwd=cwd, info=self._info, position=position
@@ -169,6 +169,6 @@ class HistorySink:
 
 
 def _blocks(told: list[Any]) -> list[Json]:
-    """Return the well-formed ones of some blocks."""
+    """Return the blocks that are well-formed."""
     found = [obj(one) for one in told if type(obj(one).get("type")) is str]
     return [one for one in found if one["type"] != "text" or type(one.get("text")) is str]

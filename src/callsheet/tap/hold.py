@@ -1,4 +1,4 @@
-"""Why a tap lets messages wait, and for how long.
+"""When a tap delays a message, why, and for how long.
 
 A bare pipe waits for nothing, and a tap that only watched would do the same. A tap that repairs has
 to wait in a few places, because agents report the better half of something a moment after the
@@ -15,18 +15,18 @@ silent agent never holds up the client:
 - A *raw input that grows* waits for the rest of it, so that N bytes cost O(N): `STILL` after it
   last grew, then twice as long each time.
 - *Any other change* waits for more changes, to be sent together: `PACE` between two sends.
-- *Text and output* wait for the next piece where half a secret could be at the end: `TEXT_PAUSE`,
+- *Text and output* wait for the next piece where they may end in the middle of a secret: `TEXT_PAUSE`,
   `OUTPUT_PAUSE`.
 
-What waits must not be overtaken by what depends on it. Cards keep the order of their calls, so an
-announcement that waits is sent before any later one. Answers and visible updates release everything
-that waits before them. What the client shows nowhere among the cards, such as a list of commands or
-a request to read a file, overtakes: an agent may be blocked on its answer, and would never report
-what we wait for.
+What waits must not be overtaken by what depends on it. Cards stand in the order of their calls, so an
+announcement that waits is sent before any later one. Responses and visible updates release everything
+that waits before them. What the client does not show among the cards, such as a list of commands or
+a request to read a file, overtakes: an agent may be blocked on the response, and would never report
+what the tap waits for.
 
 Nothing here reads a clock. Times are passed in, in seconds, so a recording is repaired exactly as
-it would have been live. Every class that holds something has the same face: `due` says when it
-wants to be called again, and `tick(now)` or `late(now)` lets go of what has waited long enough.
+it would have been live. Every class that holds something has the same interface: `due` is the time at
+which to call it again, and `tick(now)` or `late(now)` releases what has waited long enough.
 
 The tap also ends calls that their agents never end (`ENDS`): an agent has `DENIED` or `CANCELLED`
 seconds to do so itself, and the end of the turn is the last moment for all others.
@@ -142,7 +142,7 @@ class HeldEnds:
 
 
 def may_show_more(mine: Tapped, draft: CallDraft, update: Json, *, is_history: bool) -> bool:
-    """Whether a call is done without any result so far. Our own agent reports both at once.
+    """Whether a call is done without any result so far. Callsheet's own agents report both at once.
 
     A replay may report a call as done, and then more of it, such as that it failed.
     """
@@ -182,7 +182,7 @@ def _differs(update: Json, call: ObservedCall) -> bool:
 
 
 def why_denied(call: ObservedCall) -> Reason:
-    """Return why a call ends whose permission request was answered with no, or not at all."""
+    """Return why a call ends whose permission request was rejected or cancelled."""
     turn, denied = call.turn, call.denied
     rejected = denied is not None and denied.outcome == "rejected"
     if not rejected and turn is not None and turn.cancelled is not None:
@@ -209,10 +209,10 @@ def was_never_allowed(call: ObservedCall) -> bool:
 class GrowingFields:
     """The raw inputs and outputs of running calls: what was sent of them, and which inputs wait.
 
-    Arguments arrive in pieces as a model writes them, and output as a command prints it. Who
-    watches sees both in the title and in the content, so the raw fields are sent when the call's
-    status changes. An input that has stopped growing is sent without that: the call may run for
-    long.
+    Arguments arrive in pieces as a model writes them, and output as a command prints it. The user
+    sees both in the title and in the content, so the raw fields are sent only when the call's
+    status changes. An input that has stopped growing is sent without that, because the call may run
+    for long.
     """
 
     def __init__(self) -> None:

@@ -1,10 +1,15 @@
-"""The tap in front of an agent: two relays, a pipeline between them, and a thread for what is due.
+"""Run a tap in front of a live agent: two relays, a pipeline between them, and a timer thread.
 
-Whoever sends to the client holds `_speaking`, so that its lines come in the order in which they
-were made. A client that does not read holds up the agent by that, as a bare pipe would, and nobody
-else. Likewise for `_telling` and the agent. What the tap itself sends to the agent is sent by the
-clock's thread, so that nobody who reads from the agent ever waits for it to read. `_lock` guards
-the pipeline, and is never held while anything is written.
+The locks of `Driver`:
+
+- `_lock` guards the pipeline, and is never held while anything is written.
+- `_speaking` is held by a thread that sends to the client, from before it asks the pipeline until the
+  lines are written, so that lines arrive in the order in which they were made. A client that does not
+  read blocks the agent in this way, as a bare pipe would, but not the client's own direction.
+- `_telling` is held while anything is written to the agent.
+
+What the tap itself sends to the agent is sent by the timer thread. If the thread that reads from the
+agent did so, an agent that does not read could block it, and both would wait forever.
 """
 
 from __future__ import annotations
@@ -28,10 +33,10 @@ if TYPE_CHECKING:
 
 
 GONE = 2.0
-"""Seconds that the agent has to leave by itself when its client is gone."""
+"""Seconds that the agent has to exit on its own when its client is gone."""
 
 LOOK = 0.25
-"""Seconds between two looks whether the client is still there, once it sends nothing more."""
+"""Seconds between two checks whether the client is still there, once it sends nothing more."""
 
 
 class Driver:
@@ -46,7 +51,7 @@ class Driver:
         self._speaking: Lock = Lock()
         self._telling: Lock = Lock()
         self._tell: Send | None = None
-        # What the agent is to be told besides what the client says.
+        # Lines of the tap's own for the agent, which the timer thread sends.
         self._besides: list[bytes] = []
         self._lock: Lock = Lock()
         self._thinking: Condition = Condition(self._lock)
@@ -55,9 +60,9 @@ class Driver:
         self._until: float | None = None
         self._is_over: bool = False
         self._is_gone: bool = False
-        # Whether the client was told half a line: then nothing else may come before the rest of it.
+        # Whether the client was sent half a line: then nothing else may be sent before the rest of it.
         self._is_within: bool = False
-        # When to look next whether the client is there, once it is silent; and since when it is not.
+        # When to check next whether the client is there, once it is silent; and since when it is gone.
         self._look_at: float | None = None
         self._gone_since: float | None = None
         self._timer: Thread = Thread(target=self._watch_the_clock, daemon=True)
@@ -68,11 +73,11 @@ class Driver:
         return time.monotonic() - self._began
 
     def speak_by(self, send: Send) -> None:
-        """Get the way to the client."""
+        """Set the function that sends to the client."""
         self._send = send
 
     def tell_by(self, send: Send) -> None:
-        """Get the way to the agent."""
+        """Set the function that sends to the agent."""
         self._tell = send
 
     def from_client(self, lines: Sequence[bytes], send: Send) -> None:
@@ -114,7 +119,7 @@ class Driver:
         return data
 
     def pass_on(self, data: bytes, send: Send) -> None:
-        """Pass on a part of a line that is too long to be looked into."""
+        """Pass on a part of a line that is too long to be parsed."""
         with self._speaking:
             with self._thinking:
                 before = b""
@@ -150,7 +155,7 @@ class Driver:
                 send(b"\n" + data if self._is_within else data)
 
     def agent_left(self) -> None:
-        """Send the same if the relay could not: somebody else holds the agent's stdout open."""
+        """Do what `agent_gone` does if the relay could not, because another process holds stdout open."""
         if self._send is None or self._is_gone or not self._speaking.acquire(timeout=LOOK):
             return
         self._speaking.release()
@@ -158,7 +163,7 @@ class Driver:
             self.agent_gone(self._send)
 
     def close(self) -> None:
-        """Let the clock be."""
+        """Stop the timer thread."""
         with self._thinking:
             self._is_over = True
             self._thinking.notify()
@@ -173,7 +178,7 @@ class Driver:
         return data
 
     def _plan(self, *, at_once: bool = False) -> None:
-        """See to it that the clock is watched until the next that is due."""
+        """Wake the timer thread if something is due earlier than it expects."""
         due = self.pipeline.due
         if at_once or (due is not None and (self._until is None or due < self._until)):
             self._until = self.now() if at_once else due
@@ -204,7 +209,7 @@ class Driver:
                 data = b"" if self._is_within else self._for_client()
                 besides, self._besides = b"".join(self._besides), []
             if data and self._send is not None:
-                with suppress(OSError):  # who relays hears of it, too
+                with suppress(OSError):  # the relay gets the same error, and handles it
                     self._send(data)
         if besides and self._tell is not None:
             with self._telling, suppress(OSError):
@@ -219,7 +224,7 @@ class Driver:
             self._thinking.notify()
 
     def _look_for_the_client(self) -> None:
-        """End the agent if nobody listens to it any more, and it does not leave by itself."""
+        """End the agent if nobody reads from it any more, and it does not exit on its own."""
         now = self.now()
         self._look_at = now + LOOK
         if self._between.client_listens():
@@ -239,7 +244,7 @@ class FromClient:
         self._lines: LineSplitter = LineSplitter()
 
     def begin(self, send: Send) -> None:
-        """Let the tap speak to the agent, too."""
+        """Let the tap send to the agent, too."""
         self._driver.tell_by(send)
 
     def take(self, data: bytes, send: Send) -> None:
@@ -253,7 +258,7 @@ class FromClient:
             if part:
                 send(part)
         except OSError:
-            self._driver.client_is_silent()  # nobody reads any more whether the client goes
+            self._driver.client_is_silent()  # this relay ends, and no longer notices that the client goes
             raise
 
     def end(self, send: Send) -> None:
@@ -272,7 +277,7 @@ class FromAgent:
         self._lines: LineSplitter = LineSplitter()
 
     def begin(self, send: Send) -> None:
-        """Let the clock speak to the client, too."""
+        """Let the timer thread send to the client, too."""
         self._driver.speak_by(send)
 
     def take(self, data: bytes, send: Send) -> None:
@@ -294,7 +299,14 @@ class FromAgent:
 
 
 def start(command: Sequence[str]) -> Between:
-    """Start an agent, to be served later. There must be no thread yet. Raises `CannotStart`."""
+    """Start an agent, to be served later by `tap`. There must be no other thread yet.
+
+    Args:
+        command: The agent's command line.
+
+    Raises:
+        CannotStart: The command can't be run.
+    """
     between = Between()
     between.start(command)
     return between
@@ -308,9 +320,18 @@ def tap(
     record: str | None = None,
     between: Between | None = None,
 ) -> tuple[int, Account | None]:
-    """Run an agent behind a tap, and return its exit code and what was done.
+    """Run an agent behind a tap until it ends.
 
-    `between` is where the agent was started already, if it was.
+    Args:
+        command: The agent's command line.
+        settings: What the tap does.
+        history: Opens the history in which to store what the client is shown; None to store nothing.
+        record: A file to record the traffic to, or a directory; None to record nothing.
+        between: What `start` returned, if the agent was started already.
+
+    Returns:
+        The agent's exit code and the counts of what was done. If the agent can't be started, what a shell
+        would exit with, and None.
     """
     try:
         between = between or start(command)
@@ -321,7 +342,7 @@ def tap(
     from callsheet.tap.history_sink import HistorySink
     from callsheet.tap.pipeline import Pipeline
     from callsheet.tap.recording import RecordingWriter, path_in
-    from callsheet.tap.stats import Account  # the agent starts meanwhile
+    from callsheet.tap.stats import Account  # imported late, while the agent starts
 
     name = os.path.basename(command[0])  # noqa: PTH119 - pathlib takes long to import
     keeping = HistorySink(history, name, say) if history is not None else None
@@ -337,7 +358,9 @@ def tap(
     )
     pipeline = Pipeline(context, say, keeping)
     driver = Driver(pipeline, recorder, between)
-    context.epoch = time.time() - driver.now()  # to make all this has taken its time
+    context.epoch = (
+        time.time() - driver.now()
+    )  # the driver's clock started later than `epoch` above
     try:
         code = between.serve(FromClient(driver), FromAgent(driver))
         driver.agent_left()
@@ -351,6 +374,6 @@ def tap(
 
 
 def say(text: str) -> None:
-    """Write a message for whoever started the tap to stderr."""
+    """Write a message for the user to stderr."""
     with suppress(OSError):
         os.write(2, f"callsheet tap: {text}\n".encode(errors="replace"))

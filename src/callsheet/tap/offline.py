@@ -1,4 +1,7 @@
-"""The tap over a recording: writes what a client would have been sent, by the recording's times."""
+"""Run a tap over a recording: write what a client would have been sent, by the recording's times.
+
+No clock is read. Before each line, everything happens that would have been due by the line's time.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from .pipeline import Pipeline
 _encode = msgspec.json.Encoder().encode
 _DIRECTIONS: dict[Sender, Direction] = {"client": "client->agent", "agent": "agent->client"}
 _MENDED = ("encoding", "surrogate")
-"""What is wrong with lines that a tap reads all the same."""
+"""Faults of lines that a tap reads all the same."""
 
 _OF_MESSAGES = frozenset(("jsonrpc", "method", "result", "error"))
 
@@ -30,9 +33,12 @@ PRECISE = 1e-6
 
 
 class Repairs:
-    """Repairs one recording: lines in, lines out. `account` counts what was done.
+    """Repair one recording: lines in, lines out.
 
-    `messages` counts what could be read; a file without any is no recording.
+    Attributes:
+        account: Counts of what was done.
+        messages: How many messages could be read. A file without any is no recording.
+        faults: Warnings about failures of the tap itself.
     """
 
     def __init__(self, settings: TapSettings, spill: SpillStore | bool = True) -> None:
@@ -47,7 +53,7 @@ class Repairs:
         self._passed: int = 0
 
     def repaired(self, stream: BinaryIO) -> Iterator[bytes]:
-        """Return the lines of a recording, repaired."""
+        """Yield the lines of a recording, repaired."""
         for line in read_lines(stream):
             yield from self._one(line)
         yield from self._until(None)
@@ -81,11 +87,11 @@ class Repairs:
         yield from self._drained(
             data, self._wrapped(sender, data) if is_wrapped else line.raw + b"\n"
         )
-        if line.time is None:  # nothing tells how long anything waits
+        if line.time is None:  # without times, nothing can be delayed
             yield from self._asked()
 
     def _as_it_is(self, line: RecordedLine) -> Iterator[bytes]:
-        """Return a line that is no message, which a tap passes as it came, but without secrets."""
+        """Yield a line that is no message: unchanged, except that secrets are removed."""
         if not line.raw:
             return
         self._passed = line.number
@@ -94,7 +100,7 @@ class Repairs:
         yield kept if line.sender is None else self._wrapped(line.sender, kept)
 
     def _asked(self) -> Iterator[bytes]:
-        """Let all be asked that waits to be."""
+        """Send the permission requests that wait, and yield what comes out."""
         self._pipeline.release_requests(self._now)
         yield from self._drained(b"", b"")
 
@@ -113,7 +119,7 @@ class Repairs:
         return sender
 
     def _until(self, time: float | None) -> Iterator[bytes]:
-        """Let everything happen that is due before a time; without one, all that ever will be."""
+        """Do everything that is due before a time, or all that will ever be due if it is None."""
         pipeline = self._pipeline
         while (due := pipeline.due) is not None and (time is None or due < time - PRECISE):
             self._now = max(self._now, due)
@@ -121,7 +127,7 @@ class Repairs:
             yield from self._drained(b"", b"")
 
     def _drained(self, data: bytes, as_it_was: bytes) -> Iterator[bytes]:
-        """Return what came out. What passed as it came is written as it stood."""
+        """Yield what came out of the pipeline. A line that passed unchanged is yielded as `as_it_was`."""
         pipeline = self._pipeline
         yield from self._told("client", pipeline.to_agent, data, as_it_was)
         yield from self._told("agent", pipeline.to_client, data, as_it_was)
@@ -141,7 +147,7 @@ class Repairs:
 
 
 def _message_of(line: RecordedLine) -> dict[str, Any] | None:
-    """Return the message of a line as a tap reads it: what is broken within it is mended, no more."""
+    """Return the message of a line as a live tap would read it; None if it would find none."""
     if line.fault is None or line.fault in _MENDED:
         return line.message
     message = parse_line(line.raw) if line.fault == "json" else None
@@ -151,7 +157,17 @@ def _message_of(line: RecordedLine) -> dict[str, Any] | None:
 def repair(
     stream: BinaryIO, out: BinaryIO, settings: TapSettings, spill: SpillStore | bool = True
 ) -> Account:
-    """Repair a recording, and write it."""
+    """Repair a recording, and write the result.
+
+    Args:
+        stream: The recording.
+        out: Where to write the repaired recording.
+        settings: What the tap does.
+        spill: Where to store what is cut; True for the default place, False to store nothing.
+
+    Returns:
+        Counts of what was done.
+    """
     repairs = Repairs(settings, spill)
     for line in repairs.repaired(stream):
         out.write(line)

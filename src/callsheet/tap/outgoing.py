@@ -1,8 +1,8 @@
-"""What is still to be sent to the client of one session's calls, and when.
+"""The queue of updates for the client, one per session: what is to be sent, and when.
 
-Status changes go out at once and in order. Of other changes the latest stands for all, and goes out
-at a pace. An announcement that may soon be better waits a little. There is no clock here: times are
-passed in.
+Status changes are sent at once and in order. Other changes are merged, so that only the latest state is
+sent, at most once per `PACE`. An announcement that may soon be more complete waits a little (`hold.py`
+has the reasons). There is no clock here: times are passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from callsheet.tap.hold import LONGEST, PACE, RETRY, GrowingFields
 
 
 class Post:
-    """One session's way to the client. `send` gets lines; `shown` puts a report into the client's terms."""
+    """The outgoing updates of one session.
+
+    `send` receives encoded lines. `shown` returns a report as it is to be encoded for this client.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Post:
     # Putting in
 
     def hold(self, report: ToolCallReport, now: float, patience: float) -> None:
-        """Hold an announcement for what it lacks, for some seconds from now. It keeps its place."""
+        """Hold an announcement for what it lacks, for `patience` seconds. Its place in the order stays."""
         held = self._held.get(report.tool_call_id)
         since = now if held is None else held[2]
         until = min(now + patience, since + LONGEST)
@@ -61,7 +64,7 @@ class Post:
         self._flush(now)
 
     def announce(self, report: ToolCallReport, now: float) -> None:
-        """Send an announcement that waited, as it is by now; those that came before it, too."""
+        """Send an announcement that waited, as it is now, after those that wait before it."""
         key = report.tool_call_id
         for other in list(self._held):
             held = self._held.pop(other)[1]
@@ -71,7 +74,7 @@ class Post:
         self._flush(now)
 
     def put(self, report: ToolCallReport, *, moved: bool, now: float) -> None:
-        """Send this state, at once if `moved`: then the call's status has changed."""
+        """Send a call's state: at once if its status has changed (`moved`), else merged with later ones."""
         if moved:
             self._queue.pop(report.tool_call_id, None)
             self._move(report)
@@ -82,7 +85,7 @@ class Post:
             self._soft(now)
 
     def terminal(self, state: TerminalState, now: float) -> None:
-        """Let the client see a terminal's new state."""
+        """Send a terminal's new state, merged with later ones."""
         key = f"\0{state.terminal_id}"
         self._queue.pop(key, None)
         self._queue[key] = state
@@ -118,7 +121,7 @@ class Post:
         if self._queue and now >= self._next:
             self._flush(now)
         if self._insist_at is not None and now >= self._insist_at:
-            self._insist_at = None  # one that fails must not be asked for ever
+            self._insist_at = None  # first, so that one that raises is not retried forever
             self._lines(self._view.insist())
             if self._view.waits:
                 self._insist_at = now + RETRY
@@ -126,10 +129,12 @@ class Post:
             self._lines(self._view.call(self._shown(report)))
 
     def release(self, now: float, last: str | None = None) -> None:
-        """Send all that waits: something else comes now, which must not overtake it.
+        """Send all that waits, because the caller sends something that must not overtake it.
 
-        What comes may be about the call `last`: calls that were announced after it may go on
-        waiting.
+        Args:
+            now: The time.
+            last: The call that the caller's message is about, if it is about one. Calls that were
+                announced after it may go on waiting.
         """
         if self._held and last is None:
             self.announce(next(reversed(self._held.values()))[1], now)

@@ -1,9 +1,9 @@
-"""What passes the tap that is not about calls: as it is, without secrets in what the user is shown.
+"""Pass on messages that are not about calls: unchanged, but without secrets in what the user is shown.
 
-Agents send text in thousands of small pieces, and nearly all of them are harmless, so this is the
-path that has to be fast. Three things make it so:
+Agents send text in thousands of small pieces, and nearly all of them are harmless, so this path has to
+be fast. Three things make it so:
 
-- `TextRun` sees at a glance that a piece is harmless, with a `QuickCheck` over the piece and the end
+- `TextRun` finds quickly that a piece is harmless, with a `QuickCheck` over the piece and the end
   of the text before it. Only where a secret may have begun does the text go through a stream
   redactor, which holds back what may be part of it until the next piece, or a pause
   (`hold.TEXT_PAUSE`).
@@ -63,13 +63,13 @@ _decode_text = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 Accepts: TypeAlias = Callable[[bytes], bool]
-"""Takes a piece of text if it is harmless, and returns whether it is."""
+"""Accepts a piece of text if it is harmless, and returns whether it is."""
 
 StoreText: TypeAlias = Callable[[str], None]
 """Stores more of a text that is passed on."""
 
 StoreMessage: TypeAlias = Callable[[Json], StoreText | None]
-"""Stores a message. Returns what stores further pieces of a text, if it was a piece of one."""
+"""Stores a message. If it was a piece of a text, returns a function that stores further pieces."""
 
 
 def parse_line(line: bytes) -> Json | None:
@@ -106,11 +106,11 @@ def _with_odd_numbers(data: bytes) -> Any:
 
 
 class LineTemplate:
-    """Lines with the same around their text.
+    """Recognise lines that differ from a parsed line only in their text, without parsing them.
 
-    What stands around the text is known from a line that was parsed. A line with the same around
-    it, and between its quotes a text and nothing else, is the same message with another text. Many
-    such lines are read like one: their texts are joined.
+    What precedes and follows the text is known from the parsed line. A line that begins and ends in the
+    same way, with one JSON string and nothing else in between, is the same message with another text.
+    Many such lines are read like one: their texts are joined.
     """
 
     def __init__(
@@ -128,10 +128,13 @@ class LineTemplate:
     def of(
         cls, line: bytes, text: str, accepts: Accepts | None, store: StoreText | None = None
     ) -> LineTemplate | None:
-        """Learn from a line with this text in it. None if its place in the line is not certain.
+        """Return the template of a line with this text in it; None if the text's place is not certain.
 
-        `accepts` judges the texts of other lines, if secrets are hidden; `store` gets those that
-        pass.
+        Args:
+            line: The line.
+            text: The text in it.
+            accepts: Decides whether the text of another line is harmless; None if nothing is redacted.
+            store: Receives the texts that pass.
         """
         if b"\\" in line or not text:
             return None
@@ -142,7 +145,7 @@ class LineTemplate:
         return cls(line[: place + 1], line[place + len(quoted) - 1 :], accepts, store)
 
     def passes(self, lines: bytes) -> bool:
-        """Whether lines pass as they are. If not, it is as if they had not come."""
+        """Whether lines pass unchanged. If not, nothing was done with them."""
         if not (lines.startswith(self._head) and lines.endswith(self._foot)):
             return False
         try:
@@ -196,7 +199,10 @@ class TextRun:
         return self._check.passes if self._stream is None else None
 
     def feed(self, text: str) -> str:
-        """Take a piece, and return what surely is no part of a secret: the piece itself, if all of it."""
+        """Accept a piece, and return what certainly is no part of a secret.
+
+        If that is all of it, the piece itself is returned, so that the caller can compare by identity.
+        """
         data, before = text.encode("utf-8", "surrogatepass"), self._check.tail
         is_harmless = self._check.passes(data)
         if not is_harmless:
@@ -265,7 +271,7 @@ class Messages:
             return self._pass_text(line, message, piece, now)
         if self._redactor is None:
             return [self._shown(message, line)]
-        # What nobody sees does not separate the text around it, nor a secret that is split over it.
+        # An invisible update does not separate the text around it: a secret may be split across it.
         rest = self.pause(session) if is_invisible(message) else self.end(session)
         clean = self._clean(message)
         if clean is not None:
@@ -360,7 +366,7 @@ class Messages:
     def recorded(self, line: bytes, message: Json | None) -> bytes:
         """Return a line as it is recorded: without secrets, wherever they are, message or not.
 
-        They are not counted: nobody would have been shown them.
+        They are not counted, because the client is not shown the recording.
         """
         redactor = self._redactor
         if redactor is None:
@@ -412,7 +418,7 @@ def is_invisible(message: Json) -> bool:
 
 
 def _asks(message: Json) -> bool:
-    """Whether a message asks for permission: nothing may be hidden in it that would run."""
+    """Whether a message asks for permission: the user must see all of what would run."""
     return message.get("method") == "session/request_permission"
 
 
@@ -431,7 +437,10 @@ def _message_id(message: Json) -> Any:
 
 
 def _with_ids(clean: Any, value: Any) -> Any:
-    """Return params with the ids by which they are answered as they were, whatever those look like."""
+    """Return redacted params with the original ids, even if those look like secrets.
+
+    The client's response refers to these ids, so they must reach the agent unchanged.
+    """
     same = {key: one for key, one in obj(value).items() if key in ("sessionId", "elicitationId")}
     options = many(obj(value).get("options"))
     if options:

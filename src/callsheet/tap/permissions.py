@@ -1,9 +1,9 @@
-"""Permission requests, completed: the request shows the same report as the announcement, by the same id.
+"""Complete permission requests: each shows the same report as its call's announcement, under the same id.
 
-Some agents ask before they report what they ask about. Nobody should approve what is reported a
+Some agents ask before they report what they ask about. No user should approve what is reported only a
 moment later, so such a request waits for it, no longer than an announcement does (`hold.py`).
-Requests about other calls may overtake it meanwhile, and texts; answers, and what else the agent
-asks for, may not.
+Meanwhile, text and requests about other calls may overtake it; responses and other requests of the
+agent may not.
 """
 
 from __future__ import annotations
@@ -34,10 +34,16 @@ _OPTION_FIELDS = ("optionId", "name", "kind")
 def complete_request(
     message: Json, report: ToolCallReport, clean: Callable[[Any], Any], *, is_v2: bool
 ) -> Json | None:
-    """Return a request with the whole call in it; all else stays as the agent has it.
+    """Return a permission request with the complete call in it. All else stays as the agent sent it.
 
-    `clean` takes secrets out of the rest. None if the request is malformed, so that nobody can know
-    what it asks: then it passes as it came.
+    Args:
+        message: The request.
+        report: The call as the client is shown it.
+        clean: Redacts the rest of the request.
+        is_v2: Whether ACP v2 is spoken.
+
+    Returns:
+        The request, or None if it is malformed, so that its meaning is unclear: then it passes unchanged.
     """
     params = obj(message.get("params"))
     if not _is_well_formed(params, is_v2=is_v2):
@@ -122,8 +128,8 @@ class _HeldRequest(Struct, eq=False):
 class PermissionRequests:
     """The permission requests of one tap.
 
-    `send` passes on a completed request of a session; `give_up` one that can't be completed, as it
-    came.
+    `send` receives each completed request with the id of its session. `give_up` receives a request that
+    could not be completed, as it came.
     """
 
     def __init__(
@@ -143,7 +149,7 @@ class PermissionRequests:
         line: bytes,
         now: float,
     ) -> bool:
-        """Pass on a request, unless it is to wait. False if it is to pass as it came."""
+        """Pass on a request, or hold it. Return False if the caller is to pass it on unchanged."""
         call = question.twin or question.call
         self._pass_on_those(now, lambda held: held.mine.call is call)
         mine = session.asked(question, now)

@@ -1,4 +1,4 @@
-"""The tap itself: lines from either side in, lines for the other side out.
+"""The core of the tap: lines from either side in, lines for the other side out.
 
 There is no clock, no pipe and no thread here: times are passed in, and whoever drives the pipeline
 takes the lines for the agent out of `to_agent`, and those for the client out of `to_client`. So the
@@ -75,8 +75,8 @@ _UNSEEN = ("fs/", "terminal/")
 class Pipeline:
     """One tap, between one client and one agent.
 
-    `warn` gets the first fault of the tap's own; `history`, if there is one, stores what the client
-    is shown.
+    `warn` receives a message about the first failure of the tap's own code. `history`, if there is one,
+    stores what the client is shown.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Pipeline:
         self._client: Peer = Peer()
         self._number: int = 0
         self._line: bytes = b""
-        # The method that the message at hand answers.
+        # The method to which the current message is a response.
         self._answers: str | None = None
         self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
         self._history: HistorySink | None = history
@@ -238,7 +238,7 @@ class Pipeline:
     # What is tracked
 
     def _track(self, line: bytes, message: Json, sender: Sender, now: float) -> bool:
-        """Track a message that may be about calls. Returns whether it is done with."""
+        """Track a message that may be about calls, and return whether it needs nothing more."""
         if len(text(obj(message.get("params")).get("sessionId")) or "") > LONGEST_ID:
             return False
         self._number += 1
@@ -337,7 +337,7 @@ class Pipeline:
     # Events of the tracker
 
     def _on_event(self, event: Any, message: Json, now: float) -> bool:  # noqa: C901 - a table
-        """React to an event of the message at hand. Returns whether the message is done with."""
+        """React to an event of the current message, and return whether the message needs nothing more."""
         repairs = self._tap.settings.repair
         match event:
             case MessageSeen():

@@ -31,13 +31,14 @@ FailureOf: TypeAlias = "Callable[[Known], Reason | None]"
 
 
 class Profile(Struct, frozen=True, kw_only=True):
-    """One agent's ways.
+    """What is specific to one agent. All attributes are optional.
 
-    - `agents`: what it calls itself in `agentInfo.name`, in lower case; a name that begins so fits, too.
-    - `name_of` returns a call's tool name, where the agent hides it: in an id, in a title.
-    - `input_of` returns a call's input, where it is reported by other means than `rawInput`.
-    - `failure_of` returns why a call failed, whatever status the agent gave it. It is asked about calls that
-      have ended. None if nothing shows that it failed, or why.
+    Attributes:
+        agents: Prefixes of the agent's `agentInfo.name`, in lower case.
+        name_of: Returns the name of a call's tool, where the agent puts it in an id or in a title.
+        input_of: Returns a call's input, where it is reported by other means than `rawInput`.
+        failure_of: Returns why an ended call failed, whatever status the agent reported, or None if
+            nothing shows that it failed, or why.
     """
 
     agents: tuple[str, ...] = ()
@@ -227,7 +228,7 @@ GEMINI = Profile(
 )
 
 
-# Goose: announces calls under the tool's name, written for people: `developer__shell` is
+# Goose: announces calls under the tool's name in a readable form: `developer__shell` is
 # `Developer: Shell`.
 
 _GOOSE_TITLE = re.compile(
@@ -333,6 +334,6 @@ PROFILES = (CLAUDE, CODEX, FAST_AGENT, GEMINI, GOOSE, HERMES, KIMI, OPENCODE)
 
 
 def profile_of(agent: str) -> Profile:
-    """Return the profile of the agent that calls itself so; an empty one for an unknown agent."""
+    """Return the profile of an agent by its `agentInfo.name`; an empty one for an unknown agent."""
     name = agent.strip().lower()
     return next((one for one in PROFILES if name.startswith(one.agents)), UNKNOWN)

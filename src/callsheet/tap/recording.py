@@ -1,10 +1,10 @@
 """Record an agent's traffic to a file while it is passed on.
 
-`record` is `callsheet record`: it runs an agent, passes every byte on untouched, and writes it
-down. `RecordingWriter` is also what `callsheet tap --record` writes with. Whoever calls `write`
-never waits: a thread splits the bytes into lines and writes them. If the disk is too slow, what
-would not fit in memory is left out, and the recording says how many bytes are missing; if the disk
-is full, the session goes on without a recording.
+`record` is `callsheet record`: it runs an agent, passes every byte on unchanged, and records it.
+`callsheet tap --record` uses `RecordingWriter`, too. `write` never blocks: a thread splits the
+bytes into lines and writes them. If the disk is too slow, what would not fit in memory is left out,
+and the recording states how many bytes are missing. If the disk is full, the session continues
+without a recording.
 
 `callsheet.observe.lines` defines what the lines look like. In the form `raw`, they are as they
 came.
@@ -38,7 +38,7 @@ MUCH = 4 * 1024 * 1024
 """Bytes that are written without waiting for more."""
 
 MOST = 256 * 1024 * 1024
-"""Bytes that may wait for the disk. What comes then is not recorded, and the recording says so."""
+"""Bytes that may wait for the disk. What exceeds them is not recorded, and the loss is noted."""
 
 BATCH = 1 << 20
 """Bytes that are written at once."""
@@ -57,7 +57,7 @@ def record(
         command: The agent's command line.
         output: A file, or a directory, which then gets a file for each run.
         form: `wrapped` lines have the time and the direction; `raw` lines are as they came.
-        between: Where the agent was started already, if it was.
+        between: What started the agent already, if it was started.
 
     Returns:
         The agent's exit code, or what a shell exits with if it can't be started.
@@ -102,15 +102,15 @@ class _RecordingHook:
         self._write: Callable[[Direction, bytes], None] = writer.write
 
     def begin(self, send: Send) -> None:
-        """Nothing of our own is sent."""
+        """Do nothing: a recorder sends nothing of its own."""
 
     def take(self, data: bytes, send: Send) -> None:
-        """Record it first: its answer must come later in the recording."""
+        """Record a piece, then send it: its response must come later in the recording."""
         self._write(self._way, data)
         send(data)
 
     def end(self, send: Send) -> None:
-        """Nothing was held back."""
+        """Do nothing: nothing was held back."""
 
 
 class _Side:
@@ -241,7 +241,7 @@ class RecordingWriter:
     def _line(self, when: float, way: Direction, line: bytes, size: int) -> tuple[bytes, ...]:
         if not self._is_wrapped:
             return line, b"\n"
-        from callsheet.observe.lines import encode_line  # the agent starts meanwhile
+        from callsheet.observe.lines import encode_line  # imported late, while the agent starts
 
         return encode_line(when, way, line, size)
 

@@ -1,8 +1,8 @@
-"""From what is known of a call to the fields of its report.
+"""Turn what is known of a call into the fields of its report.
 
-`Drafts` lets a call be repaired (`callsheet.tap.repair`). `Maker` decodes the draft, takes secrets
-out and bounds it. A call is reported in many updates, and most of it stays the same in each: what
-was made before is not made again.
+`Drafts` repairs a call (`callsheet.tap.repair`). `Maker` decodes the draft, redacts secrets and bounds
+it. A call is reported in many updates, and most of it stays the same in each, so only the fields that
+changed are made again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Drafts:
         self.describer: Describer = tap.describer(None, sanitizer.command)
 
     def of(self, mine: Tapped, now: float, status: str | None = None) -> CallDraft:
-        """Put a call right, as if its status were `status`, where one is given."""
+        """Return a repaired draft of a call, as if its status were `status`, unless that is None."""
         if self._session.cwd != self._cwd:
             self._cwd = self._session.cwd
             self.describer = self._tap.describer(self._cwd, self._sanitizer.command)
@@ -74,7 +74,7 @@ class Drafts:
         if self._tap.settings.repair:
             try:
                 return in_own_terminals(repaired(known), mine)
-            except Exception as exc:  # noqa: BLE001 - what was told can be told on, and the call ends
+            except Exception as exc:  # noqa: BLE001 - the call can still be reported unrepaired
                 self._tap.failed(exc)
         return as_told(known)
 
@@ -140,7 +140,7 @@ class Maker:
     ) -> JsonObject:
         """Return fields within their limits, and note what was cut and hidden.
 
-        What is cut of content that may still grow is kept in a file at the end only.
+        Content may grow until the call ends, so what is cut of it is stored in a file only then.
         """
         report = mine.report
         if is_final and mine.is_cut and "content" not in fields:

@@ -1,7 +1,7 @@
-"""Our reports of one session's calls: opened, changed, ended, and sent to the client.
+"""The tap's own reports of one session's calls: opened, changed, ended, and sent to the client.
 
-The ledger judges each move. A status that can't be reached from where a call is, is left out; a
-step that the agent left out is put in.
+The ledger validates each status change. A status that can't be reached from the current one is ignored;
+a step that the agent skipped is inserted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Reports:
 
     def _send(self, line: bytes) -> None:
         if not self._tap.settings.repair:
-            return  # the agent's own lines pass; ours are for the history
+            return  # the agent's own lines pass unrepaired; these reports are only for the history
         self._tap.account.sent += len(line)
         self._tap.send(line)
 
@@ -93,7 +93,7 @@ class Reports:
             notes |= self._ending(mine, status, draft, now)
         meta = self.make.meta(change.meta) if change is not None else None
         if meta is not None and obj(meta.get("callsheet")):
-            # What the agent says of itself is better.
+            # What an agent that uses Callsheet reports itself is better than what a tap can find out.
             notes |= own_notes(meta.pop("callsheet"), self.ids, status, mine.id)
         fields = self.make.bounded(mine, fields, notes, is_final=is_final)
         extra = self.make.meta(change.extra) if change is not None else None
@@ -122,7 +122,9 @@ class Reports:
             began = mine.began if mine.ran is None else mine.ran
             notes["durationMs"] = max(0, round((now - began) * 1000))
         elif mine.report is not None and "startedAt" in mine.report.notes:
-            notes["startedAt"] = None  # it has not run, though the agent said so before it asked
+            notes["startedAt"] = (
+                None  # it has not run, though the agent reported so before it asked
+            )
         return notes
 
     def _open(
@@ -154,7 +156,7 @@ class Reports:
     def _note_start(
         self, mine: Tapped, status: ToolCallStatus, notes: JsonObject, now: float
     ) -> None:
-        """Note when a call begins to run, if it does now: those who wait for permission don't run."""
+        """Note when a call begins to run, if it does now. A call that waits for approval does not run."""
         if mine.ran is not None or status is ToolCallStatus.PENDING:
             return
         if status.is_final and was_never_allowed(mine.call):
@@ -191,7 +193,7 @@ class Reports:
         if steps:
             self._note_start(mine, steps[-1], notes, now)
         if not (steps or fields or meta or notes or extra):
-            return  # it says nothing that was not known
+            return  # nothing is new in it
         if self.post.held(mine.id):
             if self._goes_on_waiting(mine, steps, fields):
                 for step in steps:
@@ -224,9 +226,9 @@ class Reports:
     def _goes_on_waiting(
         self, mine: Tapped, steps: list[ToolCallStatus], fields: JsonObject
     ) -> bool:
-        """Whether an announcement that waits is no better by a change, and arguments are on their way.
+        """Whether a change leaves a held announcement incomplete while arguments are on their way.
 
-        Some agents say that a call runs as soon as its model writes the first of them.
+        Some agents report that a call runs as soon as its model writes the first argument.
         """
         report = mine.report
         assert report is not None
@@ -237,12 +239,12 @@ class Reports:
         return self._patience(mine, report) == ARGUMENTS
 
     def _with_extra(self, key: str, extra: JsonObject) -> ToolCallReport:
-        """Add fields that we don't know: the client may."""
+        """Add fields that Callsheet does not know: the client may know them."""
         change = CallChanged(tool_call_id=key, extra=extra)
         return cast("ToolCallReport", self.ledger.apply(change))
 
     def _settle(self, mine: Tapped) -> None:
-        """Let go of a call that has ended."""
+        """Count a call that has ended, and release its memory."""
         if not mine.is_over:
             return
         self.calls.pop(mine.id, None)
@@ -251,7 +253,7 @@ class Reports:
         account.repaired.update(mine.repaired)
         if mine.report is not None and is_object(cut := mine.report.notes.get("truncated")):
             account.cut += 1 + len(cut.get("others", ()))
-        if mine.report is not None:  # that it is over is all that is asked of it
+        if mine.report is not None:  # only its status is used from now on
             mine.report = replace(mine.report, content=(), raw_input=None, raw_output=None)
         mine.given, mine.items, mine.safe, mine.asked = {}, (), (), {}
         mine.whole_input, mine.diffs = None, []
@@ -267,7 +269,7 @@ class Reports:
         keep(self._session.id, self._session.cwd or "", CallRecord(report, records))
 
     def shown(self, report: ToolCallReport) -> ToolCallReport:
-        """Return a report with a title that the client renders as we mean it, if the title is ours."""
+        """Return a report as this client is to receive it: a title of the tap's own is escaped."""
         mine = self.calls.get(report.tool_call_id)
         if mine is None or not mine.has_own_title or self._titles == "plain":
             return report
@@ -282,7 +284,7 @@ def _lacks_command(report: ToolCallReport) -> bool:
 
 
 def _status(told: str | None) -> ToolCallStatus | None:
-    """Return a status of ours. One that nobody knows means that the call goes on."""
+    """Return a status by its ACP value. An unknown one means that the call is running."""
     if told is None:
         return None
     try:
@@ -292,7 +294,7 @@ def _status(told: str | None) -> ToolCallStatus | None:
 
 
 def _steps(before: ToolCallStatus, status: ToolCallStatus | None) -> list[ToolCallStatus]:
-    """Return the moves that lead to a status, by the table; none if there is no way."""
+    """Return the status changes that lead to a status, by `MOVES`; none if it can't be reached."""
     if status is None or status is before:
         return []
     if status in MOVES[before]:

@@ -1,4 +1,4 @@
-"""What a tap has done, counted, and shown as one short table at the end."""
+"""Count what a tap has done, and format the counts as a short table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from msgspec import Struct, field
 class Account(Struct):
     """Counts over the life of a tap.
 
-    - `calls`: calls that were heard of.
-    - `repaired`: calls of which something was put right, by what: title, input, status, end, …
-    - `dropped`: messages about calls that were not passed on, by why: late, repeated.
-    - `told`, `sent`: bytes about calls that came from the agent, and that went to the client.
-    - `hidden`: secrets that were taken out. `cut`: values that were cut.
-    - `faults`: messages that the tap failed on, which were passed on as they came.
+    Attributes:
+        calls: Calls that were reported.
+        repaired: Calls that were repaired, by what was repaired: title, input, status, end, …
+        dropped: Updates of calls that were not passed on, by the reason, such as `late`.
+        told: Bytes about calls that came from the agent.
+        sent: Bytes about calls that were sent to the client.
+        hidden: Secrets that were redacted.
+        cut: Values that were cut.
+        faults: Messages that the tap failed on, and passed on unrepaired.
+        first_fault: The first exception of the tap's own code, as a text.
     """
 
     calls: int = 0
@@ -56,7 +60,12 @@ _MANY = {"s": "s", "es": "es", "were": "were", "an": ""}
 
 
 def table(account: Account, by: str = "tap") -> str:
-    """Return the table of a command. It is empty if there is nothing to report."""
+    """Return the counts as a table of text, or "" if there is nothing to report.
+
+    Args:
+        account: The counts.
+        by: The `callsheet` command to name in the first line.
+    """
     if account.is_empty:
         return ""
     rows = list(_rows(account))

@@ -1,7 +1,7 @@
-"""Run an agent, and pass bytes on between it and the client on our stdin and stdout until both are served.
+"""Run an agent, and relay bytes between it and the client, which is on this process's stdin and stdout.
 
-`Between` starts and serves; a `Relay` for each direction passes bytes on at once, in a thread of
-its own, through a `Hook`. `LineSplitter` is for hooks that work on lines.
+`Between` starts the agent and serves until it ends. A `Relay` for each direction passes bytes on at once,
+in a thread of its own, through a `Hook`. `LineSplitter` is for hooks that work on lines.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Protocol, TypeAlias
 from callsheet.processes.child import Child
 
 PATIENCE = 0.3
-"""Seconds without a word, after the agent's end, from those who hold its stdout open."""
+"""Seconds of silence, after the agent's end, after which processes that hold its stdout open are ignored."""
 
 SWITCH = 0.0005
-"""Seconds that a thread may keep the others from running: a message waits no longer than this for a turn."""
+"""Seconds that a thread may hold the interpreter. The default (5 ms) would delay each message by as much."""
 
 
 class Between:
@@ -33,13 +33,22 @@ class Between:
         self._answers: Relay | None = None
 
     def start(self, command: Sequence[str]) -> None:
-        """Start the agent. There must be no other thread yet. Raises `CannotStart`."""
+        """Start the agent. There must be no other thread yet.
+
+        Raises:
+            CannotStart: The command can't be run.
+        """
         self._stdin, self._stdout = self.child.start(command)
 
     def serve(self, to_agent: Hook, to_client: Hook) -> int:
-        """Pass everything on until the agent has ended. Gives its exit code, or 128 and its signal.
+        """Pass everything on until the agent has ended.
 
-        `to_agent` sees what the client says, `to_client` what the agent says.
+        Args:
+            to_agent: The hook on what the client sends.
+            to_client: The hook on what the agent sends.
+
+        Returns:
+            The agent's exit code, or 128 plus the number of the signal that ended it.
         """
         sys.setswitchinterval(SWITCH)
         answers = self._answers = Relay(self._stdout, _take_over(1, os.O_WRONLY), to_client)
@@ -50,15 +59,15 @@ class Between:
         return code
 
     def client_listens(self) -> bool:
-        """Whether somebody may still read what the agent says."""
+        """Whether somebody may still read what the agent sends."""
         return self._answers is None or (self._answers.is_alive() and self._answers.is_heard)
 
     def _let_finish(self, answers: Relay) -> None:
-        """Let the client read what the agent said last, however long that takes, here or there.
+        """Wait until the client has read what the agent sent last, however long that takes.
 
-        One that left the agent's group may hold its stdout open. It is not waited for if it is
-        silent: the relay has nothing in hand, neither at the beginning nor at the end of the wait,
-        and nothing came.
+        A process that left the agent's process group may hold its stdout open, so the end of the stream
+        may never come. Such a process is not waited for if it is silent for `PATIENCE` seconds: the relay
+        has nothing to pass on at the beginning and at the end of the wait, and read nothing in between.
         """
         while answers.is_alive() and not self.child.told_to_leave:
             pieces, was_idle = answers.pieces, answers.is_idle
@@ -68,14 +77,14 @@ class Between:
 
 
 def _take_over(descriptor: int, mode: int) -> int:
-    """Return a descriptor of our own for stdin or stdout, and leave nothing in its place.
+    """Return a duplicate of stdin or stdout, and put `/dev/null` in its place.
 
-    Then nobody else holds it open when we close ours.
+    The duplicate is then the only one, so that closing it closes the pipe.
     """
     nothing = os.open(os.devnull, mode)
     try:
         ours = os.dup(descriptor)
-    except OSError:  # it was closed when we were started
+    except OSError:  # it was closed when this process was started
         return nothing
     os.dup2(nothing, descriptor)
     os.close(nothing)
@@ -86,7 +95,7 @@ PIECE = 1 << 16
 """Bytes that are passed on in one go, at most: as much as a pipe holds."""
 
 LOOK = 1.0
-"""Seconds between two looks whether anybody is there for whom a side that does not read is waited for."""
+"""Seconds between two checks, while the target does not read, whether it still matters (`is_wanted`)."""
 
 _NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -94,14 +103,17 @@ Send: TypeAlias = Callable[[bytes], None]
 
 
 class Hook(Protocol):
-    """Is given what one side says, piece by piece, and sends on what the other side is to hear.
+    """Receives what one side sends, piece by piece, and sends on what the other side is to receive.
 
-    Pieces end anywhere. One that only looks on sends each on as it is; one that changes lines holds
-    back what has no end yet (`lines.py`).
+    Pieces end anywhere. A hook that only watches sends each piece on unchanged. A hook that changes
+    lines holds back a line that is not complete yet (`LineSplitter`).
     """
 
     def begin(self, send: Send) -> None:
-        """Get the way to the other side, before anything comes. It may be used by any thread in turn."""
+        """Receive the function that sends to the other side, before any data.
+
+        Any thread may call it, but only one at a time.
+        """
         ...
 
     def take(self, data: bytes, send: Send) -> None:
@@ -109,21 +121,29 @@ class Hook(Protocol):
         ...
 
     def end(self, send: Send) -> None:
-        """Nothing more will come."""
+        """Send on what was held back: no more data will come."""
         ...
 
 
 class Relay(Thread):
-    """Passes on what comes from `source` to `target`, until one of them ends. It closes both.
+    """A thread that passes on what comes from `source` to `target`, until one of them ends; it closes both.
 
-    So the end of one side reaches the other, whichever it is: a reader comes to the end, and a
-    writer is told that nobody reads.
+    In this way the end of either side reaches the other: a reader reads the end of the stream, and a
+    writer gets a broken pipe.
     """
 
     def __init__(
         self, source: int, target: int, hook: Hook, is_wanted: Callable[[], bool] | None = None
     ) -> None:
-        """`is_wanted` tells whether what comes from `source` still matters, while `target` does not read."""
+        """Prepare the relay, and let the hook begin.
+
+        Args:
+            source: The descriptor to read from.
+            target: The descriptor to write to.
+            hook: Receives each piece, and decides what is sent.
+            is_wanted: Asked while `target` does not read: whether what comes from `source` still matters.
+                If not, the relay ends. Without it, the relay waits for as long as it takes.
+        """
         super().__init__(daemon=True)
         self.is_listening: bool = False
         """Whether it has passed on all that it took, and waits for more."""
@@ -170,13 +190,17 @@ class Relay(Thread):
                 take(data, send)
             self._hook.end(send)
         except OSError:
-            pass  # nobody reads any more; who writes is told so by what follows
+            pass  # nobody reads any more; closing the source passes that on to the writer
         finally:
             with suppress(OSError):
                 self._leave()
 
     def _leave(self) -> None:
-        """Close both. Others may still send: the target's number stays ours, and leads to nowhere."""
+        """Close both descriptors.
+
+        Another thread may still call `_send`. So the target's number is not freed, which could make it that
+        of another file, but points to `/dev/null`.
+        """
         nowhere = os.open(os.devnull, os.O_RDWR)
         os.dup2(nowhere, self._target, inheritable=False)
         os.close(nowhere)
@@ -203,7 +227,7 @@ class Relay(Thread):
 
 
 def _read(descriptor: int) -> bytes:
-    """Return what is there, or nothing at the end. What we were given need not be blocking."""
+    """Return the next bytes, or none at the end. An inherited descriptor may be non-blocking."""
     while True:
         try:
             return os.read(descriptor, PIECE)
@@ -220,7 +244,7 @@ def _wait(descriptor: int, what: int, seconds: float | None = None) -> bool:
 
 
 LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that is waited for. The rest of a longer one is passed on as it comes."""
+"""Bytes of a line that are held until it is complete. A longer line is passed on in parts."""
 
 
 class LineSplitter:

@@ -1,9 +1,8 @@
-"""One session of another agent: its calls are repaired, and reported to the client as our own would be.
+"""One session of another agent, whose calls are repaired and then reported as Callsheet's own would be.
 
-`TappedSession` gets the tracker's events about its calls, and decides when a report changes and
-when a call ends that its agent does not end. What the report then is, `render` and `repair` decide;
-when it is sent, `outgoing`. `TappedSessions` knows all sessions of a tap, and in which of them
-something is due.
+`TappedSession` receives the tracker's events about its calls. It decides when a report changes, and ends
+calls that the agent does not end. `render` and `repair` decide what the report is, `outgoing` when it is
+sent. `TappedSessions` holds all sessions of a tap, and knows in which of them something is due.
 """
 
 from __future__ import annotations
@@ -60,9 +59,10 @@ _IN_QUESTIONS = ("rawInput", "title", "kind")
 
 
 class TappedSession:
-    """A session. `session` is what is known of it; `peer` is the client.
+    """A session of an agent behind the tap.
 
-    `before_end` is told of a call before it is told that it has ended.
+    `session` is its observed state, and `peer` the client. `before_end` is called with a call before the
+    call's end is sent.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TappedSession:
         self._open: dict[ObservedCall, Tapped] = {}
         # The same by the agent's ids.
         self._named: dict[str, Tapped] = {}
-        # Those that have ended, for as long as anybody may say more of them.
+        # Those that have ended, for as long as the tracker may apply updates to them.
         self._over: WeakSet[ObservedCall] = WeakSet()
         self._deadlines: dict[str, tuple[float, Reason]] = {}
         self._done: HeldEnds = HeldEnds(session)
@@ -124,7 +124,7 @@ class TappedSession:
         call = question.twin or question.call
         if call is None:
             return None
-        # If we ended it, and the agent did not, it is asked about on a card of its own.
+        # If the tap ended the call and the agent did not, the request is shown on a new card.
         self._over.discard(call)
         self._let_others_end(call, now)
         mine = self._mine(call, now)
@@ -147,7 +147,7 @@ class TappedSession:
     def request(
         self, mine: Tapped, question: ApprovalRequest, message: Json, now: float
     ) -> Json | None:
-        """Return a request for permission as the client is to get it. None if it is to stay as it is."""
+        """Return a permission request as the client is to receive it; None if it is to pass unchanged."""
         self.release(now, mine.id)
         report = mine.report
         assert report is not None
@@ -172,7 +172,7 @@ class TappedSession:
             self._deadlines[mine.id] = now + DENIED, why_denied(mine.call)
         else:
             self._spare(mine)
-            mine.began = now  # it has not run before, unless it was told so
+            mine.began = now  # it has not run before, unless the agent reported so (`ran`)
             waited = mine.report is not None and mine.report.status is ToolCallStatus.PENDING
             if question.outcome == "allowed" and waited and not mine.is_open_again:
                 self._sync(mine, {}, now, "in_progress")
@@ -180,7 +180,7 @@ class TappedSession:
                 self._deadlines[mine.id] = now + CANCELLED, Reason.ABANDONED
 
     def _spare(self, mine: Tapped, reason: Reason = Reason.DENIED) -> None:
-        """Let a call go on that was to end: it is asked about again, was allowed, or was updated."""
+        """Remove a call's deadline: it is asked about again, was approved, or was updated."""
         if self._deadlines.get(mine.id, (0, None))[1] is reason:
             del self._deadlines[mine.id]
 
@@ -211,16 +211,16 @@ class TappedSession:
         elif mine.is_open_again:
             mine.is_open_again = False
             self._sync(mine, {}, now)
-        elif was_only_allowed(call) or exit_of(call) is not None:  # only that was not told
+        elif was_only_allowed(call) or exit_of(call) is not None:  # only its end was not reported
             self._put_right(mine, "end")
             self._sync(mine, {}, now, "completed")
         else:
             self.end(mine, Reason.ABANDONED, now)
 
     def turn_over(self, turn: ObservedTurn, now: float) -> None:
-        """End what is open though the turn is over, and nobody else would: see `left_open`.
+        """End calls that are still open after a turn and for which the tracker emits no `CallLeftOpen`.
 
-        That is what was told outside of any turn, and what was opened again by a question.
+        These are calls outside of any turn, and calls that a permission request opened again.
         """
         self.release(now)
         for mine in list(self._reports.calls.values()):
@@ -290,19 +290,19 @@ class TappedSession:
         self.post.tick(now)
 
     def release(self, now: float, last: str | None = None) -> None:
-        """Send all that waits: something else comes now, which must not overtake it (see `Post.release`)."""
+        """Send all that waits, because the caller sends something after it (see `Post.release`)."""
         self._settle(self._done.overtaken(), now)
         self.post.release(now, last)
 
     def _let_others_end(self, call: ObservedCall, now: float) -> None:
-        """Let calls end that were done: a new one comes. In a replay, all may come first."""
+        """End calls that are done, because a new one begins. In a replay, all calls may come first."""
         if self._done:
             mine = self._open.get(call)
             own = None if mine is None else mine.id
             self._settle([key for key in self._done.overtaken() if key != own], now)
 
     def _settle(self, keys: list[str], now: float) -> None:
-        """Let calls end that were done, whatever becomes of the others."""
+        """End calls that are done. A failure in one does not affect the others."""
         for key in keys:
             try:
                 if (mine := self._reports.calls.get(key)) is not None:
@@ -348,10 +348,10 @@ class TappedSession:
             self._done.drop(mine.id)
             if (
                 draft.status not in FINAL
-            ):  # by its last word it goes on, but before that it was done
+            ):  # the last status reports it as running, but it was done before that
                 draft = self._drafts.of(mine, now, "completed")
         elif mine.id in self._done:
-            draft = self._drafts.of(mine, now, "in_progress")  # what came of it may still be told
+            draft = self._drafts.of(mine, now, "in_progress")  # its result may still be reported
         elif self._may_wait(mine, draft, update):
             self._before_end(mine, now)
             draft = self._drafts.of(mine, now, "in_progress")
@@ -422,7 +422,7 @@ class TappedSession:
 
 
 FEW = 64
-"""Sessions beyond which each new one makes room: the reader of the traffic forgets the oldest, as we do."""
+"""Sessions beyond which each new one makes the tap drop those that the tracker has forgotten."""
 
 
 class TappedSessions:
@@ -445,7 +445,7 @@ class TappedSessions:
         return found
 
     def put(self, session: TappedSession, now: float) -> None:
-        """Add a session. What is open in one that had its id before is over."""
+        """Add a session, and end what is open in an earlier one of the same id."""
         key = session.session.id
         self.drop(key, now)
         self._by_id[key] = self._busy[key] = session
@@ -455,14 +455,14 @@ class TappedSessions:
                     self.drop(other.session.id, now)
 
     def drop(self, key: str, now: float, why: str = "abandoned") -> None:
-        """Let a session go. What is open in it is over."""
+        """Forget a session, and end what is open in it."""
         self._busy.pop(key, None)
         found = self._by_id.pop(key, None)
         if found is not None:
             found.gone(now, why)
 
     def clear(self, now: float) -> None:
-        """Let all of them go: the agent was started again."""
+        """Forget all sessions, because the agent was started again."""
         for key in list(self._by_id):
             self.drop(key, now, "interrupted")
 
@@ -473,7 +473,7 @@ class TappedSessions:
 
     @property
     def due(self) -> float | None:
-        """When there is something to do, if at all. Only here is it looked at where that is."""
+        """When there is something to do, if at all. Sessions that became idle are no longer busy."""
         for key, session in list(self._busy.items()):
             if session.is_idle:
                 del self._busy[key]

@@ -1,8 +1,8 @@
-"""Agents' terminals on their way to the client: without secrets, also where one is split over two pieces.
+"""Redact the output of agents' terminals on its way to the client, across pieces.
 
-A secret in a terminal's output has no respect for the pieces in which the output arrives. So each
-terminal has a stream that lets a piece through only as far as it surely is no part of a secret; the
-rest waits for the next piece, or for a pause.
+Output arrives in pieces, and a secret may be split over two of them. So each terminal has a stream that
+passes a piece on only as far as it certainly is no part of a secret. The rest waits for the next piece,
+or for a pause.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from callsheet.tap.hold import OUTPUT_PAUSE
 from callsheet.tap.outgoing import Post
 
 MOST = 256
-"""Terminals whose output is watched at once. The ledger keeps no more, either."""
+"""Terminals whose output is redacted at once. Of more, the oldest stream is finished first."""
 
 _ALWAYS = ("sessionUpdate", "terminalId", "data")
 _CHECKED = ("size", "capabilities")
@@ -35,7 +35,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class OutputStreams(Generic[_Key]):
-    """The outputs of many terminals, each through a stream of its own that takes secrets out.
+    """The outputs of many terminals, each redacted by a stream of its own.
 
     What may be the beginning of a secret waits for the next piece, no longer than `pause` seconds.
     """
@@ -118,7 +118,7 @@ class Terminals:
         return self._streams.due
 
     def update(self, update: Json, now: float) -> bool:
-        """Apply an update of v2 about a terminal. Returns whether it could be read."""
+        """Apply an update of v2 about a terminal, and return whether it could be read."""
         event = _read(update)
         if event is not None:
             self.apply(event, now)
@@ -140,7 +140,7 @@ class Terminals:
         self._apply(self._clean(event), now)
 
     def settle(self, keys: Iterable[str]) -> None:
-        """Let nothing wait in some terminals: the call that shows them ends."""
+        """Apply the output that waits in some terminals, because the call that shows them ends."""
         for key in keys:
             self._append(key, self._streams.flush(key))
 
