@@ -1,4 +1,4 @@
-"""History: every call stored, found, replayed.
+"""Store every call, search the stored calls, and replay sessions.
 
 `History` writes what sessions report, off their hot path; `store_at` returns a store to read; `Replay` sends
 a session again, as a client would have seen it live. What is named here is imported when it is first used.

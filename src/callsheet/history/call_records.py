@@ -1,8 +1,8 @@
 """What a store makes of a call record: another id, an end, a replacement, the spill files that it names.
 
 Ids come from agents, and several runs of one may use the same: the second `call_0` of a session becomes
-`call_0~2`. A call whose process is gone is closed as abandoned. Of a call whose payload is damaged, what its
-row says is shown.
+`call_0~2`. A call whose process is gone is closed as abandoned. A call whose payload is damaged is shown with
+the columns of its row.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def unreadable(head: Head, why: str) -> CallRecord:
 
 
 def news_of_closed(count: int) -> str:
-    """Return the message that calls were closed."""
+    """Return the message for users that calls were closed."""
     calls = counted(
         count, "call that a crash had left open was", "calls that a crash had left open were"
     )

@@ -53,7 +53,7 @@ SMALL = 1 << 15
 """Bytes up to which a payload is compressed with the dictionary: larger ones don't gain by it."""
 
 LEVEL = 1
-"""Of zstd. A higher one makes payloads a twentieth smaller, and takes a third longer."""
+"""The compression level of zstd. A higher one makes payloads 5 % smaller, and takes a third longer."""
 
 BULK_FROM, BULK_MOST = 8, 256
 """How many payloads are compressed in one call of zstd, at least and at most."""
@@ -93,7 +93,7 @@ class Encoded(Struct):
 
 
 class Codec:
-    """Encodes and decodes payloads. A codec belongs to one thread."""
+    """Encode and decode payloads. A codec is not thread-safe: use one per thread."""
 
     def __init__(self) -> None:
         self._large: zstandard.ZstdCompressor = zstandard.ZstdCompressor(level=LEVEL)
@@ -161,7 +161,8 @@ class Codec:
             reader = self._by_dictionary.get(key) if key else self._without_dictionary
             if reader is None:
                 raise StoreDamaged(f"the dictionary {key} is not in the store")
-            # A frame says how large its content is, and zstd allocates as much at once.
+            # A frame declares its content's size, and zstd allocates that much at once: a damaged or hostile
+            # frame must not exhaust the memory.
             if frame.content_size > _MAX_BYTES:
                 raise StoreDamaged("a payload can't be read: it says that it is too large")
             return reader.decompress(data)

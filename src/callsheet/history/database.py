@@ -3,9 +3,9 @@
 The program of a store (`store`, `queries`, `retention`, and the writing here) is the same for SQLite and
 PostgreSQL, and so are its tables. What differs is the dialect, and that is what a `Database` is: how a
 statement is run, how calls are indexed and matched for a search, how rows are locked, how space is measured
-and given back. Statements are written in the SQL that both understand, with `?` for each value.
+and released. Statements are written in the SQL that both understand, with `?` for each value.
 
-All is async because a server is waited for. The database in a file never waits: its coroutines run through.
+Everything is async because PostgreSQL is a server to wait for. SQLite's coroutines never suspend.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Removed = tuple[Values, CallRecord | None]
 """A call that was removed: its row (`retention.REMOVED`), and what it was if that can be read."""
 
 PORTION = 500
-"""Values of one list that are given to one statement: engines have a limit."""
+"""Values of one list that are bound to one statement: engines have a limit."""
 
 WIDE = 32
-"""Calls that one statement writes: a server, or the interpreter's lock, is waited for once for all."""
+"""Calls that one statement writes, so that a round trip, or taking the GIL, is paid once for all of them."""
 
 
 class Database(ABC):
@@ -80,21 +80,21 @@ class Database(ABC):
         return found
 
     async def lock(self, rows: str, values: Values) -> None:
-        """Lock rows that others may be about to use, and wait for those who hold them."""
+        """Lock rows that other transactions may be about to use, and wait for those that hold them."""
         if self.for_update:
             await self.fetch_in(f"SELECT 1 FROM {rows}{self.for_update}", values)
 
     def storable(self, text: str) -> str:
-        """Return a text as a column takes it."""
+        """Return a text in the form that a column can store."""
         return text
 
     async def fact(self, name: str, default: int = 0) -> int:
-        """Return a number that the store has noted about itself."""
+        """Return a number that the store records about itself."""
         found = await self.fetch_value("SELECT value FROM facts WHERE name = ?", name)
         return default if found is None else found
 
     async def note(self, name: str, value: int) -> None:
-        """Note a number about the store."""
+        """Record a number about the store."""
         await self.fetch(
             "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             name,
@@ -139,7 +139,7 @@ class Database(ABC):
 
     @abstractmethod
     async def store_blobs(self, blobs: Iterable[BlobRow]) -> None:
-        """Store large texts that are not there yet, and see to it that nobody removes them meanwhile."""
+        """Store large texts that are not there yet, and protect all of them from removal meanwhile."""
 
     @abstractmethod
     async def release_blobs(self, hashes: Iterable[bytes]) -> None:
@@ -148,7 +148,8 @@ class Database(ABC):
     async def remove_unused_blobs(self, hashes: Iterable[bytes]) -> None:
         """Remove those of these blobs that no row uses."""
         keys = sorted(hashes)
-        # Whoever is about to use one holds it: only after waiting for them do we see all uses.
+        # A transaction that is about to use a blob holds a lock on it. Only after waiting for those
+        # transactions are all uses visible.
         await self.lock("blobs WHERE hash IN ({}) ORDER BY hash", keys)
         await self.execute_many(
             "DELETE FROM blobs WHERE hash = ? AND NOT EXISTS "
@@ -157,7 +158,7 @@ class Database(ABC):
         )
 
     async def use_blobs(self, users: Iterable[tuple[str, str, Iterable[bytes]]]) -> None:
-        """Note which blobs rows use: for each its session, its key, and the hashes."""
+        """Record which blobs rows use: for each row its session, its key, and the hashes."""
         uses = {(session, key, blob) for session, key, blobs in users for blob in blobs}
         if uses:
             await self.execute_many(
@@ -165,7 +166,7 @@ class Database(ABC):
             )
 
     async def drop_stale_uses(self, row: CallRow | MessageRow) -> set[bytes]:
-        """Note that a row uses no other blobs than these. Return those that it has used before."""
+        """Record that a row uses no other blobs than these. Return those that it used before."""
         still = f" AND hash NOT IN ({', '.join('?' * len(row.blobs))})" if row.blobs else ""
         sql = f"DELETE FROM blob_uses WHERE session_id = ? AND owner = ?{still} RETURNING hash"
         gone = await self.fetch(sql, row.session_id, row.owner, *row.blobs)
@@ -190,24 +191,24 @@ class Database(ABC):
 
     @abstractmethod
     async def unindex(self, removed: Sequence[Removed]) -> None:
-        """Take calls out of the index that were removed."""
+        """Remove calls from the index after their rows were removed."""
 
     # Space
 
     @abstractmethod
     async def disk_bytes(self) -> int:
-        """Return what the database takes on the disk."""
+        """Return the bytes that the database takes on the disk."""
 
     @abstractmethod
     async def fill(self, limit: int) -> Fill:
-        """Return how full it is, and how many calls go for it to have so many bytes."""
+        """Return how full the database is, and how many calls must go to meet a limit of bytes."""
 
     async def surplus(self, limit: int, most: int) -> int:
-        """Return how many calls are to be removed now for it to have so many bytes."""
+        """Return how many calls to remove now to meet a limit of bytes."""
         return min(most, (await self.fill(limit)).surplus)
 
     async def is_full(self, limit: int) -> bool:
-        """Whether it has more than so many bytes, and what is left to be removed are messages."""
+        """Return whether the limit of bytes is exceeded, and only messages are left to remove."""
         return (await self.fill(limit)).used > limit
 
 
@@ -246,7 +247,7 @@ ON CONFLICT (session_id, key) DO UPDATE SET size = excluded.size, payload = excl
 async def write_batch(
     db: Database, batch: RowBatch, writer: str, with_blobs: set[tuple[str, str]]
 ) -> None:
-    """Write all of a batch, within a transaction.
+    """Write a whole batch, within a transaction.
 
     Args:
         db: The connection.
@@ -254,7 +255,7 @@ async def write_batch(
         writer: The process that the open calls of the batch belong to.
         with_blobs: Calls that were written as open, with blobs that they may not use any more.
     """
-    # All processes write sessions in the same order, so that none waits for another who waits for it.
+    # All processes write sessions in the same order, so that two never deadlock.
     await db.execute_many(
         _SESSIONS,
         [

@@ -1,10 +1,11 @@
 """The history of one process: a thread that writes what sessions report, in batches and in order.
 
-Whoever reports is never held up: an entry is put into a dict, where a later state of the same call takes the
-place of an earlier one. The thread encodes what waits and writes it in one transaction (see `writer`).
+Reporting never waits for the store: `put` adds an entry to a dict, where a later state of the same call
+replaces an earlier one. The thread encodes the waiting entries and writes them in batches (see `writer`).
 `flush` returns when everything that was put before is durable: in the store, or, if that takes too long, in a
-local spool. Three counts tell how far that is: entries that were put, that were taken by the thread, and that
-are durable.
+local spool. Three counters track the progress: entries that were put (`_put_count`), that were encoded
+(`_taken`), and that are durable (`_durable`). A flush is done when `_durable` reaches the `_put_count` that
+the flush has seen.
 """
 
 from __future__ import annotations
@@ -34,45 +35,49 @@ from callsheet.report.json import EMPTY, JsonObject
 _T = TypeVar("_T")
 
 LINGER = 0.2
-"""Seconds in which more is waited for, before something is written: a short call is written once, at its end.
-Who wants to know that it is durable does not wait for that: see `flush`.
+"""Seconds to wait for more entries before writing, so that a short call is written once, at its end.
+`flush` cuts this short.
 """
 
 RETRY, RETRY_MOST = 0.25, 15.0
 IDLE = 2.0
-"""Seconds without news after which there is time to index and to prune."""
+"""Seconds without a new entry after which the thread indexes and prunes."""
 
 PATIENCE = 5.0
 """Seconds that `flush` and `close` wait at most."""
 
 SOON = 1.0
-"""Seconds that the store has before `flush` puts what waits into the spool."""
+"""Seconds that the store has before `flush` writes the waiting entries to the spool."""
 
 LAST = 2.0
-"""Seconds for what waits at the end of a process that has closed nothing."""
+"""Seconds for the waiting entries at the exit of a process that has not closed its histories."""
 
 START = 2.0
-"""Seconds in which the thread has begun."""
+"""Seconds to wait for the thread to start."""
 
 
 _all: WeakSet[History] = WeakSet()
 
 
 def to_stderr(text: str) -> None:
-    """Write a message for whoever started the program."""
+    """Write a message to stderr. Do nothing if stderr can't be written."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"callsheet: history: {text}\n")
         sys.stderr.flush()
 
 
 class History:
-    """Stores what sessions report.
+    """Store what sessions report, in a thread that writes to one store.
+
+    Use it as an async context manager, and pass `history.session(…)` to a session as a sink. Nothing is
+    opened before it is needed. A store that can't be written does not disturb sessions: users are notified,
+    entries wait, and the store is tried again.
 
     Args:
-        url: Where the store is.
-        keep: How much of it is kept.
-        notify: Is called with each message that users should see: what is wrong, and that it is over.
-        forget_spills: Is called with the spill files of calls that were removed.
+        url: The store: `sqlite:///…`, a path, or `postgresql://…`.
+        keep: The limits of what is stored; the oldest calls beyond them are removed.
+        notify: Called with each message for users: about a problem, and when it is over.
+        forget_spills: Called with the spill files of calls that were removed.
     """
 
     def __init__(
@@ -110,7 +115,7 @@ class History:
 
     @property
     def health(self) -> HistoryHealth:
-        """How well the store is written."""
+        """How many entries were written, wait or are lost, and the current problem, if any."""
         return self._writer.health
 
     def session(
@@ -122,21 +127,32 @@ class History:
         info: JsonObject = EMPTY,
         position: int = 0,
     ) -> SessionLog:
-        """Return the log of a session: a sink for it. `position` is where its timeline goes on."""
+        """Return the log of a session, which is a sink.
+
+        Args:
+            session_id: The session's id.
+            cwd: The session's directory.
+            title: The session's title, if it has one yet.
+            info: Further facts about the session, stored as JSON.
+            position: Where the timeline continues, if the session is stored already.
+        """
         return SessionLog(self, session_id, cwd=cwd, title=title, info=info, position=position)
 
     async def __aenter__(self) -> Self:
-        """Nothing is opened before it is needed."""
+        """Return the history. Nothing is opened before it is needed."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Write what waits, and let go of the store."""
+        """Close the history."""
         await self.close()
 
-    # For whoever reports
+    # For those who report
 
     def put(self, key: tuple[str, str], item: Waiting, session: SessionRow) -> None:
-        """Write an entry soon. A later one under the same key takes its place."""
+        """Queue an entry to be written soon. A later one with the same key replaces it.
+
+        After the history has closed, the entry is only counted as lost.
+        """
         with self.lock:
             if self._is_closed:
                 self._put_count += 1
@@ -151,13 +167,16 @@ class History:
         self._wake()
 
     async def flush(self, timeout: float = PATIENCE) -> bool:
-        """Wait until everything so far is durable, `timeout` seconds at most.
+        """Wait until everything so far is durable.
 
-        Durable is what is in the store, or, if that fails or takes too long, in a spool on the disk of this
-        machine.
+        An entry is durable when it is in the store, or, if that fails or takes too long, in a spool on the
+        disk of this machine.
+
+        Args:
+            timeout: Seconds to wait at most.
 
         Returns:
-            Whether it is.
+            Whether everything so far is durable.
         """
         done = asyncio.wrap_future(self._flushed())
         await asyncio.wait({done}, timeout=min(SOON, timeout))
@@ -173,13 +192,13 @@ class History:
         return _is_true(done)
 
     def wait(self, until: float) -> bool:
-        """Do the same without an event loop, until a monotonic time."""
+        """Wait as `flush` does, but without an event loop, until a time of `time.monotonic`."""
         done, left = self._flushed(), until - time.monotonic()
         wait({done}, max(0.0, min(SOON, left)))
         return _is_true(done) or self._spool_waiting()
 
     def _spool_waiting(self) -> bool:
-        """Spool what is not in the store yet. Return whether everything is durable."""
+        """Write to the spool what is not in the store yet. Return whether everything is durable."""
         with self._taking:
             self._take(Codec())
             with self.lock:
@@ -193,7 +212,7 @@ class History:
         return True
 
     def _flushed(self) -> Future[bool]:
-        """Return the future of whether everything so far is durable."""
+        """Return a future of whether everything so far is durable. It is done at once if the store fails."""
         done: Future[bool] = Future()
         with self.lock:
             is_durable, failing = self._durable >= self._put_count, self.health.problem is not None
@@ -208,7 +227,13 @@ class History:
         return done
 
     async def ask(self, question: Callable[[Store], Awaitable[_T]]) -> _T:
-        """Ask the store something, in its thread. What was put before is written first, if it can be.
+        """Query the store, in its thread. Entries that were put before are written first, if possible.
+
+        Args:
+            question: Called with the open store. It is called again if the store turns out to be damaged.
+
+        Returns:
+            The result of `question`.
 
         Raises:
             StoreUnavailable: The history is closed, or the store can't be used now.
@@ -238,11 +263,22 @@ class History:
             raise
 
     async def forget(self, session_id: str) -> Pruned:
-        """Remove a session with its calls and messages, and their spill files."""
+        """Remove a session with its calls and messages, and their spill files.
+
+        Returns:
+            What was removed.
+
+        Raises:
+            StoreUnavailable: The history is closed, or the store can't be used now.
+        """
         return await self.ask(lambda _: self._writer.forget(session_id))
 
     async def close(self, timeout: float = PATIENCE) -> None:
-        """Write what waits, and let go of the store."""
+        """Write the waiting entries, and close the store. What can't be written in time is spooled.
+
+        Args:
+            timeout: Seconds to wait for the entries, and again for the thread to end.
+        """
         if self._thread is None:
             return
         await self.flush(timeout)
@@ -252,7 +288,7 @@ class History:
             await loop.run_in_executor(None, self._join, thread, timeout)
 
     def close_now(self, timeout: float = PATIENCE) -> None:
-        """Do the same without an event loop."""
+        """Close as `close` does, but without an event loop."""
         if self._thread is not None:
             self.wait(time.monotonic() + timeout)
             thread = self._stop()
@@ -266,7 +302,7 @@ class History:
             self._writer.leave({**self._in_hand, **self._sessions})
 
     def at_last(self, until: float) -> bool:
-        """Wait as `wait` does, at the end of the process, and notify of what is in the spool only."""
+        """Wait as `wait` does, when the process exits, and notify users of entries that are only spooled."""
         if self._is_closed:
             return True
         is_durable = self.wait(until)
@@ -282,7 +318,7 @@ class History:
     # The thread
 
     def _started(self) -> asyncio.AbstractEventLoop | None:
-        """Return the loop of the thread, which is started when it is first needed. None: it can't be."""
+        """Return the thread's event loop, and start the thread if needed. Return None if that fails."""
         with self.lock:
             if self._loop is None and self._thread is None:
                 self._thread = threading.Thread(
@@ -294,7 +330,7 @@ class History:
                     self._thread = None
                     self._writer.stuck(f"No thread can be started: {exc}.")
             if self._thread is not None:
-                # Not for ever: a signal's handler may report in the midst of the start.
+                # With a timeout: a signal handler that interrupts the start would wait for itself for ever.
                 self._ready.wait(START)
             return self._loop
 
@@ -340,7 +376,7 @@ class History:
         self._answer_flushes()
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the store is tried again. What comes in meanwhile is encoded, and bounded."""
+        """Wait before the store is tried again. Entries that arrive meanwhile are encoded, and bounded."""
         assert self._hurry is not None
         until = time.monotonic() + seconds
         while not self._hurry.is_set() and (left := until - time.monotonic()) > 0:
@@ -350,7 +386,7 @@ class History:
         self._hurry.clear()
 
     async def _next_news(self) -> None:
-        """Wait for something to write, and a little longer for more of it. Do the upkeep meanwhile."""
+        """Wait for an entry, and a little longer for more of them. Do the upkeep when idle."""
         assert self._news is not None
         assert self._hurry is not None
         while not (self._news.is_set() or self._is_closing):
@@ -358,7 +394,7 @@ class History:
                 await asyncio.wait_for(self._news.wait(), IDLE)
             except TimeoutError:
                 while not self._news.is_set() and await self._writer.upkeep():
-                    await asyncio.sleep(0)  # news may come in
+                    await asyncio.sleep(0)  # let new entries arrive
                 await self._news.wait()
         if not self._hurry.is_set() and not self._is_closing:
             with suppress(TimeoutError):
@@ -367,7 +403,7 @@ class History:
         self._hurry.clear()
 
     async def _write_waiting(self) -> bool:
-        """Encode and write what waits. Return whether it is durable."""
+        """Encode and write the waiting entries. Return whether they are in the store."""
         self._take()
         with self.lock:
             self._in_hand |= self._sessions
@@ -381,7 +417,7 @@ class History:
         return is_written
 
     def _take(self, codec: Codec | None = None) -> None:
-        """Encode what waits. Threads other than ours have a codec of their own for it."""
+        """Encode the waiting entries. Other threads pass their own codec, which is not thread-safe."""
         with self._taking:
             with self.lock:
                 waiting, self._waiting = self._waiting, {}
@@ -400,7 +436,7 @@ class History:
                 done.set_result(mark <= durable)
 
     def after_fork(self) -> None:
-        """Begin anew in a forked child: what waits is the parent's to write, by its thread, to its file."""
+        """Start afresh in a forked child: the waiting entries, the thread and the files are the parent's."""
         _parents.append(self._writer)
         self._writer.spool.drop()
         self._writer.drop_claimed()
@@ -419,7 +455,7 @@ def _is_true(done: asyncio.Future[bool] | Future[bool]) -> bool:
 
 
 _parents: list[StoreWriter] = []
-"""Those of a parent, whose stores a child must not close."""
+"""The writers of the parent process. The references stay, so that no finalizer closes the parent's stores."""
 
 
 def _forked() -> None:

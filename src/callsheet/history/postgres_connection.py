@@ -34,7 +34,7 @@ LONG = 3600.0
 AGAIN = ("40001", "40P01")
 """What is tried again: two transactions were in each other's way."""
 
-# Other processes must learn soon that a machine is gone. Compiling takes longer than our questions.
+# Other processes must notice soon that a machine is gone. JIT compiling takes longer than our queries run.
 # A commit is durable when it returns, also where it would not be by default.
 _SETTINGS = """
 SELECT set_config('search_path', 'callsheet', false), set_config('tcp_keepalives_idle', '30', false),
@@ -245,7 +245,7 @@ class Connection:
         self._turn: asyncio.Lock = asyncio.Lock()
 
     async def run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:
-        """Do something with the connection. All that we do can be done twice: it is, if the link broke."""
+        """Run work on the connection. Work must be idempotent: it is run again if the connection broke."""
         async with self._turn:
             was_open = self._db is not None and not self._db.is_closed()
             try:
@@ -272,12 +272,12 @@ class Connection:
                     raise StoreUnavailable(str(exc)) from exc.__cause__
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         db, self._db = self._db, None
         if db is not None:
             try:
                 await db.close(timeout=CONNECT)
-            except Exception:  # noqa: BLE001 - it is given up in any case
+            except Exception:  # noqa: BLE001 - the connection is dropped in any case
                 db.terminate()
 
     async def _run(self, work: Callable[[Any], Awaitable[_T]]) -> _T:

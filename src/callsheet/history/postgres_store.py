@@ -3,10 +3,9 @@
 One connection does all of it; a batch is one transaction. A connection that was lost is made again when it is
 next needed; what then fails is `StoreUnavailable`, and `History` tries it again.
 
-A blob that a row refers to is locked until the row is there, in a way that does not hold up others who refer
-to it. Whoever removes blobs locks them first, and looks then whether they are used. So none is removed that
-is used. A process that writes only notes the blobs that it uses no more, in `leftovers`; `prune` removes
-them.
+A blob that a row refers to is locked, in shared mode, until the row is committed. A transaction that removes
+blobs locks them exclusively first, and then checks whether they are used. So no blob is removed that is used.
+A process that writes only records the blobs that it uses no more, in `leftovers`; `prune` removes them.
 """
 
 from __future__ import annotations
@@ -241,14 +240,14 @@ class ServerWriters(Writers):
 
     async def seen(self, db: Database, now: float) -> None:
         """Note that this process still writes."""
-        # A connection of ours that the server has not yet given up may still have the lock.
+        # An earlier connection of ours that the server has not yet dropped may still hold the lock.
         if not self._has_lock:
             lock = _lock_of(self.me)
             self._has_lock = await db.fetch_value("SELECT pg_try_advisory_lock(?)", lock)
         await super().seen(db, now)
 
     async def _is_gone(self, db: Database, key: str, seen: float) -> bool:  # noqa: ARG002
-        """Whether a writer is gone. Until the transaction ends, nobody else takes care of it."""
+        """Return whether a writer is gone. If so, hold its lock until the transaction ends."""
         return await db.fetch_value("SELECT pg_try_advisory_xact_lock(?)", _lock_of(key))
 
 
@@ -338,11 +337,11 @@ class PostgresStore(Store):
     # Upkeep
 
     async def index(self, limit: int = 200, *, wait: bool = False) -> int:
-        """Index so many calls for the search, at most. Return how many it were; 0: all are."""
+        """Index at most `limit` calls for the search. Return how many were handled."""
         return await self._opened.transact(lambda db: self._database(db).index(limit, wait=wait))
 
     async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
-        """Remove some of what is not to be kept. When that was all of it, give the space back."""
+        """Remove some of what exceeds the limits. When nothing more does, release the space."""
 
         async def work(raw: Any) -> Pruned:
             db = self._database(raw)
@@ -362,7 +361,7 @@ class PostgresStore(Store):
     async def forget(self, session_id: str) -> Pruned:
         """Remove a session, with its calls and messages.
 
-        Whoever asks for it does not wait until its space is given back: the next `prune` does that.
+        The caller does not wait until the space is released: the next `prune` does that.
         """
         pruned = await super().forget(session_id)
         self._has_removed = True

@@ -1,8 +1,8 @@
-"""What a store is asked: lists of calls, one call, a session's timeline, counts; and how a search is read.
+"""The queries of a store: lists of calls, one call, a session's timeline, counts; and how a search is parsed.
 
-Both engines index words that are taken apart here, so that they find the same. A word is a run of letters and
-digits; a character of a script without spaces is a word of its own, so that a part of a sentence is found,
-too. Case and accents make no difference.
+Text is split into words here, not by the engine, so that both engines find the same calls. A word is a run of
+letters and digits; each character of a script without spaces is its own word, so that a part of a sentence is
+found, too. Case and accents make no difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from callsheet.report.terminal import CallRecord
 # Words
 
 WORDS_VERSION = 1
-"""Of how words are made. When it changes, stores make their index anew."""
+"""The version of the rules by which text is split. When it changes, stores rebuild their index."""
 
 MOST_INDEXED = 1 << 15
 """Characters of a field that are indexed: half of them from its beginning, half from its end."""
@@ -211,7 +211,7 @@ async def _whole(db: Database, rows: Sequence[Values]) -> list[StoredCall]:
 
 
 def _call(row: Values, body: JsonObject | StoreDamaged) -> StoredCall:
-    """Return a call. One that is damaged is no reason to show nothing of the others."""
+    """Return a call. A damaged one is returned with an explanation, so that the others are still shown."""
     head = _head(row)
     try:
         if isinstance(body, StoreDamaged):

@@ -1,4 +1,4 @@
-"""Replay: a session sent again, as a client would have seen it live.
+"""Replay a stored session to a client, as the client would have seen it live.
 
 Each call is sent once, in its last state: same id, title, kind, status, content, locations and times. Live
 output comes back as what the client understands, terminal or text; a terminal that no longer exists is left
@@ -40,14 +40,14 @@ _WHOLE = {"agent": "agent_message", "thought": "agent_thought"}
 
 
 class Replay:
-    """Makes the lines that replay one session to one client.
+    """Make the lines that replay one session to one client.
 
     Args:
         session_id: The session's id, as the client knows it.
         peer: What the client understands.
-        words: The texts of the client's language.
-        alive: The ids of calls that go on in this process.
-        plan: Makes the update of a plan's entries.
+        words: The texts in the client's language.
+        alive: The ids of calls that still run in this process; they are not sent as abandoned.
+        plan: Return the update for a plan's entries. Default: the plan update of ACP.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Replay:
         self._begun: set[tuple[str, str]] = set()
 
     def lines(self, entry: StoredCall | StoredMessage) -> Iterator[bytes]:
-        """Return the lines that replay one entry of the session's timeline."""
+        """Yield the lines that replay one entry of the session's timeline. Call it for each, in order."""
         updates = self._call(entry) if isinstance(entry, StoredCall) else self._message(entry)
         for update in updates:
             yield update if isinstance(update, bytes) else self._line(update)

@@ -37,16 +37,16 @@ SELECT sum(length(data)) FROM blobs WHERE hash IN (
 
 
 async def prune(db: Database, keep: Retention, now: float | None, most: int) -> Pruned:
-    """Remove some of what is not to be kept, within a transaction.
+    """Remove some of what exceeds the limits, within a transaction.
 
     Args:
         db: The connection.
-        keep: How much is kept.
-        now: The time; by default it is judged by the calls.
-        most: How many calls are removed at once.
+        keep: The limits.
+        now: The time that ages are measured from. Default: derived from the calls, see `_steady_now`.
+        most: How many calls to remove at once.
 
     Returns:
-        What was removed. No calls and no messages: nothing is left to be removed.
+        What was removed. If that is no calls and no messages, nothing is left to remove.
     """
     known = now if now is not None else await _steady_now(db, keep.gap)
     async for rows in _too_much(db, keep, known, most, is_given=now is not None):
@@ -82,9 +82,10 @@ async def forget(db: Database, session_id: str) -> Pruned:
 
 
 async def _steady_now(db: Database, gap: float) -> float:
-    """Return the time that calls are old by.
+    """Return the time that the age of calls is measured from.
 
-    Time goes on as far as there are calls: over a gap only when there are calls of more than that since.
+    That is the time of the newest call, not the clock's. Across a gap, time only advances once the calls
+    after it span more than `gap` themselves; until then, the clock may just have jumped.
     """
     now = time.time()
     newest = await db.fetch_value("SELECT max(at) FROM calls WHERE at <= ?", now)
@@ -105,7 +106,7 @@ async def _steady_now(db: Database, gap: float) -> float:
 async def _too_much(
     db: Database, keep: Retention, now: float, most: int, *, is_given: bool
 ) -> AsyncIterator[Sequence[Values]]:
-    """Return calls that are to be removed: for each rule, some."""
+    """Yield calls to remove: for each limit, some of those that exceed it."""
     if keep.max_age is not None:
         old = now - keep.max_age
         if is_given:

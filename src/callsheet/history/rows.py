@@ -1,4 +1,4 @@
-"""What a store keeps, as rows. Both engines have the same.
+"""The rows of a store, the same in both engines, and what is read from them.
 
 A session has one timeline: its messages and its calls have a `position` in it. A call's row is written when
 the call is announced, and again as it changes; while it is open, the store notes which process has it.
@@ -6,7 +6,7 @@ the call is announced, and again as it changes; while it is open, the store note
 Ids of sessions, calls and messages are made by whoever reports, and may come again: an agent may number its
 calls anew in each process. So a row is identified by its `key`, which is ours: who wrote it (a run of a
 log) and its position there. The same key is the same row, however often it is written. Within a session, a
-store gives each call a `call_id` of its own: the second `call_0` becomes `call_0~2`.
+store assigns each call a unique `call_id`: the second `call_0` becomes `call_0~2`.
 `payload` and the data of blobs are compressed (see `codec`).
 """
 
@@ -168,10 +168,19 @@ class StoredSession(Struct, kw_only=True):
 
 
 class Query(Struct, kw_only=True, frozen=True):
-    """Which calls are asked for: all that meet every condition, the newest first.
+    """Select the calls that meet every condition, the newest first. None means no condition.
 
-    `before` is where an earlier page ended: the `at`, session and id of its last call. `status` may be one
-    of ACP's, `open`, or a reason (`denied`, `timeout`, …). `id_part` is what a call's id begins or ends with.
+    Attributes:
+        session_id: The session.
+        call_id: The whole id of a call.
+        id_part: What a call's id begins or ends with.
+        tool: The tool's name.
+        status: A status of ACP, `open`, or a reason (`denied`, `timeout`, …).
+        since: Seconds since 1970; earlier calls are left out.
+        until: Seconds since 1970; calls from then on are left out.
+        search: Words and quoted phrases that must all occur.
+        before: Where an earlier page ended: the `at`, session and id of its last call.
+        limit: How many calls to return at most.
     """
 
     session_id: str | None = None
@@ -187,12 +196,12 @@ class Query(Struct, kw_only=True, frozen=True):
 
     @property
     def is_for_all(self) -> bool:
-        """Whether every call is asked for, whatever the limit."""
+        """Whether the query has no condition, whatever its limit."""
         return replace(self, limit=50) == Query()
 
 
 class ToolStats(Struct):
-    """How one tool did. Durations are milliseconds, of calls that have one."""
+    """Figures of one tool's calls. Durations are in milliseconds, of the calls that have one."""
 
     name: str
     calls: int
@@ -205,9 +214,9 @@ class ToolStats(Struct):
 
 
 class Stats(Struct, kw_only=True):
-    """How a store is doing. `size` is what the calls would take as plain JSON; `stored` is what they take.
+    """Figures of a store. `size` is what the calls would take as plain JSON; `stored` is what they take.
 
-    If not all calls are asked for, `sessions` are those that have such calls, with their `messages`.
+    If the query has a condition, `sessions` counts those with such calls, and `messages` theirs.
     """
 
     calls: int
@@ -229,9 +238,14 @@ GAP = 7 * 86400.0
 
 
 class Retention(Struct, kw_only=True, frozen=True):
-    """How much is kept; None means without limit. The oldest calls go first, those that run never.
+    """The limits of what is stored; None means no limit. The oldest calls go first, running ones never.
 
-    Sizes are bytes as they are stored.
+    Attributes:
+        max_age: Seconds.
+        max_calls: Calls in the whole store.
+        max_bytes: Bytes of the whole store, as it is stored.
+        session_max_calls: Calls of each session.
+        session_max_bytes: Bytes of each session's calls, as they are stored.
     """
 
     max_age: float | None = None
@@ -242,11 +256,11 @@ class Retention(Struct, kw_only=True, frozen=True):
 
     @property
     def gap(self) -> float:
-        """Seconds without an entry after which a clock must be confirmed: see `steady`."""
+        """Seconds without an entry after which the clock is not trusted: see `retention`."""
         return min(GAP, self.max_age or GAP)
 
     def session_surplus(self, count: int, size: int) -> int:
-        """Return how many calls of a session are too many, if it has so many with so many bytes."""
+        """Return how many calls of a session are too many, if it has `count` calls of `size` bytes."""
         surplus = count - self.session_max_calls if self.session_max_calls is not None else 0
         if self.session_max_bytes is not None and size > self.session_max_bytes:
             surplus = max(surplus, 1, int(count * (size - self.session_max_bytes) / size))
@@ -254,7 +268,7 @@ class Retention(Struct, kw_only=True, frozen=True):
 
 
 KEEP = Retention(max_age=90 * 86400.0, max_calls=1_000_000, max_bytes=2 << 30)
-"""How much is kept by default."""
+"""The default limits."""
 
 
 class Fill(Struct):

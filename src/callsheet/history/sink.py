@@ -1,9 +1,9 @@
 """What one session reports, on its way into the history: a sink, and the entries that wait to be written.
 
-A `SessionLog` is a sink of a session: it takes records of calls, and the messages that the agent adds, and
-gives each its position in the session's timeline. The rest is done by `History`, in a thread of its own: an
-entry becomes a row there (`to_row`). Records come from any thread, in the midst of a change, so as little as
-possible is done here.
+A `SessionLog` is a sink of a session: it receives records of calls, and the messages that the agent adds, and
+assigns each its position in the session's timeline. `History` does the rest in its own thread, where an entry
+becomes a row (`to_row`). Records arrive from any thread, in the middle of a change, so this module does as
+little as possible.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ class _Place(Struct, frozen=True, gc=False):
 
 
 class SessionLog:
-    """A sink that stores the calls and messages of a session.
+    """A sink that stores the calls and messages of a session. Create it with `History.session`.
 
-    It stores what it gets as it is: that must have passed the session's guard. Get one by `History.session`.
+    It redacts nothing: what it receives must have passed the session's guard.
     """
 
     peer: Peer | None = None
@@ -170,18 +170,18 @@ class SessionLog:
     # Calls
 
     def send(self, items: deque[Any]) -> None:
-        """Take records of calls."""
+        """Queue records of calls to be stored."""
         with self._history.lock:
             while items:
                 self._take(items.popleft(), time.time())
 
     def send_now(self, items: deque[Any], until: float) -> None:
-        """Take records of calls, and see to it that they are stored; for the end of a process."""
+        """Queue records of calls, and wait until they are durable; for the exit of a process."""
         self.send(items)
         self._history.at_last(until)
 
     def close(self) -> None:
-        """Nothing was opened: the history goes on without this session."""
+        """Do nothing: the history stays open for other sessions."""
 
     def _take(self, record: CallRecord, now: float) -> None:
         report, row = record.report, self._row
@@ -221,12 +221,12 @@ class SessionLog:
     # Messages
 
     def say(self, kind: str, message_id: str, blocks: Sequence[JsonObject]) -> None:
-        """Store a message, or a further piece of it.
+        """Store a message, or another chunk of it.
 
         Args:
             kind: `user`, `agent` or `thought`.
-            message_id: The message's id. Pieces with the id of the last message are added to that.
-            blocks: ACP's blocks of content.
+            message_id: The message's id. A chunk with the id of the last message is appended to it.
+            blocks: Content blocks of ACP.
         """
         with self._history.lock:
             last, now = self._message, time.time()
@@ -249,7 +249,7 @@ class SessionLog:
             self._put(message, now)
 
     def plan(self, message_id: str, entries: Sequence[JsonObject]) -> None:
-        """Store a plan. A later one with the same id takes its place."""
+        """Store a plan. A later one with the same id replaces it."""
         now = time.time()
         with self._history.lock:
             if self._plan is None or self._plan.message_id != message_id:
@@ -261,7 +261,7 @@ class SessionLog:
             self._put(self._plan, now)
 
     def name(self, title: str) -> None:
-        """Name the session, if it has no name yet."""
+        """Set the session's title, if it has none yet."""
         if not self._row.title:
             self._row.title = _column(" ".join(title.split()))[:TITLE]
 

@@ -1,8 +1,8 @@
 """The file of a SQLite store: opening it, its tables, and what can go wrong with it.
 
 `user_version` is how many of `STEPS` a file has gone through. A step that has been released is never changed;
-a new one is added to the end. A file that is damaged is set aside, under a name that says so, and a new one
-is begun: the work goes on, and nothing of the old one is lost.
+a new one is added to the end. A damaged file is renamed, so that its name shows it, and a new one is created:
+the work goes on, and nothing of the old one is lost.
 """
 
 from __future__ import annotations

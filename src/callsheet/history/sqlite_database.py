@@ -27,7 +27,7 @@ MERGED_PAGES = 500
 """Pages of the index that are merged in one step."""
 
 FREED_PAGES = 25_000
-"""Pages that are given back to the system at once: 100 MB."""
+"""Pages that are released to the file system at once: 100 MB."""
 
 SPARE = 0.9
 """Of the bytes that there may be, how many are used after something was removed."""
@@ -147,7 +147,7 @@ class SqliteDatabase(Database):
         await self.note("text_version", queries.WORDS_VERSION)
 
     async def unindex(self, removed: Sequence[Removed]) -> None:
-        """Take calls out of the index that were removed."""
+        """Remove calls from the index after their rows were removed."""
         count, is_current = 0, await self.fact("text_version") == queries.WORDS_VERSION
         for (seq, *_), record in removed:
             was = await self.fetch_value("DELETE FROM calls_later WHERE seq = ? RETURNING was", seq)
@@ -158,21 +158,21 @@ class SqliteDatabase(Database):
                 await self.fetch(_FORGET_WORDS, seq, *words)
                 count += 1
         await self.note("removed", await self.fact("removed") + count)
-        # The numbers of removed calls are given to new ones: look at these again.
+        # SQLite reuses the `seq` of removed calls for new ones, which the index must not skip.
         await self.fetch(
             "UPDATE facts SET value = min(value, (SELECT coalesce(max(seq), 0) FROM calls)) "
             "WHERE name = 'indexed_to'"
         )
 
     async def is_loose(self) -> bool:
-        """Whether much of the index is about removed calls: it keeps their words, and that they went."""
+        """Return whether much of the index is about removed calls: it holds their words and tombstones."""
         removed = await self.fact("removed")
         known = await self.fetch_value("SELECT count(*) FROM calls_text_docsize")
         return removed > 0 and removed * 10 >= known
 
     async def compact(self, transact: Transact) -> None:
         """Make the index small again, in steps between which others can write."""
-        size = -MERGED_PAGES  # by which the first step says that all is to be merged
+        size = -MERGED_PAGES  # in FTS5, a negative first step starts a merge of the whole index
         merge = "INSERT INTO calls_text (calls_text, rank) VALUES ('merge', ?)"
         while True:
             before = self.db.total_changes
@@ -202,9 +202,9 @@ class SqliteDatabase(Database):
     async def surplus(self, limit: int, most: int) -> int:
         """Return how many calls are to be removed now for the file to have so many bytes.
 
-        The index gives the space of removed calls back only when it is made compact, which takes time. So how
-        many calls stay is decided once, with some room to spare, and not judged anew after every step. It is
-        noted for what limit that was: whoever was interrupted may have had a smaller one.
+        The index releases the space of removed calls only when it is compacted, which takes time. So how many
+        calls stay is decided once, with some room to spare, and not again after every step. The limit is
+        recorded with that decision: an interrupted process may have had a smaller one.
         """
         count = await self.fetch_value("SELECT count(*) FROM calls")
         stay = await self.fact(_STAY, -1)

@@ -234,11 +234,11 @@ class SqliteStore(Store):
     # Upkeep
 
     async def index(self, limit: int = 200, *, wait: bool = False) -> int:  # noqa: ARG002
-        """Index so many calls for the search, at most. Return how many it were; 0: all are."""
+        """Index at most `limit` calls for the search. Return how many were handled."""
         return await self._run(lambda _: self._opened.index(limit, self._step), certain=True)
 
     async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
-        """Remove some of what is not to be kept, and give the space back."""
+        """Remove some of what exceeds the limits, and release the space."""
         pruned = await super().prune(keep, now=now, most=most)
         if not (pruned.calls or pruned.messages) and await self._run(
             lambda _: self._opened.is_loose()

@@ -4,8 +4,8 @@
 of `database`, `queries` and `retention`. An engine adds how it is opened and closed, what a transaction is,
 how it sees that a process is gone, and its upkeep. Get one by `callsheet.history.store_at(url)`.
 
-Methods are async so that an engine may wait for a server. SQLite's does not wait: it works in the thread of
-whoever calls it, and `History` gives it a thread of its own.
+Methods are async so that an engine can wait for a server. SQLite's never suspends: it works in the calling
+thread, and blocks it. `History` therefore runs it in its own thread.
 """
 
 from __future__ import annotations
@@ -94,52 +94,54 @@ class Writers(ABC):
 
 
 class Store(ABC):
-    """One history. Errors are `HistoryError`s: `StoreUnavailable` means that it may work later.
+    """One stored history: open it, query it or write to it, and close it.
 
-    `StoreDamaged` means that it is to be closed and opened anew. A bare `HistoryError`, or a `ValueError` or
-    `TypeError`, means that what was to be written is at fault, and would be again.
+    Methods raise `HistoryError`s. `StoreUnavailable` means that the operation may succeed later.
+    `StoreDamaged` means that the store must be closed and opened again. A bare `HistoryError`, a `ValueError`
+    or a `TypeError` means that the data to write is at fault: trying again would fail again.
     """
 
     def __init__(self, url: str, writers: Writers) -> None:
         self.url: str = url
-        """Where it is, without a password."""
+        """Where the store is, without a password."""
         self.writers: Writers = writers
         self.codec: Codec = Codec()
-        """What payloads are made with."""
-        # Calls that this process has written as open, with blobs: their next state may not use these.
+        """The codec of the payloads."""
+        # Calls that this process has written as open, with blobs. Their next state may no longer use the
+        # blobs, which must then be released.
         self._with_blobs: set[tuple[str, str]] = set()
 
     # Opening and writing
 
     @abstractmethod
     async def open(self, *, write: bool = True) -> list[str]:
-        """Open it, and make or migrate it.
+        """Open the store, and create or migrate it.
 
         Args:
-            write: Note this process as one that writes, and close calls as abandoned whose processes are
-                gone. Without it, the store is only read.
+            write: Register this process as a writer, and close calls as abandoned whose processes are gone.
+                If false, the store is only read.
 
         Returns:
-            What users should know: what was wrong and was mended.
+            Messages for users: what was wrong and was repaired.
 
         Raises:
-            NotKept: There is no history, and it was to be read only.
+            NotKept: There is no history, and `write` is false.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the store."""
 
     @abstractmethod
     async def write(self, batch: RowBatch, writer: str | None = None) -> None:
-        """Write all of a batch, or nothing. When this returns, it is durable.
+        """Write all of a batch, or nothing. When this returns, the batch is durable.
 
-        The same row again changes nothing. A call that has ended does not open again; one that was closed
-        as abandoned by mistake gets its true end.
+        Writing the same row again changes nothing. A call that has ended does not open again; one that was
+        closed as abandoned by mistake gets its real end.
 
         Args:
-            batch: The rows. A call whose id another call of its session has is renamed in it.
-            writer: Whom the open calls belong to; by default, this process.
+            batch: The rows. A call whose id is taken by another call of its session is renamed in it.
+            writer: The process that the open calls belong to. Default: this one.
         """
 
     def _note_blobs(self, batch: RowBatch) -> None:
@@ -217,17 +219,17 @@ class Store(ABC):
     # Reading
 
     async def heads(self, query: Query) -> list[Head]:
-        """Return the calls that are asked for, the newest first, as a list shows them."""
+        """Return the summaries of the calls that a query selects, the newest first."""
         await self._index_for(query)
         return await self._run(lambda db: queries.heads(db, query))
 
     async def calls(self, query: Query) -> list[StoredCall]:
-        """Return the calls that are asked for, the newest first, whole."""
+        """Return the complete calls that a query selects, the newest first."""
         await self._index_for(query)
         return await self._read(lambda db: queries.calls(db, query))
 
     async def session(self, session_id: str) -> StoredSession | None:
-        """Return a session, or None if there is no such."""
+        """Return a session, or None if there is none with that id."""
         return await self._run(lambda db: queries.session(db, session_id))
 
     async def sessions(
@@ -237,12 +239,12 @@ class Store(ABC):
         before: tuple[float, str] | None = None,
         limit: int = 50,
     ) -> list[StoredSession]:
-        """Return sessions, the one that was used last first.
+        """Return sessions, the most recently used first.
 
         Args:
-            cwd: Only those of this directory.
+            cwd: Return only the sessions of this directory.
             before: Where an earlier page ended: the `updated_at` and id of its last session.
-            limit: How many, at most.
+            limit: How many sessions to return at most.
         """
         return await self._run(lambda db: queries.sessions(db, cwd, before, limit))
 
@@ -257,7 +259,7 @@ class Store(ABC):
         return await self._run(lambda db: queries.last_position(db, session_id))
 
     async def stats(self, query: Query) -> Stats:
-        """Count calls, failures, durations and bytes, of the calls that are asked for.
+        """Return counts, failures, durations and bytes of the calls that a query selects.
 
         `file_bytes` and `indexed` are those of the whole store.
         """
@@ -265,18 +267,18 @@ class Store(ABC):
         return await self._read(lambda db: queries.stats(db, query))
 
     async def count(self, query: Query) -> int:
-        """Return how many calls are asked for."""
+        """Return how many calls a query selects."""
         await self._index_for(query)
         return await self._run(lambda db: queries.count(db, query))
 
     async def fill(self, limit: int) -> Fill:
-        """Return how full it is, and what goes if it may have so many bytes."""
+        """Return how full the store is, and how many calls must go to meet a limit of bytes."""
         return await self._run(lambda db: db.fill(limit))
 
     # Upkeep
 
     async def _index_for(self, query: Query) -> None:
-        """Before a search, index what is not indexed yet, as far as this process may."""
+        """Index what is not indexed yet, if the query is a search. A process that can't write skips it."""
         if query.search is not None:
             with suppress(StoreUnavailable):
                 while await self.index(wait=True):
@@ -284,18 +286,27 @@ class Store(ABC):
 
     @abstractmethod
     async def index(self, limit: int = 200, *, wait: bool = False) -> int:
-        """Index so many calls for the search, at most. Return how many it were; 0: all are.
+        """Index calls for the search.
 
-        Without `wait`, another process that does it just now is left to it.
+        Args:
+            limit: How many calls to index at most.
+            wait: Wait for another process that is indexing; else leave the work to it.
+
+        Returns:
+            How many calls were handled. 0 means that nothing is left, or that it was left to another process.
         """
 
     async def prune(self, keep: Retention, *, now: float | None = None, most: int = 500) -> Pruned:
-        """Remove some of what is not to be kept, `most` calls at once, and give the space back.
+        """Remove some of what exceeds the limits, and release the space. Call it until it removes nothing.
 
-        Without `now`, how old calls are is judged by the calls themselves, and not by the clock alone.
+        Args:
+            keep: The limits.
+            now: The time that ages are measured from. Default: derived from the calls, as a clock may jump.
+            most: How many calls to remove at once.
 
         Returns:
-            What was removed. No calls and no messages: nothing is left to be removed.
+            What was removed. If that is no calls and no messages, nothing is left to remove, or another
+            process is doing it.
         """
         return await self._transact(lambda db: retention.prune(db, keep, now, most))
 

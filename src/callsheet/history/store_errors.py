@@ -1,4 +1,4 @@
-"""What can be wrong with a history. Each message says what to do about it."""
+"""The errors of a history, and helpers for their messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HistoryError(CallsheetError):
 
 
 class BadUrl(HistoryError):
-    """A store can't be named like this."""
+    """A URL does not name a store."""
 
 
 class StoreUnavailable(HistoryError):
@@ -37,4 +37,4 @@ class StoreTooNew(HistoryError):
 
 
 class NotKept(HistoryError):
-    """There is no such call or session in the store."""
+    """There is no such history, call or session."""

@@ -42,7 +42,11 @@ def default_file(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL to use: the flag's, the environment's, or the default. None: no history is kept."""
+    """Return the URL to use: the flag's, the environment's, or the default; None if no history is stored.
+
+    Raises:
+        BadUrl: The URL names no store.
+    """
     url = flag if flag is not None else environ.get(VARIABLE) or None
     if url is None:
         try:
@@ -56,7 +60,7 @@ def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ)
 
 
 def check_url(url: str) -> None:
-    """Raise `BadUrl` unless a store can be named like this."""
+    """Raise `BadUrl` unless a URL names a store."""
     if is_postgres(url):
         try:
             parts = urlsplit(url)
@@ -78,7 +82,7 @@ def is_postgres(url: str) -> bool:
 
 
 def file_of(url: str) -> Path:
-    """Return the file that a URL of SQLite names."""
+    """Return the file that a URL of SQLite, or a plain path, names. Raise `BadUrl` if it names none."""
     shown = without_password(url)
     if "://" not in url:
         if not url.strip() or "\0" in url or _SCHEME.match(url) or _SECRET.search(url):
@@ -103,9 +107,9 @@ def _absolute(path: str, shown: str) -> Path:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be shown.
+    """Return a URL without its password, to be shown.
 
-    A password that was not quoted may hold any sign, so all up to the last `@` may belong to it.
+    A password that was not quoted may contain any character, so all up to the last `@` may belong to it.
     """
     if "://" not in url:
         hides = _SECRET.search(url) or (_SCHEME.match(url) and "@" in url)
@@ -123,7 +127,14 @@ def without_password(url: str) -> str:
 
 
 def store_at(url: str) -> Store:
-    """Return the store that a URL names. It is not opened yet."""
+    """Return the store that a URL names. It is not opened yet: call `open`.
+
+    Args:
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, a plain path, or `postgresql://…`.
+
+    Raises:
+        BadUrl: The URL names no store.
+    """
     check_url(url)
     if is_postgres(url):
         from callsheet.history.postgres_store import PostgresStore

@@ -53,8 +53,9 @@ _GOES_ON = "The work goes on; what is to be kept waits, and is written when it c
 
 
 class HistoryHealth(Struct):
-    """How well a store is written: entries that were written, that wait on the disk of this machine, and that
-    are lost. `problem` is what keeps the store from being written now.
+    """How many entries were written, wait in the spool of this machine, and are lost.
+
+    `problem` is why the store can't be written now, or None.
     """
 
     written: int = 0
@@ -336,7 +337,7 @@ class StoreWriter:
                 self._kept_up_at = time.monotonic()
         except StoreDamaged:
             await self.renew()
-        except Exception:  # noqa: BLE001 - whatever it is, the next write will say so
+        except Exception:  # noqa: BLE001 - whatever it is, the next write reports it
             return False
         return False
 
