@@ -1,8 +1,8 @@
-"""Arguments against a tool's schema: checked, with errors that say what would be right, and read from text.
+"""Validate arguments against a tool's schema, and parse arguments from text.
 
-`Checker` raises `InvalidArguments`; its messages are for models, which correct themselves by them. `value_of`
-reads a value that a person has typed: JSON where it parses as a type that the schema asks for, else text. So
-`5` is a number where a number is wanted, and text where text is wanted.
+`Checker` raises `InvalidArguments`; its messages state what would be valid, so that a model can correct its
+call. `value_of` parses a value that a user typed: as JSON if that has a type that the schema accepts, else as
+text. So `5` is a number where the schema asks for a number, and text where it asks for text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TYPE_NAMES = {
 
 
 class Checker:
-    """Checks arguments against one schema."""
+    """Validate arguments against one schema."""
 
     def __init__(self, tool: str, schema: JsonObject) -> None:
         import jsonschema_rs
@@ -39,7 +39,7 @@ class Checker:
         self._validator: Any = jsonschema_rs.validator_for(schema)
 
     def __call__(self, arguments: object) -> None:
-        """Raise `InvalidArguments` if the arguments are not allowed."""
+        """Raise `InvalidArguments` if the arguments don't match the schema."""
         if not is_object(arguments):
             raise InvalidArguments(
                 f"{self._tool}: expected the arguments as an object, got {_type(arguments)}; "
@@ -49,7 +49,7 @@ class Checker:
             if self._validator.is_valid(arguments):
                 return
             errors = list(self._validator.iter_errors(arguments))
-        except ValueError as exc:  # not JSON: a key that is no text, a number that is none
+        except ValueError as exc:  # not JSON: a key that is not a string, NaN
             raise InvalidArguments(f"{self._tool}: the arguments are not JSON: {exc}") from None
         problems = list(dict.fromkeys(self._message(arguments, error) for error in errors))
         left = len(problems) - _MOST_PROBLEMS
@@ -93,7 +93,7 @@ class Checker:
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the names that may be meant, the nearest first."""
+    """Return up to `most` known names that are similar to `name`, best match first."""
     by_key = {_key(one): one for one in known}
     found = get_close_matches(_key(name), by_key, n=most, cutoff=0.6)
     if not found and len(name) >= 3:
@@ -106,7 +106,7 @@ def _key(name: str) -> str:
 
 
 def expected(schema: JsonObject) -> str:
-    """Return in English what a schema allows."""
+    """Return an English description of what a schema allows."""
     if "enum" in schema:
         return "one of " + ", ".join(_shown(value) for value in schema["enum"])
     if "const" in schema:
@@ -141,7 +141,7 @@ def _bounds(schema: JsonObject) -> str:
 
 
 def _schema_at(root: JsonObject, path: Sequence[str | int]) -> JsonObject:
-    """Return the schema that a value did not meet: the one that holds the keyword at the path's end."""
+    """Return the schema that a value violates: the one that contains the keyword at the end of the path."""
     schema: JsonValue = root
     for step in list(path)[:-1]:
         if is_object(schema) and "$ref" in schema and step not in schema:
@@ -190,11 +190,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 _DEEPEST = 16
-"""References and choices that are followed into a schema. More is a circle."""
+"""Levels of references and choices that are followed in a schema. Deeper ones are taken for a cycle."""
 
 
 def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
-    """Return a value as a schema asks for it: JSON if that fits, else text."""
+    """Return the value of a text: parsed as JSON if the schema accepts its type, else the text."""
     try:
         value = parse_json(text)
     except (ValueError, RecursionError):
@@ -203,7 +203,7 @@ def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
 
 
 def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 0) -> bool:
-    """Whether a value is of a type that a schema asks for. Whether it is right, the tool checks."""
+    """Return whether a value has a type that a schema accepts. Its other constraints are not checked here."""
     if deep > _DEEPEST:
         return False
     if isinstance(reference := schema.get("$ref"), str):
@@ -223,7 +223,7 @@ def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 
 
 
 def property_of(schema: JsonObject, name: str) -> JsonObject:
-    """Return what a schema says of one argument."""
+    """Return the schema of one argument, empty if there is none."""
     properties = schema.get("properties")
     wanted = properties.get(name) if is_object(properties) else None
     return wanted if is_object(wanted) else {}
@@ -243,7 +243,7 @@ def _referred(reference: str, root: JsonObject) -> JsonObject:
 
 
 def parse_json(text: str) -> JsonValue:
-    """Parse JSON. NaN and Infinity are a `ValueError`: they are no JSON."""
+    """Parse JSON. Raise `ValueError` for NaN and Infinity too, which are not valid JSON."""
     return json.loads(text, parse_constant=_refuse)
 
 

@@ -1,7 +1,7 @@
-"""What tools run on: files and commands. By default, those of this machine.
+"""Own the host, through which tools access files and run commands. By default, it is this machine.
 
-An editor may offer its own: files with changes that are not saved yet, and terminals that its user sees.
-Tools go through the session's host, so that each tool is written once.
+An editor may provide its own: files with unsaved changes, and terminals that its user sees. Tools use the
+session's host, so that each tool is written only once.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ OnOutput: TypeAlias = Callable[[bytes], object]
 
 
 class HostCommand(Protocol):
-    """A command. `ended` is known also if its run was cancelled."""
+    """A command. `ended` is set even if its run was cancelled."""
 
     ended: Ended | None
 
     async def run(self, timeout: float | None = None) -> Ended:
-        """Run it to its end, or end it after so many seconds, or when this is cancelled."""
+        """Run the command until it ends. End it after `timeout` seconds, or when this is cancelled."""
         ...
 
 
 class Host(Protocol):
-    """Files and commands. What has to do with files is called in threads, and may wait."""
+    """Files and commands. The methods for files are called in threads, and may block."""
 
     by_text: bool
-    """Whether there may be texts of files that are not saved, as in an editor."""
+    """Whether files may have unsaved text, as in an editor."""
 
     def look(self, call: Call, path: Path, found: os.stat_result) -> Document | None:
-        """Return a file that is to be read, if there may be an unsaved text of it; else None."""
+        """Return a file that is to be read, if it may have unsaved text; else None."""
         ...
 
     def load(self, call: Call, path: Path, go_on: GoOn) -> Document:
@@ -50,7 +50,7 @@ class Host(Protocol):
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Replace a file. Return its state then; None if it is not on the disk yet."""
+        """Replace a file, and return its new state; None if it is not on disk yet."""
         ...
 
     def command(
@@ -61,7 +61,11 @@ class Host(Protocol):
         env: Mapping[str, str | None],
         on_output: OnOutput,
     ) -> HostCommand:
-        """Make a command of a shell, ready to run. Raises ValueError for what can't be passed on."""
+        """Return a shell command that is ready to run.
+
+        Raises:
+            ValueError: The command or its environment can't be passed on.
+        """
         ...
 
 
@@ -85,7 +89,7 @@ class Machine:
     def replace(
         self, call: Call, path: Path, new: New, old: Document | None, go_on: GoOn
     ) -> os.stat_result | None:
-        """Replace a file on the disk, as a whole."""
+        """Replace a file on disk atomically."""
         del call
         from .files.atomic import replace_file
 
@@ -99,7 +103,7 @@ class Machine:
         env: Mapping[str, str | None],
         on_output: OnOutput,
     ) -> HostCommand:
-        """Make a process."""
+        """Return a process that is ready to run."""
         del call
         from callsheet.processes.process import Process
         from callsheet.processes.shell import environment, shell

@@ -1,8 +1,8 @@
-"""How a tool's function is called, and what becomes of what it returns, yields or raises.
+"""Call a tool's function, and convert what it returns, yields or raises.
 
-Async functions run on the loop; others in daemon threads of our own, because the threads of
-`concurrent.futures` keep the interpreter from ending until they are done. What a function yields is live
-output of its call. `to_result`, `to_error` and `reason_of` turn the outcome into a `ToolResult` and a
+Async functions run on the event loop; others in daemon threads of our own, because the threads of
+`concurrent.futures` prevent the interpreter from exiting until they are done. What a function yields is live
+output of its call. `to_result`, `to_error` and `reason_of` convert the outcome into a `ToolResult` and a
 `Reason`.
 """
 
@@ -49,7 +49,7 @@ _Job: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any], asyncio.Abstrac
 
 
 class _Worker:
-    """One thread, and the work that it is handed."""
+    """One thread, and its queue of work."""
 
     __slots__ = ("handed", "job")
 
@@ -63,9 +63,9 @@ _idle: deque[_Worker] = deque()
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
-    """Run a function in a thread, in the context of the caller.
+    """Run a function in a thread, in the context of the caller, and return its value.
 
-    If this is cancelled, the thread goes on, and its value is dropped.
+    If this is cancelled, the thread continues, and its value is discarded.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -124,13 +124,13 @@ def _settle(future: asyncio.Future[Any], value: Any, problem: BaseException | No
 
 
 MOST_OUTPUT = 1 << 20
-"""Characters of what a tool yields that become its output. All of it is shown live."""
+"""Maximum number of yielded characters that become the output of the result. All are sent live."""
 
 
 async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[str]) -> Any:
-    """Call a tool's function with its arguments, and return what it returns, or has yielded.
+    """Call a tool's function with its arguments, and return its value, or what it has yielded.
 
-    The text that it yields is added to `output`, so that it is there also if the function fails.
+    The text that it yields is appended to `output`, so that it is available even if the function fails.
     """
     function = tool.function
     first = (call,) if tool.parameters.takes_call else ()
@@ -149,7 +149,7 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
 
 
 def _guarded(work: Callable[[], Any]) -> Any:
-    """Call a function in a thread. It may go on after its call has ended, and must not print then, either."""
+    """Call a function in a thread, guarded too: it may outlive its call, and must not print then either."""
     with guarded():
         return work()
 
@@ -192,7 +192,7 @@ class _YieldedOutput:
 
 
 async def previewed(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[ToolCallContent, ...]:
-    """Show what a call would change, and return it. What a preview raises is what the call ends with."""
+    """Report what a call would change, and return it. An error of the preview ends the call."""
     items = await preview_of(tool, call, values)
     for item in items:
         change = item.changes[0] if type(item) is DiffContent and len(item.changes) == 1 else None
@@ -217,7 +217,7 @@ async def preview_of(tool: Tool, call: Call, values: dict[str, Any]) -> tuple[To
 
 
 def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
-    """Return the result for what a tool has returned: a result, text, content, or data."""
+    """Return the result for the value that a tool returned: a result, text, content, or data."""
     if isinstance(value, ToolResult):
         return value
     if value is None:
@@ -234,7 +234,7 @@ def to_result(value: Any, success: Callable[[str], ToolResult]) -> ToolResult:
 
 
 def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolError:
-    """Return the `ToolError` for what a tool has raised. `why` is why it was stopped, if it was."""
+    """Return the `ToolError` for an exception of a tool. `why` is the reason if the tool was stopped."""
     if why is not None and isinstance(problem, (asyncio.CancelledError, Cancelled, TimedOut)):
         return _stopped(problem, why)
     if isinstance(problem, ToolError):
@@ -247,7 +247,7 @@ def to_error(problem: BaseException, why: Cancelled | TimedOut | None) -> ToolEr
         return TimedOut(short_message(problem) if str(problem) else "Timed out")
     if isinstance(problem, OSError):
         return _of_os_error(problem)
-    if why is not None:  # what breaks while a tool is stopped breaks because of that
+    if why is not None:  # errors raised while a tool is being stopped are due to the stop
         return type(why)(
             str(why),
             output=short_message(problem),
@@ -287,7 +287,7 @@ def _of_os_error(problem: OSError) -> ToolError:
 
 
 def reason_of(result: ToolResult, error: ToolError | None) -> Reason | None:
-    """Return the reason for a call's end. `error` is what was raised, if the tool did not return."""
+    """Return the reason for a call's end. `error` is the exception, if the tool raised one."""
     if result.success:
         return None
     if result.exit_code:

@@ -1,10 +1,10 @@
-"""Locks on paths: calls that write a path wait for each other, those that read it run together.
+"""Lock paths: calls that write a path exclude each other, calls that only read it run concurrently.
 
-A claim holds for a path and everything below it. All paths of a call are claimed at once, in the order in
-which calls ask, so no two calls can wait for each other.
+A claim covers a path and everything below it. All paths of a call are claimed at once, in the order in which
+calls ask, so no two calls can wait for each other.
 
-A call that is made inside another one is not held up by what that one holds, nor who queues for it. It may
-have to wait for a call that waits, in the end, for the outer one: then it is refused.
+A nested call does not wait for the claims of its outer calls, nor for calls that queue for them. If it would
+have to wait for a call that in turn waits for the outer one, it is refused, because that is a deadlock.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _holding: ContextVar[tuple[PathClaim, ...]] = ContextVar("holding", default=())
 
 
 class PathClaim:
-    """The paths of one call. `outer` are the claims of the calls that it is made in."""
+    """The paths of one call. `outer` are the claims of the calls that it is nested in."""
 
     __slots__ = ("granted", "is_held", "outer", "reads", "table", "writes")
 
@@ -38,7 +38,7 @@ class PathClaim:
         self.is_held: bool = False
 
     def meets(self, other: PathClaim) -> bool:
-        """Whether one of both must wait for the other."""
+        """Return whether one of the two claims must wait for the other."""
         return any(
             _meet(path, at) for path in self.writes for at in other.writes | other.reads
         ) or any(_meet(path, at) for path in self.reads for at in other.writes)
@@ -62,7 +62,7 @@ class _Held:
                     del self.below[parent]
 
     def touches(self, path: str) -> bool:
-        """Whether the path, something below it, or a directory that it is in is held."""
+        """Return whether the path, something below it, or a directory above it is held."""
         if path in self.here or path in self.below:
             return True
         return any(parent in self.here for parent in _parents(path))
@@ -79,7 +79,11 @@ class PathLocks:
 
     @asynccontextmanager
     async def hold(self, reads: Iterable[Path], writes: Iterable[Path]) -> AsyncGenerator[None]:
-        """Hold paths, as soon as no call holds them that must not at the same time."""
+        """Wait until the paths are free, and hold them during the context.
+
+        Raises:
+            ExecutionFailed: Waiting would be a deadlock with an outer call.
+        """
         claim = PathClaim(self, reads, writes)
         if not claim.reads and not claim.writes:
             yield
@@ -111,7 +115,7 @@ class PathLocks:
             if claim in self._waiting:
                 self._waiting.remove(claim)
                 self._grant()
-            else:
+            else:  # it was granted just before the cancellation
                 self._release(claim)
             raise
 
@@ -138,6 +142,7 @@ class PathLocks:
         self._waiting = still
 
     def _is_free(self, claim: PathClaim) -> bool:
+        # Leave out the claims of the outer calls for the moment: they must not block a call nested in them.
         own = [outer for outer in claim.outer if outer.is_held]
         for outer in own:
             self._count(outer, -1)
@@ -148,7 +153,7 @@ class PathLocks:
                 self._count(outer, 1)
 
     def _is_circular(self, claim: PathClaim) -> bool:
-        """Whether a claim would wait for one that can't be released before it: a deadlock."""
+        """Return whether a claim would wait for one that can't be released before it: a deadlock."""
         seen, todo = {claim}, [claim]
         while todo:
             one = todo.pop()

@@ -1,8 +1,9 @@
-"""Whether a call may be run: the mode decides, an earlier answer does, or the user is asked now.
+"""Decide whether a call may run: by the mode, by an earlier answer, or by asking the user.
 
-The order matters. A mode that denies, or a path outside the workspace that nobody can be asked about, ends
-the call. Then "always" answers count, by scope. Only then is the user asked, one call of a scope at a time,
-and shown a preview made at that moment; the executor compares it again before the tool runs.
+The order matters. The mode comes first: it may allow or refuse the call. A path outside the workspace is
+refused if there is no handler to ask. Then stored "always" answers apply, by scope. Only then is the user
+asked, about one call of a scope at a time, with a preview made at that moment; the executor makes it again
+before the tool runs, and compares both.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ MODES: tuple[Mode, ...] = ("ask", "edits", "allow", "deny")
 _EDITS = (ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE)
 _MOST_ANSWERS = 10_000
 _LONGEST_NAME = 120
-"""Characters of what "always" is for. Of what is longer, the beginning and the end are named."""
+"""Maximum length of a scope's name. Of a longer one, the beginning and the end are shown."""
 
 Beyond: TypeAlias = Sequence[tuple[str, Path]]
 
 
 class PermissionScope(NamedTuple):
-    """What "always" means: all calls of the same key. `name` and `form` make the text of the choice."""
+    """What an "always" answer applies to: all calls with the same key. The rest is for the option's text."""
 
     key: str
     form: Literal["this", "edits", "exactly"]
@@ -66,7 +67,7 @@ class PermissionScope(NamedTuple):
 
 
 def scope_of(tool: Tool, arguments: JsonObject, beyond: Beyond) -> PermissionScope:
-    """Return what "always" means for a call: the tool, its own scope, or a path outside."""
+    """Return the scope of an "always" answer: the tool, the tool's own scope, or a path outside."""
     named = tool.scope(arguments) if tool.scope is not None else tool.name
     if beyond:
         paths = " ".join(str(path) for _, path in beyond)
@@ -99,7 +100,7 @@ def _written(arguments: JsonObject) -> str:
 
 
 async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
-    """Preview a call outside the workspace, without errors: they would reveal files there."""
+    """Preview a call outside the workspace, and hide errors, which would reveal files there."""
     with suppress(ToolError, OSError):
         return await preview()
     return None
@@ -108,10 +109,10 @@ async def _quietly(preview: Callable[[], Awaitable[Any]]) -> Any:
 class Permissions:
     """The permissions of one session.
 
-    Without a mode, the user is asked if there is an `on_permission`; else the program that runs the tool has
-    decided, except for tools that declare that they always need permission. A path outside the workspace
-    always needs an approval. "Always" holds for everything of the same scope; for a change to a file that
-    makes other programs run something, for exactly that call.
+    Without a mode, the user is asked if there is an `on_permission` handler; else calls are allowed, except
+    for tools that declare that they always need permission. A path outside the workspace always needs
+    approval. An "always" answer applies to all calls of the same scope; for a change to a file that makes
+    other programs run something, only to identical calls.
     """
 
     def __init__(self, mode: Mode | None) -> None:
@@ -128,7 +129,7 @@ class Permissions:
         writes: Sequence[Path],
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return if the call may be run; else raise `NotPermitted` or `PermissionDenied`.
+        """Return if the call may run; else raise.
 
         Args:
             call: The call.
@@ -139,7 +140,11 @@ class Permissions:
             preview: Shows what it would change, and returns that.
 
         Returns:
-            If the user was asked, what `preview` returned: what they have approved.
+            What `preview` returned, and the user approved, if the user was asked; else None.
+
+        Raises:
+            NotPermitted: The mode or an earlier answer refuses the call.
+            PermissionDenied: The user rejected the call.
         """
         if not beyond and not tool.needs_permission(arguments):
             return None
@@ -148,7 +153,7 @@ class Permissions:
             return None
         scope = scope_of(tool, arguments, beyond)
         if triggers:
-            self._is_answered(call, scope)  # what was always rejected stays so
+            self._is_answered(call, scope)  # an earlier "always reject" still applies
             scope = _exactly(f"{tool.name} {_written(arguments)}")
         if self._is_answered(call, scope):
             return None
@@ -157,12 +162,12 @@ class Permissions:
         return await self._ask(call, tool, scope, beyond, triggers, preview)
 
     def _is_decided(self, call: Call, tool: Tool, beyond: Beyond, triggers: bool) -> bool:
-        """Whether the mode allows a call. Raises if it denies it."""
+        """Return whether the call is allowed without asking. Raise if it is refused."""
         is_edit = tool.kind in _EDITS and bool(tool.writes) and not triggers
         edits = self.mode == "edits" and is_edit
         if not beyond and (self.mode == "allow" or edits):
             return True
-        nobody = call.session.on_permission is None  # who could be asked
+        nobody = call.session.on_permission is None  # there is no handler to ask the user with
         if self.mode == "deny" or (beyond and nobody):
             if beyond:
                 raise outside(*beyond[0], call.workspace)
@@ -170,7 +175,7 @@ class Permissions:
         return not beyond and nobody and tool.permission is not True and self.mode is None
 
     def _is_answered(self, call: Call, scope: PermissionScope) -> bool:
-        """Whether a call was always allowed before. Raises if it was always rejected."""
+        """Return whether the scope was always allowed before. Raise if it was always rejected."""
         known = self._answers.get(scope.key)
         if known is False:
             raise NotPermitted(call.session.desk.phrase("denied"))
@@ -185,7 +190,7 @@ class Permissions:
         triggers: bool,
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Ask about one call of a scope at a time: an answer for always holds for all that wait."""
+        """Ask about one call of a scope at a time, so that an "always" answer applies to the waiting ones."""
         lock = self._asking.setdefault(scope.key, asyncio.Lock())
         try:
             async with lock:

@@ -1,8 +1,9 @@
-"""`ToolResult`: the one format in which every tool answers.
+"""Own `ToolResult`, the format of every tool's result.
 
-`output` is for users and models, `metadata` for machines. A result is made by `ToolResult.success`
-or `ToolResult.error` (or by a call's methods of these names), enriched by `with_…`, and never changes.
-Who made the call, how long it took and when is stamped on by the executor.
+`output` is for users and models, `metadata` for programs. A result is immutable. It is created by
+`ToolResult.success` or `ToolResult.error` (or by the methods of a call with these names), and extended by
+`with_…` methods, which return a new one. The executor adds the call's id, the tool's name, the time and the
+duration.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NO_OUTPUT = "(no output)"
-"""What a model gets of a tool without output."""
+"""The output of a tool that has none."""
 
 NO_MESSAGE = "The tool failed and did not say why"
 
@@ -43,7 +44,7 @@ _NOTHING: Mapping[str, JsonValue] = MappingProxyType({})
 
 
 class ByHand(CallsheetError, TypeError):
-    """A result was to be made or changed by hand."""
+    """A result can't be constructed or changed directly."""
 
 
 class _Success:
@@ -105,37 +106,37 @@ class ToolResult:
 
     @property
     def output(self) -> str:
-        """What users and models get. Never empty; of a failure, it has what went wrong."""
+        """The text for users and models. Never empty; for a failure, it includes the error."""
         return self._fields["output"]
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code, of what really has one."""
+        """The exit code, if the tool ran something that has one."""
         return self._fields["exit_code"]
 
     @property
     def execution_time_ms(self) -> float | None:
-        """How long it took."""
+        """The duration in milliseconds."""
         return self._fields["execution_time_ms"]
 
     @property
     def metadata(self) -> Mapping[str, JsonValue]:
-        """What machines get."""
+        """The values for programs."""
         return self._fields["metadata"]
 
     @property
     def content(self) -> tuple[ToolCallContent, ...]:
-        """What is shown besides the text: images, links."""
+        """The content besides the text, such as images and links."""
         return self._fields["content"]
 
     # Enriching. Each returns a new result.
 
     def with_metadata(self, key: str, value: JsonValue) -> Self:
-        """Add a value for machines."""
+        """Return a result with one more metadata value."""
         return self.with_all_metadata({key: value})
 
     def with_all_metadata(self, values: Mapping[str, JsonValue]) -> Self:
-        """Add values for machines."""
+        """Return a result with more metadata values."""
         for key in values:
             if not isinstance(key, str) or not key:
                 raise InvalidValue(f"metadata: a key is a name, got {key!r}")
@@ -143,34 +144,34 @@ class ToolResult:
         return self._with(metadata=MappingProxyType({**self.metadata, **own}))
 
     def with_execution_time(self, ms: float) -> Self:
-        """Set how long it took. The executor does this for every tool it runs."""
+        """Return a result with the duration set. The executor does this for every tool that it runs."""
         if isinstance(ms, bool) or not isinstance(ms, (int, float)) or not 0 <= ms < float("inf"):
             raise InvalidValue(f"execution time: expected milliseconds from 0 on, got {ms!r}")
         return self._with(execution_time_ms=ms)
 
     def with_exit_code(self, code: int) -> Self:
-        """Set the exit code of a command."""
+        """Return a result with the exit code set."""
         if isinstance(code, bool) or not isinstance(code, int):
             raise InvalidValue(f"exit code: expected a whole number, got {code!r}")
         return self._with(exit_code=code)
 
     def with_content(self, *items: ContentLike) -> Self:
-        """Show something besides the text: images, audio, links, resources."""
+        """Return a result with more content besides the text: images, audio, links, resources."""
         return self._with(content=(*self.content, *[to_content(item) for item in items]))
 
     def as_written(self) -> Self:
-        """Mark the output as what was written live, so that it is not shown twice."""
+        """Return a result whose output is marked as sent live, so that it is not shown twice."""
         return self._with(written=True)
 
     @property
     def is_written(self) -> bool:
-        """Whether the output is what was written live."""
+        """Whether the output was already sent live."""
         return self._fields["written"]
 
     def stamped(self, call_id: str, tool_name: str, ms: float, values: Fields) -> Self:
-        """Set whose result it is, how long it took, and the metadata that every result has.
+        """Return a result with the call, the duration and the common metadata set.
 
-        Metadata that the tool has set itself stays, but for the timestamp.
+        Metadata that the tool has set takes precedence, except for the timestamp.
         """
         metadata = MappingProxyType({**values, **self.metadata, "timestamp": values["timestamp"]})
         return self._with(
@@ -183,7 +184,7 @@ class ToolResult:
     # Reading
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return the result as plain data. `content` is there only if it holds something."""
+        """Return the result as plain data. `content` is included only if it is not empty."""
         data: dict[str, Any] = {name: self._fields[name] for name in _FIELDS}
         data["metadata"] = dict(self.metadata)
         if self.content:
@@ -195,7 +196,7 @@ class ToolResult:
         return data
 
     def for_model(self) -> str:
-        """Return the text that a model gets. It is never empty."""
+        """Return the text for a model. It is never empty."""
         return self.output
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -230,7 +231,7 @@ def _from_plain(fields: Fields) -> ToolResult:
 
 
 def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
-    """Return the result of a tool that has done what was asked. `output` says what, in a few words."""
+    """Return the result of a tool that succeeded. `output` is the text for users and models."""
     text = _text(output, "output")
     return _made(
         {
@@ -251,7 +252,7 @@ def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
 def _failed(
     call_id: str, tool_name: str, error: str | ToolError, *, output: str = ""
 ) -> ToolResult:
-    """Return the result of a tool that has failed. `error` says what was wrong and what would be right."""
+    """Return the result of a tool that failed. `error` is what was wrong, and what would be right."""
     metadata: Fields = {}
     exit_code = None
     if isinstance(error, ToolError):
@@ -296,7 +297,7 @@ def _own(value: JsonValue) -> JsonValue:
 
 
 def content_of(result: ToolResult) -> Iterable[ContentLike]:
-    """Return what a call shows of a result: its text, and what there is besides."""
+    """Return the content that a call reports for a result: its text, and the content besides."""
     if result.success and result.output == NO_OUTPUT and result.content:
         return result.content
     return (result.output, *result.content)

@@ -1,6 +1,6 @@
-"""What a function takes, read off its signature and its docstring: a JSON Schema, and a converter.
+"""Derive the JSON Schema and the converter of a tool's arguments from its signature and docstring.
 
-Hints may be anything that msgspec has a schema for (plain types, Literal, Optional, lists, dicts, enums,
+Type hints may be anything that msgspec has a schema for (plain types, Literal, Optional, lists, dicts, enums,
 dataclasses, TypedDicts, structs), `Path`, and pydantic's models. `Annotated[int, "the text"]` documents an
 argument, as does the docstring, in Google's, NumPy's or Sphinx's style; `Annotated[int, msgspec.Meta(ge=0)]`
 bounds it.
@@ -43,7 +43,7 @@ class Doc(NamedTuple):
 
 
 def read_docstring(docstring: str | None) -> Doc:
-    """Take a docstring apart."""
+    """Parse a docstring."""
     if not docstring:
         return Doc("", {})
     lines = inspect.cleandoc(docstring).splitlines()
@@ -119,7 +119,7 @@ def _joined(lines: list[str]) -> str:
 
 
 _PLAIN = (type(None), bool, int, float, str, bytes, Enum)
-"""Defaults that can be shared."""
+"""Types of defaults that can be shared between calls, because they are immutable."""
 
 
 class BadTool(CallsheetError, TypeError):
@@ -134,7 +134,7 @@ class PathArgument(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """What a tool's function takes."""
+    """The parameters of a tool's function."""
 
     schema: JsonObject
     convert: Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -143,7 +143,7 @@ class Parameters(NamedTuple):
 
 
 def read_signature(function: Callable[..., Any], name: str, doc: Doc) -> Parameters:
-    """Read what a function takes.
+    """Return the parameters of a function.
 
     Raises:
         BadTool: A parameter can't be described by a schema.
@@ -290,7 +290,7 @@ def _converter(struct: type[msgspec.Struct]) -> Callable[[Mapping[str, Any]], di
 
 
 def _whole(value: Any) -> Any:
-    """Return a value with whole numbers for those that were written with a point."""
+    """Return a value in which floats without a fraction, such as 3.0, are integers."""
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
     if is_list(value):

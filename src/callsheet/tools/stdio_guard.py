@@ -1,4 +1,4 @@
-"""Keeps tools away from the pipe that the protocol runs on, and knows which call is running.
+"""Protect the pipe that the protocol uses from tools, and store which call is running.
 
 While tools run, what a tool prints becomes live output of its call, and reading stdin finds its end at once.
 That is done by stand-ins for Python's `sys.stdout` and `sys.stdin`, and needs nothing of the program. Which
@@ -28,7 +28,7 @@ current_call: ContextVar[Call | None] = ContextVar("current_call", default=None)
 
 
 class OwnStdio(NamedTuple):
-    """The protocol's ends, as binary files that nobody else has."""
+    """The stdin and stdout of the protocol, as binary files that no other code uses."""
 
     stdin: BinaryIO
     stdout: BinaryIO
@@ -61,7 +61,7 @@ def own_stdio() -> Generator[OwnStdio]:
 
 
 class _Out:
-    """Stands in for `sys.stdout`: what a tool prints goes to its call."""
+    """A replacement for `sys.stdout` that sends what a tool prints to its call."""
 
     def __init__(self, real: TextIO) -> None:
         self.real: TextIO = real
@@ -83,7 +83,7 @@ class _Out:
 
 
 class _OutBytes:
-    """Stands in for `sys.stdout.buffer`."""
+    """A replacement for `sys.stdout.buffer`."""
 
     def __init__(self, real: TextIO) -> None:
         self._real: TextIO = real
@@ -100,7 +100,7 @@ class _OutBytes:
 
 
 class _In:
-    """Stands in for `sys.stdin`: for a tool, it is at its end."""
+    """A replacement for `sys.stdin` that is at its end for a tool."""
 
     def __init__(self, real: TextIO) -> None:
         self.real: TextIO = real
@@ -127,7 +127,7 @@ _users = 0
 
 
 def install() -> None:
-    """Put the stand-ins in place. Each `install` is ended by an `uninstall`."""
+    """Install the stand-ins. Each `install` must be followed by an `uninstall`."""
     global _users  # noqa: PLW0603 - stdout is the process's, and so is this
     with _lock:
         _users += 1
@@ -155,7 +155,7 @@ def uninstall() -> None:
 
 @contextmanager
 def guarded() -> Generator[None]:
-    """Keep tools away from the pipe for a while."""
+    """Protect the pipe from tools during the context."""
     install()
     try:
         yield

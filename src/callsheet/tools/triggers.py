@@ -1,6 +1,7 @@
-"""Files that make other programs run something: hooks, and settings of editors, shells, tools and agents.
+"""Recognize files that make other programs run something: hooks, and settings of editors, shells and agents.
 
-Whoever allows edits does not allow these: changing one is always asked about. `triggers.toml` has the list.
+The permission mode `edits` does not cover them: the user is asked about a change to one. `triggers.toml` has
+the list.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from callsheet.tools.invocation import in_thread
 from .workspace import Workspace
 
 MAX_ENTRIES = 20_000
-"""Entries of a directory that are looked at. What has more may have anything in it."""
+"""Maximum number of entries that are examined. A larger directory is assumed to contain a trigger."""
 
 _GIT = ".git"
 
@@ -52,14 +53,16 @@ def _matcher() -> Callable[[str], object]:
 def is_trigger_name(name: str) -> bool:
     """Return whether a file of this name, or what is in such a directory, makes a program run something."""
     plain = "".join(sign for sign in normalize("NFKC", name) if category(sign) != "Cf")
-    plain = plain.partition(":")[0].rstrip(". ").casefold()  # as file systems may take it
+    plain = (
+        plain.partition(":")[0].rstrip(". ").casefold()
+    )  # some file systems ignore these parts of a name
     return _matcher()(plain) is not None
 
 
 async def changes_trigger(paths: Iterable[Path], workspace: Workspace) -> bool:
-    """Return whether one of these paths, links followed, is a trigger, is inside of one, or has one in it.
+    """Return whether one of these resolved paths is a trigger, is inside one, or contains one.
 
-    Where the workspace itself is does not matter, unless it is inside of git's own directory.
+    The location of the workspace itself does not matter, unless it is inside a `.git` directory.
     """
     for path in paths:
         if _GIT in map(str.casefold, path.parts):
@@ -72,7 +75,7 @@ async def changes_trigger(paths: Iterable[Path], workspace: Workspace) -> bool:
 
 
 def _below(path: Path, workspace: Workspace) -> tuple[str, ...]:
-    """Return the parts of a path below its workspace, and the name of that."""
+    """Return the name of the workspace's directory, and the parts of the path below it."""
     roots = [root for root in workspace.roots if path == root or root in path.parents]
     if not roots:
         return path.parts[1:]

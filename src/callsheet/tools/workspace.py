@@ -1,9 +1,9 @@
-"""Where tools may go: the session's directory and its additional ones, after following every link.
+"""Own the workspace: the session's directory and its additional ones, with all links resolved.
 
-`Workspace` resolves paths and judges them. `path_in` and `resolve_paths` find the paths inside a tool's
-arguments by their type hints, also in lists, dicts and structs, and put resolved ones in their place.
-`FileMemory` knows in which state this session's tools have seen files, so that a file that somebody else
-has changed since is not overwritten.
+`Workspace` resolves paths and checks whether they are inside. `path_in` and `resolve_paths` find the paths in
+a tool's arguments by their type hints, also in lists, dicts and structs, and replace them by resolved ones.
+`FileMemory` stores the states in which this session's tools have seen files, so that changes that others have
+made since are not overwritten.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_NAME = 255
 
 
 class _EntryMark:
-    """Marks a path that means the entry itself, not what a link leads to."""
+    """Mark a path that refers to the entry itself, not to the target of a link."""
 
 
 ENTRY = _EntryMark()
@@ -40,7 +40,7 @@ Entry: TypeAlias = Annotated[Path, ENTRY]
 
 
 class Workspace:
-    """The directories that tools may touch."""
+    """The directories that tools may access."""
 
     def __init__(self, cwd: str, additional: Sequence[str] = ()) -> None:
         self.given_cwd: str = cwd
@@ -55,15 +55,15 @@ class Workspace:
         return any(str(real) != given for real, given in self._given.items())
 
     def holds(self, path: Path) -> bool:
-        """Return whether a path, links followed, is inside."""
+        """Return whether a resolved path is inside the workspace."""
         return any(path == root or root in path.parents for root in self.roots)
 
     def encloses(self, path: Path) -> bool:
-        """Return whether a path is one of the directories, or above one: nothing that tools may take away."""
+        """Return whether a path is one of the directories, or above one, so that tools must not remove it."""
         return any(root == path or path in root.parents for root in self.roots)
 
     def find(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the path that is meant, links followed, wherever it is (see `resolve`)."""
+        """Return the resolved path, also if it is outside the workspace (see `resolve`)."""
         given = os.fspath(text)
         _check(given)
         joined = os.path.join(self.cwd, given)  # noqa: PTH118 - pathlib would take out the dots
@@ -80,7 +80,7 @@ class Workspace:
             raise InvalidArguments(f"path: {_short(given)}: {exc.strerror}") from None
 
     def resolve(self, text: str | os.PathLike[str], *, entry: bool = False) -> Path:
-        """Return the path that is meant, links followed.
+        """Return the resolved path of a text.
 
         Args:
             text: The path, absolute or from the session's directory.
@@ -116,7 +116,7 @@ class Workspace:
 
 
 def outside(text: str | os.PathLike[str], path: Path, workspace: Workspace) -> NotPermitted:
-    """Return the error that says that a path is not inside."""
+    """Return the error for a path that is outside the workspace."""
     given = os.fspath(text)
     leads = "" if given == str(path) else f" leads to {path}, which"
     roots = ", ".join(str(root) for root in workspace.roots)
@@ -140,10 +140,10 @@ class _Seen(NamedTuple):
 
 
 class FileMemory:
-    """Which files this session's tools have seen, and in what state. Tools ask from their threads.
+    """The states in which this session's tools have seen files. Safe to use from threads.
 
-    With `by_text`, a file whose text is known has changed if its text has, saved or not; else if its
-    state on the disk has.
+    With `by_text`, a file whose text is known counts as changed if its text has changed, saved or not; else
+    if its state on disk has.
     """
 
     def __init__(self, *, by_text: bool = False) -> None:
@@ -152,7 +152,7 @@ class FileMemory:
         self._lock: Lock = Lock()
 
     def saw(self, path: Path, found: os.stat_result | None, text: str | None = None) -> None:
-        """Remember the state in which a file was read or written."""
+        """Store the state in which a file was read or written."""
         stamp = None if found is None else _stamp(found)
         seen = _Seen(stamp, self._digest(text))
         with self._lock:
@@ -169,7 +169,15 @@ class FileMemory:
                 del self._seen[seen]
 
     def check(self, path: Path, text: str | None = None) -> None:
-        """Raise if somebody has changed a file since it was seen. `text` is what is in it now."""
+        """Raise if a file was changed since it was seen.
+
+        Args:
+            path: The file.
+            text: Its current text, if known.
+
+        Raises:
+            ExecutionFailed: The file was changed or deleted.
+        """
         seen = self._seen.get(str(path))
         if seen is None:
             return

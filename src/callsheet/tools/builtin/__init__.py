@@ -1,4 +1,4 @@
-"""The built-in tools, one file each. Each is imported when it is asked for."""
+"""Own the built-in tools, one module each. Each is imported when it is first requested."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ BUILTIN: dict[str, str] = {
     "fetch": "fetch:fetch",
     "think": "think:think",
 }
-"""Where each tool is: a module of this package, and what it is called there."""
+"""The location of each tool, by name: a module of this package, and the attribute in it."""

@@ -1,4 +1,4 @@
-"""`bash`: runs a command, shows what it prints as it comes, and leaves nothing of it behind."""
+"""Own `bash`, which runs a command, streams its output, and ends all processes that it started."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 TIMEOUT = 120.0
-"""Seconds that a command may run, if the call does not say."""
+"""Seconds that a command may run, by default."""
 
 MAX_TIMEOUT = 3600.0
 
 
 class CommandFailed(ExecutionFailed):
-    """The command ran and ended with something else than 0."""
+    """The command did not exit with code 0."""
 
     reason = Reason.EXIT_CODE
 
 
 def _scope(arguments: JsonObject) -> str | None:
-    """Return what "always" is for: a program by its name, where and in the environment that it always has.
+    """Return the scope of an "always" answer: a program, in a directory, in its usual environment.
 
-    In another directory, `make test` or `npm test` is something else.
+    The directory is part of the scope, because `make test` or `npm test` does something else in another one.
     """
     scope, cwd = scope_of_command(arguments["command"]), arguments.get("cwd")
     if scope is None or arguments.get("env"):
@@ -187,14 +187,14 @@ def _facts(ended: Ended | None, output: CommandOutput) -> dict[str, Any]:
 
 
 def _report_end(call: Call, ended: Ended | None) -> None:
-    """Report how the command ended, and what it used."""
+    """Report how the command ended, and the resources it used."""
     if ended is not None and not call.has_ended:
         call.exit(ended.exit_code, ended.signal)
         call.usage(cpu_ms=ended.cpu_ms, max_rss_kb=ended.max_rss_kb)
 
 
 def _left(ended: Ended) -> str:
-    """Return the notice of what the command left running, if it did."""
+    """Return a notice of the processes that the command left running, if any."""
     text = ""
     if ended.left:
         names = "; ".join(ended.left)
@@ -205,7 +205,7 @@ def _left(ended: Ended) -> str:
 
 
 def _hint(code: int) -> str:
-    """Return what a shell means by a code over 128. Any command may end with such a code, too."""
+    """Return a hint for an exit code above 128, which shells use for signals, but a command may use too."""
     if not 128 < code <= 128 + 31:
         return ""
     return f" (128 + {code - 128}: probably ended by {signal_name(code - 128)})"

@@ -1,7 +1,7 @@
-"""`delete`: a file, a link, an empty directory; with `recursive`, a directory with all that is in it.
+"""Own `delete`, which deletes a file, a link or an empty directory; with `recursive`, a whole directory.
 
-A link is deleted, never what it leads to. The text of a small file is shown as a diff, so that it is
-seen what went.
+A link is deleted, never its target. The text of a small file is reported as a diff, so that the user can see
+what was deleted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from callsheet.tools.tool import tool
 from callsheet.tools.workspace import Entry, Workspace
 
 SHOWN = 64 * 1024
-"""Bytes of a text file that is shown as a diff when it is deleted, at most."""
+"""Maximum size in bytes of a text file that is shown as a diff when it is deleted."""
 
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
 def _preview(call: Call, path: Path, recursive: bool = False) -> list[ToolCallContent]:
-    """Return the text that would go, for whoever is asked."""
+    """Return the text that would be deleted, for the approval request."""
     del recursive
     _check(path, call.workspace)
     with parent_of(root_of(path, call.workspace.roots), path) as (parent, name):

@@ -1,4 +1,4 @@
-"""`edit`: replaces a text in a file by another."""
+"""Own `edit`, which replaces a text in a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from callsheet.tools.tool import tool
 
 
 class _EditPlan(NamedTuple):
-    """The change of a file that is to be made."""
+    """The change to make to a file."""
 
     document: Document
     spans: list[TextSpan]
@@ -29,14 +29,14 @@ class _EditPlan(NamedTuple):
     data: bytes
 
     def shown(self) -> tuple[str, str]:
-        """Return both texts so that they can be shown."""
+        """Return the old and the new text in a form that can be shown."""
         return presentable(self.before), presentable(self.change.text)
 
 
 def _preview(
     call: Call, path: Path, old_text: str, new_text: str, replace_all: bool = False
 ) -> list[ToolCallContent]:
-    """Return the change, for whoever is asked."""
+    """Return the change, for the approval request."""
     plan = _planned(call, path, old_text, new_text, replace_all, call.check_wanted)
     return [ToolCallContent.diff(str(path), *plan.shown())]
 

@@ -1,7 +1,7 @@
-"""`fetch`: a page or an API over http and https. Pages come as readable text, images as images.
+"""Own `fetch`, which requests a page or an API over http and https. HTML is converted to readable text.
 
-Only public addresses are reached, unless the session's settings allow others (`private_hosts`). A
-status of 400 or more is a failed call; its result has what the server sent.
+Only public addresses can be reached, unless the session's settings allow others (`private_hosts`). A status
+of 400 or more makes the call fail; its result contains the response of the server.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from callsheet.tools.web.http_client import (
 
 LIMITS = FetchLimits()
 MAX_TEXT = 100_000
-"""Characters of an answer that are given at most."""
+"""Maximum number of characters of a response that are returned."""
 
 _MAX_HEADERS = 40
 _LATER = (408, 425, 429, 500, 502, 503, 504)
 
 
 def _scope(arguments: JsonObject) -> str | None:
-    """Return what "always" is for: a host, and whether something is only read from it."""
+    """Return the scope of an "always" answer: a host, and whether the request only reads from it."""
     try:
         host = urlsplit(str(arguments["url"])).netloc.rpartition("@")[2].lower()
     except ValueError:
@@ -88,7 +88,7 @@ async def fetch(
 
 
 def _facts(answer: FetchResponse, truncated: bool = False) -> JsonObject:
-    """Return the metadata of an answer."""
+    """Return the metadata of a response."""
     facts: JsonObject = {"url": answer.url, "redirects": list(answer.redirects)}
     if not answer.status:
         return facts
@@ -117,7 +117,7 @@ def _failure(answer: FetchResponse, text: str) -> ToolError:
         wait = answer.headers.get("retry-after", "")[:40]
         message += f"; try again after {wait}" if wait else ""
     error = kind(message, output=text, **_facts(answer))
-    error.reason = ExecutionFailed.reason  # nobody here denied anything
+    error.reason = ExecutionFailed.reason  # the server refused, not the user
     return error
 
 
@@ -126,7 +126,7 @@ def _status(answer: FetchResponse) -> str:
 
 
 class _RenderedAnswer:
-    """An answer as text, and its image if it is one."""
+    """A response as text, and its image if it is one."""
 
     def __init__(self, answer: FetchResponse, method: str) -> None:
         self.image: ToolCallContent | None = None
@@ -182,7 +182,7 @@ def _headers(answer: FetchResponse) -> str:
 
 
 def _indented(text: str) -> str:
-    """Return JSON over several lines, if it came on one. Numbers and order stay as they came."""
+    """Return JSON over several lines, if it was on one. Numbers and order are unchanged."""
     if text.strip().count("\n") > 2:
         return text
     try:

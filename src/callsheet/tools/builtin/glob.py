@@ -1,4 +1,4 @@
-"""`glob`: files whose paths match a pattern, those that were changed last first."""
+"""Own `glob`, which finds files whose paths match a pattern, most recently changed first."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 MAX_SHOWN = 500
-"""Paths that are shown at most."""
+"""Maximum number of paths that are shown."""
 
 
 class _Match(NamedTuple):
-    """Something that was found. The one that was changed last comes first."""
+    """A matching path. The most recently changed one sorts first."""
 
     age: int
     path: str
@@ -68,7 +68,7 @@ def glob(call: Call, pattern: str, path: Path | None = None) -> ToolResult:
 
 
 def _relative(pattern: str, base: Path) -> str:
-    """Return a pattern for paths below the base. It can't lead anywhere else."""
+    """Return a pattern for paths below the base. A pattern that leads elsewhere is refused."""
     meant = pattern
     if meant.startswith("/"):
         inside = f"{base}/".replace("//", "/")
@@ -96,7 +96,7 @@ def _compiled(pattern: str) -> Glob:
 
 
 class _Finding:
-    """What matches, and how much that is."""
+    """The matches to show, and the total number of matches."""
 
     def __init__(self, call: Call, base: Path, pattern: Glob) -> None:
         self.total: int = 0
@@ -125,7 +125,7 @@ class _Finding:
 
 
 def _leads_in(found: WalkEntry) -> bool:
-    """Return whether it is a link to a directory."""
+    """Return whether an entry is a link to a directory."""
     return found.entry.is_symlink() and found.entry.is_dir()
 
 

@@ -1,4 +1,4 @@
-"""`grep`: lines that match a pattern, in the files of a tree, in the order of their paths."""
+"""Own `grep`, which finds lines that match a pattern in the files of a tree, in the order of paths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 MAX_SHOWN = 1000
-"""Matches that are shown at most."""
+"""Maximum number of matches that are shown."""
 
 MAX_CONTEXT = 20
 
 PLACES = 10
-"""Hits that become locations."""
+"""Maximum number of matches that are reported as locations."""
 
 
 @tool(kind="search", read_only=True)
@@ -76,7 +76,7 @@ def _is_file(call: Call, base: Path) -> bool:
 
 
 def _checked(glob: str | None) -> str | None:
-    """Return a glob for files: a directory stands for all that is in it."""
+    """Return a glob for files. One for a directory matches everything in it."""
     if not glob:
         return None
     sign, meant = glob[: glob.startswith("!")], glob.removeprefix("!").removeprefix("./")
@@ -143,7 +143,7 @@ def _counted(query: Search, found: Matches, shown: int, limit: int) -> str:
 
 
 def _locate(call: Call, shown: list[tuple[str, int]]) -> None:
-    """Show where the first hits are. Editors follow the last place, so the first hit comes last."""
+    """Report the locations of the first matches, in reverse, because editors follow the last location."""
     firsts = dict(reversed(shown))
     chosen = [place for place in shown if firsts[place[0]] == place[1]][:PLACES]
     chosen += [place for place in shown if place not in chosen][: PLACES - len(chosen)]

@@ -1,4 +1,4 @@
-"""`list`: what is in a directory, directories first, without what ignore files leave out."""
+"""Own `list`, which lists a directory, directories first, without ignored files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
 
 MAX_SHOWN = 1000
-"""Entries that are shown at most."""
+"""Maximum number of entries that are shown."""
 
 _DIGITS = re.compile(r"(\d+)")
 _KINDS = {
@@ -55,7 +55,7 @@ def list_files(call: Call, path: Path | None = None) -> ToolResult:
 
 
 def _order(found: WalkEntry) -> tuple[object, ...]:
-    """Directories first; then by name, where case makes no difference and 9 comes before 10."""
+    """Return the sort key: directories first; then by name, ignoring case, with 9 before 10."""
     parts = _DIGITS.split(found.path.casefold())
     numbers = [int(part) if at % 2 else part for at, part in enumerate(parts)]
     return (not found.is_directory, numbers, found.path)

@@ -1,8 +1,8 @@
-"""`move`: a file, a link or a directory gets a new path. Nothing is ever replaced.
+"""Own `move`, which moves a file, a link or a directory to a new path. Nothing is ever replaced.
 
-The destination is the new path itself, also where `mv` would move into a directory that exists: what
-was asked for, shown and permitted is what is done. Missing directories above it are made. A link is
-moved as it is. Between file systems, a whole copy appears at the destination before the source goes.
+The destination is the new path, even where `mv` would move into an existing directory, so that exactly the
+change that was requested and approved is made. Missing directories above it are created. A link is moved, not
+its target. Between file systems, the copy at the destination is complete before the source is removed.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class _Move:
 
 
 def _remove(fd: int, name: str) -> None:
-    """Remove a copy that is not wanted any more, whatever it is, if it is there."""
+    """Remove an unneeded copy of any kind, if it exists."""
     with suppress(OSError):
         try:
             os.unlink(name, dir_fd=fd)

@@ -1,4 +1,4 @@
-"""`read`: lines of a text file of any size, images, notebooks; of other files, what they are."""
+"""Own `read`, which reads text files of any size, images and notebooks, and identifies other files."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def _binary(call: Call, head: bytes, size: int, shown: str) -> ToolResult:
 def _notebook(
     call: Call, path: Path, source: FileBytes, offset: int, limit: int
 ) -> ToolResult | None:
-    """Read a notebook as the text of its cells; None if it is none."""
+    """Return a notebook as the text of its cells; None if the file is not a notebook."""
     if path.suffix.lower() != ".ipynb" or not 0 < source.size <= MAX_NOTEBOOK_BYTES:
         return None
     notebook = render_notebook(source.read(0, source.size))

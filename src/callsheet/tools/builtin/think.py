@@ -1,4 +1,4 @@
-"""`think`: reports a thought, so that users can follow it. Nothing else is done."""
+"""Own `think`, which reports a thought so that users can follow it, and does nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`write`: a whole file, new or replaced, at once."""
+"""Own `write`, which creates or replaces a whole file atomically."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from callsheet.tools.tool import tool
 
 
 class _WritePlan(NamedTuple):
-    """The file that is to be written, and what it replaces."""
+    """The file to write, and the one that it replaces."""
 
     old: Document | None
     new: New
@@ -40,7 +40,7 @@ class _WritePlan(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the file is like that already."""
+        """Whether the file has the new content already."""
         old = self.old
         if old is None or old.text is None or old.is_unsaved:
             return False
@@ -52,12 +52,12 @@ class _WritePlan(NamedTuple):
         return not self.is_done and (self.old is None or self.old.text is not None)
 
     def before(self) -> str | None:
-        """Return what is there now, so that it can be shown."""
+        """Return the current text in a form that can be shown."""
         return None if self.old is None else presentable(self.old.text or "")
 
 
 def _preview(call: Call, path: Path, content: str) -> list[ToolCallContent]:
-    """Return the change, for whoever is asked."""
+    """Return the change, for the approval request."""
     plan = _planned(call, path, content, call.check_wanted)
     if not plan.has_diff:
         return []
@@ -121,7 +121,7 @@ def _write(
 
 
 def _check_seen(call: Call, path: Path, old: Document | None) -> None:
-    """Refuse a file that was changed since it was read. One that was deleted is refused once."""
+    """Raise if a file was changed since it was read. For a deleted file, raise only once."""
     try:
         call.files.check(path, None if old is None else old.text)
     except ExecutionFailed:
@@ -131,7 +131,7 @@ def _check_seen(call: Call, path: Path, old: Document | None) -> None:
 
 
 def _fitted(content: str, old: Document | None) -> tuple[str, TextCodec, list[str]]:
-    """Return content the line endings and the encoding of the file that it replaces."""
+    """Return content with the line endings of the file that it replaces, the encoding, and notes."""
     if old is None:
         return content, UTF8, []
     if old.is_binary:

@@ -1,15 +1,16 @@
-"""Files are replaced as a whole: at any moment, a reader finds the old one or the new one.
+"""Replace files atomically: at any moment, a reader finds either the old content or the new one.
 
-The new content goes to a temporary file beside the old one, is forced to the disk, gets the mode, the owner
-and the attributes of the old one, and takes its name. Right before that, the old file must still be as it was
-read. A new file is linked to its name, which fails if somebody else has made it meanwhile.
+The new content is written to a temporary file in the same directory, which receives the mode, owner and
+attributes of the old file, is flushed to disk, and is renamed over it. Immediately before the rename, the old
+file must be unchanged since it was read. A new file is hard-linked to its name instead, which fails if
+another process has created that name in the meantime.
 
-The writer holds a lock on the temporary file. If a process is killed while it writes, that file is left over
-and its lock is gone; the next process that writes in the same directory removes it.
+The writer holds a lock on the temporary file. If a process is killed while it writes, the file remains but
+its lock is released; the next process that writes in the same directory removes it.
 
-A thread can't be stopped from outside. So a cancelled write is not abandoned, to change a file when nobody
-expects it any more: `run_to_end` tells the thread, which stops before the file is changed or reports that it
-was too late.
+A thread can't be stopped from outside, and an abandoned one could change a file when nobody expects it. So
+a cancelled write is not abandoned: `run_to_end` sets a flag, and waits for the thread, which either stops
+before it changes the file or reports that it was too late.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 
 _TEMPORARY = re.compile(r"\.callsheet-[0-9a-f]{16}\.tmp")
-"""Names of files that are being written. They begin with a dot, as most tools leave such files out."""
+"""Names of temporary files. They begin with a dot, because most tools ignore such files."""
 
 _TRIES = 8
 _MAX_SWEPT = 4096
@@ -42,14 +43,14 @@ _swept_lock = Lock()
 
 
 async def run_to_end(work: Callable[[Callable[[], None]], ToolResult]) -> ToolResult:
-    """Run work on files in a thread, and to its end even if this is cancelled.
+    """Run work on files in a thread, and wait for its end even if this is cancelled.
 
     Args:
-        work: Gets a function to call before it changes anything. That raises `Cancelled` if the work is not
-            wanted any more.
+        work: Receives a function to call before it changes anything, which raises `Cancelled` if the caller
+            has been cancelled.
 
     Raises:
-        Cancelled: This was cancelled; `output` says whether something was written all the same.
+        Cancelled: The caller was cancelled; `output` states whether something was written nevertheless.
     """
     unwanted = Event()
 
@@ -69,19 +70,19 @@ async def run_to_end(work: Callable[[Callable[[], None]], ToolResult]) -> ToolRe
 def replace_file(
     path: Path, data: bytes, old: os.stat_result | None, check_wanted: Callable[[], None]
 ) -> os.stat_result:
-    """Give a file new content, as a whole.
+    """Replace or create a file atomically.
 
     Args:
         path: The file, links resolved.
         data: The new content.
         old: The state of the file when it was read; None if it must not exist yet.
-        check_wanted: Called before the file takes its name; if it raises, nothing has changed.
+        check_wanted: Called before the file is put in place; if it raises, nothing has changed.
 
     Returns:
         The new state.
 
     Raises:
-        ExecutionFailed: Somebody else has changed, deleted or created the file meanwhile.
+        ExecutionFailed: The file was changed, deleted or created by another process in the meantime.
         OSError: The system refuses.
     """
     with parent_of(None, path, [] if old is None else None) as entry:
@@ -100,13 +101,13 @@ def replace_file(
                 _rename(temporary, entry)
             return os.fstat(handle)
         finally:
-            with suppress(FileNotFoundError):  # it has its name now
+            with suppress(FileNotFoundError):  # it was renamed into place
                 os.unlink(temporary, dir_fd=entry.directory)
             os.close(handle)
 
 
 def _check_same(entry: DirectoryEntry, old: os.stat_result, path: Path) -> None:
-    """Raise if a file is not as it was when it was read."""
+    """Raise if a file has changed since it was read."""
     now = entry.stat()
     if now is None or _state(now) != _state(old):
         what = "deleted" if now is None else "changed"
@@ -122,21 +123,21 @@ def _state(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _make_temporary(entry: DirectoryEntry, mode: int) -> tuple[str, int]:
-    """Make the temporary file, locked. One that another process sweeps before the lock is made again."""
+    """Create and lock the temporary file; retry if another process removes it before it is locked."""
     for _ in range(_TRIES):
         name = f".callsheet-{token_hex(8)}.tmp"
         flags = NO_LINK | os.O_RDWR | os.O_CREAT | os.O_EXCL
         handle = os.open(name, flags, mode, dir_fd=entry.directory)
-        with suppress(OSError):  # a file system without locks: then nobody sweeps there either
+        with suppress(OSError):  # a file system without locks, where nothing is swept either
             fcntl.flock(handle, fcntl.LOCK_EX)
-        if os.fstat(handle).st_nlink:
+        if os.fstat(handle).st_nlink:  # no other process has swept it before it was locked
             return name, handle
         os.close(handle)
     raise ExecutionFailed(f"{entry.name}: files that are being written there vanish")
 
 
 def _link(temporary: str, entry: DirectoryEntry, path: Path) -> None:
-    """Give a new file its name, unless the name is taken."""
+    """Link a new file to its name, unless the name exists."""
     directory = entry.directory
     try:
         os.link(
@@ -167,13 +168,15 @@ def _rename(temporary: str, entry: DirectoryEntry) -> None:
 
 
 def _copy_attributes(handle: int, entry: DirectoryEntry, old: os.stat_result) -> None:
-    """Give the new file the owner, the mode and the attributes of the old one, where that is allowed."""
+    """Copy the owner, mode and attributes of the old file to the new one, as far as permitted."""
     mode, new = stat.S_IMODE(old.st_mode), os.fstat(handle)
     if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
         try:
             os.fchown(handle, old.st_uid, old.st_gid)
         except OSError:
-            mode &= ~(stat.S_ISUID | stat.S_ISGID)  # they would speak for another owner
+            mode &= ~(
+                stat.S_ISUID | stat.S_ISGID
+            )  # setuid and setgid must not apply to another owner
             with suppress(OSError):
                 os.fchown(handle, -1, old.st_gid)
     os.fchmod(handle, mode)
@@ -189,7 +192,7 @@ def _copy_attributes(handle: int, entry: DirectoryEntry, old: os.stat_result) ->
 
 
 def _sweep(directory: int) -> None:
-    """Remove what is left over in a directory, once for each directory in the life of a process."""
+    """Remove leftover temporary files in a directory, once per directory and process."""
     found = os.fstat(directory)
     key = (found.st_dev, found.st_ino)
     with _swept_lock:
@@ -210,7 +213,7 @@ def _sweep(directory: int) -> None:
 
 
 def _remove_left_over(name: str, directory: int) -> None:
-    """Remove a file that nobody holds the lock of."""
+    """Remove a temporary file that no process has locked."""
     with suppress(OSError):
         handle = os.open(name, READ, dir_fd=directory)
         try:

@@ -1,7 +1,7 @@
-"""Files that tools read and change: what is in them, whether they may be changed, and what went wrong.
+"""Load the files that tools change, check whether they may be changed, and explain errors.
 
-Errors of the system become errors of tools that name the path as users know it, and suggest what may have
-been meant (`explained`).
+`explained` converts an `OSError` into a tool error that shows the path as users know it, and suggests similar
+names.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from callsheet.tools.workspace import Workspace
 from .line_ranges import FileBytes
 
 MAX_BYTES = 64 << 20
-"""A larger file is not loaded."""
+"""Maximum size in bytes of a file that is loaded."""
 
 _HEAD = 1 << 16
 
 _MAX_NAMES = 5000
-"""Names of a directory that are looked at for one that may have been meant."""
+"""Maximum number of names in a directory that are searched for similar ones."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -37,9 +37,9 @@ _IMPOSSIBLE = {errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EISDIR}
 
 
 class Held(NamedTuple):
-    """Somebody else has the file open, and it is written through them.
+    """A file that a client, such as an editor, has open, and that is written through the client.
 
-    Its line endings are those in which they send and receive it.
+    Its line endings are those in which the client sends and receives it.
     """
 
     newline: str
@@ -47,9 +47,9 @@ class Held(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file as it was read. `text` is None where it is binary or too large to be loaded.
+    """A file as it was read. `text` is None if the file is binary or too large to be loaded.
 
-    If somebody holds the file and has not saved it, text and data are theirs.
+    If a client has unsaved changes to the file, text and data are the client's.
     """
 
     stat: os.stat_result
@@ -61,24 +61,24 @@ class Document(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
         return self.stat.st_size
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether somebody has changed it and not saved that."""
+        """Whether a client has unsaved changes to it."""
         return self.held is not None and self.held.is_unsaved
 
 
 class New(NamedTuple):
-    """What a file is to be: its text, and that as bytes."""
+    """The new content of a file, as text and as bytes."""
 
     text: str
     data: bytes
 
 
 def load(path: Path, shown: str) -> Document:
-    """Read a file that is to be changed. Messages call it `shown`.
+    """Read a file that is to be changed. Error messages name it `shown`.
 
     Raises:
         InvalidArguments: It is not a regular file.
@@ -98,7 +98,7 @@ def load(path: Path, shown: str) -> Document:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether there is anything at a path."""
+    """Return whether anything exists at a path."""
     try:
         with parent_of(None, path) as entry:
             return entry.stat() is not None
@@ -107,7 +107,7 @@ def is_there(path: Path) -> bool:
 
 
 def check_writable(path: Path, found: os.stat_result, shown: str) -> None:
-    """Raise if a file is read-only. Taking its name would work all the same, but isn't wanted."""
+    """Raise if a file is read-only. Renaming over it would succeed, but against the user's intent."""
     mode = stat.S_IMODE(found.st_mode)
     if not mode & 0o222 or not may_write(path):
         raise NotPermitted(
@@ -120,7 +120,7 @@ def check_writable(path: Path, found: os.stat_result, shown: str) -> None:
 
 @contextmanager
 def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
-    """Turn errors of the system into a tool's: "src/a.py can't be read: permission denied".
+    """Convert an `OSError` into a tool error: "src/a.py can't be read: permission denied".
 
     Args:
         path: The file.
@@ -139,7 +139,7 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
 
 
 def explain(exc: OSError, path: Path, shown: str, doing: str) -> ToolError:
-    """Return the tool error for an error of the system."""
+    """Return the tool error for an `OSError`."""
     why = (exc.strerror or type(exc).__name__).lower()
     number = exc.errno
     if number == errno.ELOOP or (number == errno.ENOTDIR and _has_link(path)):
@@ -172,7 +172,7 @@ def _not_a_directory(path: Path, shown: str) -> str:
 
 
 def missing(path: Path, workspace: Workspace) -> NotFound:
-    """Return the error for a file that doesn't exist: what of its path is missing, and what may be meant."""
+    """Return the error for a file that doesn't exist, with the missing part of its path and similar names."""
     shown, gone = workspace.show(path), path
     while not gone.parent.exists() and gone.parent != gone:
         gone = gone.parent
@@ -187,7 +187,7 @@ def missing(path: Path, workspace: Workspace) -> NotFound:
 
 
 def near_names(path: Path) -> list[str]:
-    """Return the names in a path's directory that are most like its own, at most three."""
+    """Return up to three names in a path's directory that are most similar to its own."""
     try:
         with os.scandir(path.parent) as entries:
             names = [entry.name for entry in islice(entries, _MAX_NAMES)]

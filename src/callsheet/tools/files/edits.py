@@ -1,7 +1,7 @@
-"""Finding a text in a file, and putting another in its place.
+"""Find a text in a file, and replace it.
 
-Line endings don't matter for finding: a text with LF is found in a file with CRLF. What is put in gets
-the line endings of what it replaces. All else must be the same, character by character.
+Line endings are ignored when searching: a text with LF is found in a file with CRLF. The replacement receives
+the line endings of the text that it replaces. Everything else must match character by character.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TextSpan(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A text after some of its parts were replaced. `first_line` is the first that is not as before."""
+    """A text after some of its parts were replaced. `first_line` is the first line that differs."""
 
     text: str
     first_line: int
@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 class Finder:
-    """Finds texts in a file, whatever the line endings of either."""
+    """Find texts in a file, regardless of the line endings of either."""
 
     def __init__(self, text: str) -> None:
         self.text: str = text
@@ -52,7 +52,7 @@ class Finder:
             self._dropped = [found.start() - number for number, found in endings]
 
     def spans(self, wanted: str, *, overlapping: bool = False) -> Iterator[TextSpan]:
-        """Return where a text is: as it stands, or, if it is nowhere so, with other line endings."""
+        """Return where a text occurs: exactly, or, if it does not, with other line endings."""
         if "\r\n" in wanted and wanted in self.text:
             for at in _all(self.text, wanted, overlapping):
                 yield TextSpan(at, at + len(wanted))
@@ -62,7 +62,7 @@ class Finder:
             yield TextSpan(self._place(at), self._place(at + len(wanted)))
 
     def _place(self, at: int) -> int:
-        """Return the place in the text of a place in the flat one."""
+        """Return the offset in the text for an offset in the flat text."""
         return at + bisect_left(self._dropped, at)
 
     def line(self, span: TextSpan) -> int:
@@ -79,7 +79,7 @@ def _all(text: str, wanted: str, overlapping: bool) -> Iterator[int]:
 
 
 def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
-    """Replace parts of a text, given in order."""
+    """Replace parts of a text. The spans must be in order."""
     style, parts, last, shift = newline_of(text), list[str](), 0, 0
     hunks: list[_Hunk] = []
     for span in spans:
@@ -98,7 +98,7 @@ def replace(text: str, spans: Sequence[TextSpan], new: str) -> Change:
 
 
 def _first_line(text: str, changed: str, hunks: Sequence[_Hunk]) -> int:
-    """Return the first line of the new text that is not as before."""
+    """Return the first line of the new text that differs."""
     for old, new in hunks:
         before, after = text[slice(*old)], changed[slice(*new)]
         if before != after:
@@ -108,12 +108,12 @@ def _first_line(text: str, changed: str, hunks: Sequence[_Hunk]) -> int:
 
 
 def clamped(line: int, text: str) -> int:
-    """Return a line that a text has: where its end was taken off, its last one."""
+    """Return a line number limited to the lines of a text, for a change that removed its end."""
     return max(1, min(line, count_lines(text)))
 
 
 def _in_style(new: str, old: str, style: str) -> str:
-    """Return what is put in the line endings of what it replaces, or those of the file."""
+    """Return the replacement with the line endings of the text that it replaces, or of the file."""
     windows = old.count("\r\n")
     others = old.count("\n") - windows
     if windows and not others:
@@ -131,7 +131,7 @@ class _Hunk(NamedTuple):
 
 
 def _by_lines(old: str, new: str, hunks: list[_Hunk]) -> Iterator[_Hunk]:
-    """Widen places to whole lines, and put those together that share a line."""
+    """Widen hunks to whole lines, and merge those that share a line."""
     waiting: _Hunk | None = None
     for hunk in hunks:
         wide = _Hunk(_whole_lines(old, hunk.old), _whole_lines(new, hunk.new))

@@ -26,7 +26,7 @@ class Kind(NamedTuple):
 
 
 class Image(NamedTuple):
-    """An image that models and editors can show. Its size is None where the file does not say."""
+    """An image that models and editors can show. Its size is None if it is unknown."""
 
     kind: Kind
     width: int | None
@@ -80,7 +80,7 @@ _JPEG_SCAN = 0xDA
 
 
 def kind_of(head: bytes) -> Kind:
-    """Return what a binary file is."""
+    """Return the kind of a binary file."""
     image = image_of(head)
     if image is not None:
         return image.kind
@@ -92,7 +92,7 @@ def kind_of(head: bytes) -> Kind:
 
 
 def image_of(head: bytes) -> Image | None:
-    """Return which image begins so: PNG, JPEG, GIF or WebP, by its bytes and not by its name."""
+    """Return the image that begins with these bytes: PNG, JPEG, GIF or WebP. Names are not used."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return Image(_PNG, _big(head[16:20]), _big(head[20:24]))
     if head.startswith((b"GIF87a", b"GIF89a")):
@@ -113,7 +113,7 @@ def _little(data: bytes) -> int | None:
 
 
 def _jpeg_size(head: bytes) -> tuple[int | None, int | None]:
-    """Walk the segments up to the one that says how large the frame is."""
+    """Walk the segments up to the first frame, and return its width and height."""
     at = 2
     while at + 9 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
@@ -143,14 +143,14 @@ def _webp_size(head: bytes) -> tuple[int | None, int | None]:
 
 
 def is_document(head: bytes) -> bool:
-    """Return whether a file is a document that has lines, and yet is no text."""
+    """Return whether a file is a document that has lines, but is not text."""
     return head.startswith(b"%PDF-")
 
 
 # Notebooks
 
 MAX_NOTEBOOK_BYTES = 32 << 20
-"""A larger notebook is read as what it is, JSON."""
+"""Maximum size in bytes of a notebook that is rendered; a larger one is read as JSON text."""
 
 MAX_IMAGES = 8
 MAX_IMAGE_BYTES = 3_750_000
@@ -180,7 +180,7 @@ class _Images:
         self._room: int = MAX_IMAGE_BYTES
 
     def add(self, mime_type: str, data: str) -> str:
-        """Take an image if there is room. Returns the text that stands in its place."""
+        """Store an image if it fits, and return the text that represents it."""
         data = "".join(data.split())
         try:
             size = len(b64decode(data, validate=True))
@@ -195,7 +195,7 @@ class _Images:
 
 
 def render_notebook(data: bytes) -> Notebook | None:
-    """Return a notebook as text; None if the data is none."""
+    """Return a notebook as text; None if the data is not a notebook."""
     try:
         raw: Any = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,11 +1,11 @@
-"""Why a text can't be replaced, so that the next try is right: where it almost is, or all places where it is.
+"""Explain why a text can't be replaced, so that the next attempt succeeds: near misses, or all occurrences.
 
-Near misses are found in three ways, the surest first. A wrong copy: the text is there once line numbers,
-escapes or entities are undone. The same letters: it is there but for white space, case or typographic
+Near misses are found in three ways, the most certain first. A wrong copy: the text occurs once line numbers,
+escapes or entities are undone. The same letters: it occurs except for white space, case or typographic
 characters, which one search over the squeezed text finds. The most words in common: windows of lines that
 share rare words with it, compared in full.
 
-All ways are linear in the file, but for the comparison of a few windows.
+All of them are linear in the size of the file, except for the comparison of a few windows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from callsheet.tools.files.edits import Finder, TextSpan
 from callsheet.tools.files.text_encoding import presentable
 
 MAX_MISSES = 3
-"""Near misses that are reported at most."""
+"""Maximum number of near misses that are reported."""
 
 _WINDOWS = 12
 _ALIKE = 0.5
@@ -52,7 +52,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class NearMiss(NamedTuple):
-    """A place where a text almost is: lines from `first` on, how alike, and in what they differ."""
+    """A place where a text almost occurs: lines from `first` on, their similarity, and the differences."""
 
     first: int
     found: str
@@ -66,7 +66,7 @@ class NearMiss(NamedTuple):
 
 
 def near_misses(text: str, wanted: str) -> list[NearMiss]:
-    """Find where a text almost is. Both have LF as line endings."""
+    """Return the places where a text almost occurs. Both texts must have LF as line endings."""
     if not wanted.strip():
         return []
     misses = _wrong_copies(text, wanted) or _apart(list(_same_letters(text, wanted)))
@@ -116,7 +116,7 @@ def _line_at(text: str, at: int) -> int:
 
 
 def _squeezed(text: str) -> str:
-    """Take out white space, case and typography. Each character that stays is still one."""
+    """Remove white space, case and typography. Each remaining character is still one character."""
     plain = text if text.isascii() else text.translate(_LOOK_ALIKES)
     lower = plain.lower()
     return "".join((lower if len(lower) == len(plain) else plain).split())
@@ -141,7 +141,7 @@ def _same_letters(text: str, wanted: str) -> Iterator[NearMiss]:
 
 
 def _unsqueezed(at: int, lines: list[str], ends: list[int], starts: list[int]) -> int:
-    """Return the place in the text of a character of the squeezed text."""
+    """Return the offset in the text for a character of the squeezed text."""
     number = bisect_right(ends, at)
     left = at - (ends[number - 1] if number else 0)
     for place, character in enumerate(lines[number].translate(_LOOK_ALIKES)):
@@ -153,7 +153,7 @@ def _unsqueezed(at: int, lines: list[str], ends: list[int], starts: list[int]) -
 
 
 def _with_white_space(text: str, begin: int, end: int, wanted: str) -> tuple[int, int]:
-    """Take in the white space around a place, where the wanted text has some there."""
+    """Extend a place by the white space around it, where the wanted text has some too."""
     if wanted[0].isspace():
         while begin > 0 and text[begin - 1] in " \t":
             begin -= 1
@@ -180,7 +180,7 @@ _LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 
 def differences(found: str, wanted: str) -> tuple[str, ...]:
-    """Name in what two texts of the same letters differ: each thing that alone keeps them apart."""
+    """Return the kinds of differences between two texts of the same letters."""
     if _levelled(found) != _levelled(wanted):
         return ("line breaks",)
     needed = [what for what, _ in _LEVELS if _levelled(found, what) != _levelled(wanted, what)]
@@ -191,7 +191,7 @@ def differences(found: str, wanted: str) -> tuple[str, ...]:
 
 
 def _levelled(text: str, but: str = "") -> str:
-    """Return a text without what it may differ in, but for one thing."""
+    """Return a text with all kinds of differences removed, except for one."""
     for what, level in _LEVELS:
         text = text if what == but else level(text)
     return text
@@ -222,7 +222,7 @@ def _shared_words(text: str, wanted: str) -> list[NearMiss]:
 
 
 def _line_scores(text: str, wanted: str, lines: int) -> list[float] | None:
-    """Return each line the worth of the words that it shares; a rare word is worth more."""
+    """Return a score for each line by the words that it shares; rare and long words score higher."""
     words = set(_WORD.findall(wanted.lower()))
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     lower = text.lower()
@@ -241,7 +241,7 @@ def _line_scores(text: str, wanted: str, lines: int) -> list[float] | None:
 
 
 def _comparer(wanted: str) -> Callable[[str], float]:
-    """Return what says how alike a window is: by characters where they are few, else by tokens."""
+    """Return a function that rates similarity to `wanted`: by characters if it is short, else by tokens."""
     short = len(wanted) <= _FEW_CHARACTERS
 
     def parts(text: str) -> list[str]:
@@ -260,7 +260,7 @@ def _comparer(wanted: str) -> Callable[[str], float]:
 
 
 def _apart(misses: list[NearMiss]) -> list[NearMiss]:
-    """Leave out what overlaps a better one."""
+    """Drop near misses that overlap a better one."""
     apart: list[NearMiss] = []
     for miss in misses:
         if all(miss.last < other.first or miss.first > other.last for other in apart):
@@ -278,7 +278,7 @@ _WIDTH = 300
 
 
 def not_unique(finder: Finder, spans: Sequence[TextSpan], shown: str) -> str:
-    """Return the message that says where a text is that should be there once."""
+    """Return the message that lists the occurrences of a text that should occur only once."""
     lines = finder.text.split("\n")
     numbers = [finder.line(span) for span in spans[:_PLACES]]
     places = [f"{number}→{_short(lines[number - 1])}" for number in numbers]
@@ -359,5 +359,5 @@ def _short(line: str) -> str:
 
 
 def _visible(line: str) -> str:
-    """Return a line in quotes, so that white space at its ends is seen, and tabs as they are written."""
+    """Return a line in quotes, so that white space at its ends and tabs are visible."""
     return f'"{_short(line)}"'.replace("\t", "\\t").replace("\u00a0", "\\u00a0")

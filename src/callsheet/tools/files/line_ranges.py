@@ -31,10 +31,10 @@ from callsheet.tools.files.text_encoding import (
 )
 
 MAX_LINE = 2000
-"""Characters of a line that are shown."""
+"""Maximum number of characters of a line that are shown."""
 
 MAX_BYTES = 100_000
-"""Bytes of lines that are shown."""
+"""Maximum number of bytes of lines that are shown."""
 
 CHEAP = 256 << 20
 """Bytes that are counted to know how many lines there are: about a tenth of a second."""
@@ -55,7 +55,7 @@ class FileBytes:
     Args:
         file: The file.
         size: Its bytes.
-        check: Called before each read; raises if nobody waits for the answer any more.
+        check: Called before each read; raises if the result is no longer needed.
     """
 
     def __init__(self, file: FileIO | BytesIO, size: int, check: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ class FileBytes:
 
     @classmethod
     def of_bytes(cls, data: bytes | bytearray) -> FileBytes:
-        """Return a source that is in memory."""
+        """Return a source in memory."""
         return cls(BytesIO(data), len(data), lambda: None)
 
     def fill(self, buffer: bytearray, offset: int, end: int) -> int:
@@ -120,7 +120,7 @@ class FileLines:
 
     Args:
         source: The bytes.
-        codec: Their encoding, which says what a newline looks like.
+        codec: Their encoding, which determines the bytes of a newline.
         known: Where some line is known to begin. It follows what is found.
     """
 
@@ -164,7 +164,7 @@ class FileLines:
         return self._total
 
     def tail(self, lines: int) -> int:
-        """Return where the last so many lines begin, looking from the end of the file back."""
+        """Return the offset at which the last `lines` lines begin, searching backwards from the end."""
         wanted = lines + (not self.ends_open())
         buffer, end = bytearray(BLOCK), self.source.size
         while end > 0:
@@ -389,21 +389,21 @@ def _cut(text: str, line: _Line, codec: TextCodec) -> str:
 
 
 def _endings(lines: list[_Line], codec: TextCodec) -> str | None:
-    """Name the line endings of those lines that are there as a whole."""
+    """Return the name of the line endings of those lines that are complete."""
     ended = [line.start for line in lines if line.has_newline and line.is_whole]
     windows = sum(start.endswith("\r".encode(codec.name)) for start in ended)
     return name_endings(windows, len(ended) - windows)
 
 
 class Total(NamedTuple):
-    """How many lines a file has; `is_exact` says whether they were counted."""
+    """The number of lines of a file; `is_exact` states whether they were counted or estimated."""
 
     lines: int
     is_exact: bool
 
 
 def total_of(reader: FileLines, shown: LineRange) -> Total:
-    """Count the lines of a file where that is cheap, else estimate them from those that were passed."""
+    """Return the number of lines of a file: counted if that is cheap, else estimated from those passed."""
     if shown.at_end and shown.first > 0:
         return Total(shown.last, True)
     if reader.rest <= CHEAP:

@@ -63,7 +63,11 @@ class TextCodec(NamedTuple):
         return len(part.encode(self.name, errors))
 
     def encode(self, text: str) -> bytes:
-        """Return the bytes, with the byte order mark. Raises `Unencodable`."""
+        """Encode the text, with the byte order mark.
+
+        Raises:
+            Unencodable: The encoding lacks a character of the text.
+        """
         try:
             return self.bom + text.encode(self.name, self.errors)
         except UnicodeEncodeError as exc:
@@ -82,7 +86,7 @@ def codec_of_bom(data: bytes) -> TextCodec | None:
 
 
 def is_binary(data: bytes) -> bool:
-    """Return whether a file that begins so is no text."""
+    """Return whether a file that begins with these bytes is binary."""
     if codec_of_bom(data) is not None:
         return False
     head = data[:BINARY_HEAD]
@@ -103,7 +107,7 @@ def is_utf8(data: bytes, *, cut: bool = False) -> bool:
 
 
 def codec_of(data: bytes) -> TextCodec:
-    """Return how bytes are text. Those of a whole file can be decoded by it, and encoded again."""
+    """Return the codec of a text. It decodes the bytes of a whole file, and encodes them again unchanged."""
     declared = codec_of_bom(data)
     if declared is not None:
         return declared if _decodes(data, declared) else _plain_codec(data)
@@ -144,7 +148,7 @@ def has_surrogates(text: str) -> bool:
 
 
 def count_lines(text: str) -> int:
-    """Return the number of lines; one without a newline at the end of the text is one too."""
+    """Return the number of lines, including a last line without a newline."""
     return text.count("\n") + (text != "" and not text.endswith("\n"))
 
 
@@ -155,14 +159,14 @@ def newline_of(text: str) -> str:
 
 
 def name_endings(windows: int, others: int) -> str | None:
-    """Name line endings by how many there are with CR and without: lf, crlf, mixed, or None."""
+    """Return the name of line endings by their counts with and without CR: lf, crlf, mixed, or None."""
     if windows and others:
         return "mixed"
     return "crlf" if windows else "lf" if others else None
 
 
 def with_newlines(text: str, newline: str) -> str:
-    """Return a text with the line endings of a file. One that has CRLF itself is meant as it is."""
+    """Return a text with the line endings of a file. A text that contains CRLF is returned unchanged."""
     return text if newline == "\n" or "\r\n" in text else text.replace("\n", newline)
 
 
@@ -179,7 +183,7 @@ def common_prefix(one: str, other: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes in words: "5.3 MB"."""
+    """Return a readable size for a number of bytes: "5.3 MB"."""
     if size < 1000:
         return f"{size} byte{'' if size == 1 else 's'}"
     units, amount = iter(("KB", "MB", "GB", "TB", "PB")), size / 1000

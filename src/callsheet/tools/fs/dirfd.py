@@ -1,14 +1,14 @@
-"""Opening files without ever following a link: the path that was checked is the path that is used.
+"""Open files without ever following a link, so that the path that was checked is the path that is used.
 
-A path is checked against the workspace with its links followed, and used a moment later. In between,
-anybody may put a link in the place of a directory. So the tools don't hand the path to the system as a
-whole: they walk from a root that nobody inside the workspace can replace, one name at a time, each relative
-to the directory that is already open (`dir_fd`), and never through a link. A resolved path has no links;
-one that turns up was put there since, and is refused.
+A path is checked against the workspace with its links resolved, and used a moment later. In between, another
+process may replace a directory by a link. So the tools don't pass the whole path to the system: they walk
+from a root that nobody inside the workspace can replace, one name at a time, each relative to the directory
+that is already open (`dir_fd`), and never through a link. A resolved path has no links; a link that is found
+on the way was created since, and is refused.
 
-`parent_of` walks to one entry; everything that reads, writes, moves or deletes by path goes through it.
-`Descent` is the same walk for a whole tree: it holds the directories on the way open for the next entry.
-Only regular files are opened: a device or a named pipe could do anything, or wait for ever.
+`parent_of` walks to one entry. `Descent` is the same walk for a whole tree: it holds the directories on the
+way open for the next entry. Only regular files are opened for reading, because opening a device or a named
+pipe may have side effects or block forever.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ READ: int = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY",
 
 # A directory that may be entered but not listed can be opened so, where the system knows how.
 _ENTER: int = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | CLOEXEC
-_TRIES = 16  # a directory may vanish while it is made; nobody needs more tries than this
+_TRIES = 16  # a directory may vanish while it is made; more retries than this are never needed
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -54,7 +54,7 @@ class DirectoryEntry(NamedTuple):
     name: str
 
     def stat(self) -> os.stat_result | None:
-        """Return the state of what is there, a link's own if it is one; None if nothing is."""
+        """Return the state of the entry, without following a link; None if it does not exist."""
         try:
             return os.stat(self.name, dir_fd=self.directory, follow_symlinks=False)
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class DirectoryEntry(NamedTuple):
 
 
 def root_of(path: Path, roots: Iterable[Path]) -> Path:
-    """Return the innermost root that holds `path`, or the file system's for a path outside of all."""
+    """Return the innermost root that contains `path`, or the file system's root if none does."""
     holding = [root for root in roots if path == root or root in path.parents]
     return max(holding, key=lambda root: len(root.parts), default=Path(path.anchor))
 
@@ -163,7 +163,7 @@ def _enter(fd: int, part: str, at: Path, made: list[Path] | None) -> int:
 
 
 def _explained(exc: OSError, path: Path, fd: int, name: str) -> OSError | NotPermitted:
-    """Name the whole path in an error; a link in the way is an error of another kind."""
+    """Return the error with the whole path; `NotPermitted` if a link is in the way."""
     with suppress(OSError):
         if stat.S_ISLNK(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode):
             return NotPermitted(
@@ -177,7 +177,7 @@ def _explained(exc: OSError, path: Path, fd: int, name: str) -> OSError | NotPer
 
 
 def stat_of(path: Path) -> os.stat_result | None:
-    """Return the state of what is at a path, None if nothing is. No link is followed, wherever it stands."""
+    """Return the state of what is at a path; None if nothing is. No link in it is followed."""
     if path == path.parent:
         return path.stat()
     try:
@@ -188,7 +188,7 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 def check_directory(path: Path, shown: str, hint: str = "") -> None:
-    """Raise unless there is a directory at a path, which messages call `shown`."""
+    """Raise unless there is a directory at a path. Error messages name it `shown`."""
     found = stat_of(path)
     if found is None:
         raise NotFound(f"There is no directory {shown}", search_path=str(path))
@@ -198,7 +198,7 @@ def check_directory(path: Path, shown: str, hint: str = "") -> None:
 
 
 def check_regular(found: os.stat_result, shown: str) -> None:
-    """Raise if something, which messages call `shown`, is not a regular file."""
+    """Raise if something is not a regular file. Error messages name it `shown`."""
     if stat.S_ISREG(found.st_mode):
         return
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
@@ -207,7 +207,7 @@ def check_regular(found: os.stat_result, shown: str) -> None:
 
 
 def may_write(path: Path) -> bool:
-    """Return whether the system would let this process write there, as it is now."""
+    """Return whether the system currently permits this process to write to a path."""
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -220,7 +220,7 @@ class OpenFile(NamedTuple):
 
 @contextmanager
 def open_regular(path: Path, shown: str) -> Generator[OpenFile]:
-    """Open a regular file for reading. Messages call it `shown`, and say what else it is."""
+    """Open a regular file for reading. Error messages name it `shown`, and its type if it is not regular."""
     with parent_of(None, path) as entry:
         before = entry.stat()
         if before is None:
@@ -258,7 +258,7 @@ class Descent:
         self.close()
 
     def enter(self, path: str = "") -> int:
-        """Return the descriptor of a directory, for `dir_fd`. It is good until the next one is entered."""
+        """Return the descriptor of a directory, for `dir_fd`. It is valid until the next one is entered."""
         names = [*self._base, *path.split("/")] if path else self._base
         same = 0
         while same < min(len(names), len(self._names)) and names[same] == self._names[same]:
@@ -272,7 +272,7 @@ class Descent:
         return self._fds[-1]
 
     def entries(self, path: str = "") -> list[os.DirEntry[str]]:
-        """Return what is in a directory. More can be asked of the entries until the next one is listed."""
+        """Return the entries of a directory. Their methods are usable until the next one is listed."""
         descriptor = os.open(".", LIST | NO_LINK, dir_fd=self.enter(path))
         if self._listed is not None:
             os.close(self._listed)
@@ -281,11 +281,11 @@ class Descent:
             return list(entries)
 
     def read_link(self, name: str) -> str:
-        """Return where a link leads that is in the directory listed last."""
+        """Return the target of a link in the directory that was listed last."""
         return os.readlink(name, dir_fd=self._listed)
 
     def open(self, path: str) -> int:
-        """Open a regular file for reading, and nothing else. The descriptor is the caller's."""
+        """Open a regular file for reading, and return a descriptor that the caller must close."""
         above, _, name = path.rpartition("/")
         descriptor = os.open(name, READ, dir_fd=self.enter(above))
         if stat.S_ISREG(os.fstat(descriptor).st_mode):

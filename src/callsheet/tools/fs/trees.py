@@ -104,7 +104,7 @@ class _Walk:
                 os.unlink(entry.name, dir_fd=self.fd)
                 self.removal.files += 1
             except FileNotFoundError:
-                pass  # somebody else was faster
+                pass  # another process removed it first
             except OSError as exc:
                 self.skip(entry.name, exc.strerror or str(exc))
 
@@ -175,7 +175,7 @@ class _Walk:
 
 
 def _list(fd: int) -> list[_Listed]:
-    """Return the entries of an open directory, so that the last by name comes first."""
+    """Return the entries of an open directory in reverse order of names."""
     with os.scandir(fd) as entries:
         found = [_Listed(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     return sorted(found, reverse=True)
@@ -260,7 +260,7 @@ def _copy_directory(
 
 
 def remove_copied(parent: int, copied: Copied, at: str = "") -> list[str]:
-    """Remove what was copied, as far as it is unchanged. Returns the paths that were left."""
+    """Remove what was copied, as far as it is unchanged, and return the paths that were left."""
     path = f"{at}/{copied.name}" if at else copied.name
     try:
         found = os.stat(copied.name, dir_fd=parent, follow_symlinks=False)
@@ -287,14 +287,14 @@ def remove_copied(parent: int, copied: Copied, at: str = "") -> list[str]:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write bytes to a descriptor, however many calls of the system that takes."""
+    """Write all bytes to a descriptor, in as many system calls as needed."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
 
 
 def _copy_attributes(source: int, target: int, found: os.stat_result) -> None:
-    with suppress(OSError, AttributeError):  # only the superuser may give files away
+    with suppress(OSError, AttributeError):  # only the superuser may change the owner
         os.fchown(target, found.st_uid, found.st_gid)
     copy_extended_attributes(source, target)
     os.fchmod(target, stat.S_IMODE(found.st_mode))
@@ -314,9 +314,9 @@ def _times(found: os.stat_result) -> tuple[int, int]:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    """Return the state of an entry, to tell later whether it is still the same and unchanged.
+    """Return the state of an entry, to detect later whether it was changed or replaced.
 
-    Not the time of its last change of state: removing another name of the same file changes that.
+    The ctime is not included, because removing another hard link to the same file changes it.
     """
     return (
         found.st_dev,
@@ -339,7 +339,8 @@ _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.E
 def rename_new(from_fd: int, old: str, to_fd: int, new: str) -> None:
     """Rename an entry of one open directory to a new entry of another.
 
-    Raises `FileExistsError` if there is one of that name, even if it came this very moment.
+    Raises:
+        FileExistsError: An entry of that name exists, even if it was created at this very moment.
     """
     if _is_same_entry(from_fd, old, to_fd, new):
         os.rename(old, new, src_dir_fd=from_fd, dst_dir_fd=to_fd)
@@ -406,7 +407,7 @@ def _unlink_or_undo(from_fd: int, old: str, to_fd: int, new: str) -> None:
 
 
 def _is_same_entry(from_fd: int, old: str, to_fd: int, new: str) -> bool:
-    """Return whether both names are spellings of one entry, on a file system that doesn't tell them apart."""
+    """Return whether both names are spellings of one entry, such as on a case-insensitive file system."""
     if old == new or _plain(old) != _plain(new):
         return False
     try:

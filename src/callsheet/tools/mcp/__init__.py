@@ -1,4 +1,4 @@
-"""MCP servers bring tools, called `mcp__SERVER__TOOL`.
+"""Use the tools of MCP servers, named `mcp__SERVER__TOOL`.
 
 `McpServer` configures one; `McpServers` are those of a session, running.
 

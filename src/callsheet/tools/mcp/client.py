@@ -48,7 +48,7 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 
 
 def link_to(server: McpServer, process: ServerProcess | None) -> Link:
-    """Return the way to a server: a child's pipes, or HTTP."""
+    """Return the link to a server: a child's pipes, or HTTP."""
     return HttpLink(server) if process is None else PipeLink(process)
 
 
@@ -65,7 +65,7 @@ class McpClient:
     async def over(
         cls, server: McpServer, link: Link, roots: Sequence[Path], on_change: Callable[[], None]
     ) -> AsyncGenerator[McpClient]:
-        """Speak over a link. To be entered and left by the same task."""
+        """Yield a client that uses a link. The same task must enter and leave the context."""
 
         async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:  # noqa: ARG001
             return types.ListRootsResult(
@@ -89,7 +89,7 @@ class McpClient:
             yield cls(server, link, session)
 
     async def greet(self) -> list[types.Tool]:
-        """Do the handshake, and list the tools."""
+        """Perform the handshake, and return the tools."""
         with self._as_start_failures():
             await self._hello()
         return await self.list_tools()
@@ -105,7 +105,7 @@ class McpClient:
             await self._session.discover()
 
     async def list_tools(self) -> list[types.Tool]:
-        """Ask for all tools, page by page."""
+        """Request all tools, page by page."""
         tools: list[types.Tool] = []
         cursor: str | None = None
         for _ in range(_MOST_PAGES):
@@ -143,7 +143,7 @@ class McpClient:
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
     ) -> types.CallToolResult:
-        """Call a tool, once. A cancel is sent on to the server."""
+        """Call a tool, once. A cancellation is sent to the server."""
         _check(arguments)
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         try:
@@ -181,7 +181,7 @@ _ERRORS: dict[int, Callable[..., ToolError]] = {
 
 
 def _check(arguments: dict[str, Any]) -> None:
-    """Refuse what can't be sent: by HTTP, it would end the connection for all calls."""
+    """Raise if the arguments can't be encoded: over HTTP, that would end the connection for all calls."""
     try:
         json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as exc:
@@ -189,7 +189,7 @@ def _check(arguments: dict[str, Any]) -> None:
 
 
 def _brief(exc: ValidationError) -> str:
-    """Return the first thing that is wrong."""
+    """Return the first error."""
     first = exc.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 

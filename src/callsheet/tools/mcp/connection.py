@@ -31,28 +31,29 @@ if TYPE_CHECKING:
 
 
 class ServerFault(CallsheetError):
-    """Something is wrong with a server. The message goes on from its name: "exited with code 1"."""
+    """A server has failed. The message continues its name: "exited with code 1"."""
 
 
 class StartFailed(ServerFault):
-    """A server could not be started, or does not speak as it should."""
+    """A server could not be started, or violates the protocol."""
 
 
 class Lost(ServerFault):
-    """A server has gone while something was asked of it. It may have got the request."""
+    """A server was lost during a request, which it may have received."""
 
 
 class NotDelivered(ServerFault):
-    """A server has gone, and did not get the request. It may be sent again."""
+    """A server was lost before it received the request, which may be sent again."""
 
 
 INSTALL = "pip install 'callsheet[mcp]'"
 
 
 async def prepare() -> None:
-    """Import what needs the SDK, so that importing it again takes no time.
+    """Import the modules that need the SDK in advance, so that importing them later takes no time.
 
-    Raises `StartFailed` if the SDK can't be had.
+    Raises:
+        StartFailed: The SDK can't be imported.
     """
     await asyncio.to_thread(_import)
 
@@ -72,14 +73,14 @@ def _import() -> None:
 
 
 ABANDON = 0.5
-"""Seconds for sending a server that a call was cancelled; after that, the caller waits no more."""
+"""Seconds to wait for a cancellation to be sent to a server."""
 
 LAST_WORDS = 0.2
-"""Seconds in which an answer that came just before the end is still taken."""
+"""Seconds in which a response that arrived just before the end is still accepted."""
 
 
 class ServerConnection:
-    """A connection. Making one starts to connect; `ready` waits for it."""
+    """A connection. Creating one starts to connect; `ready` waits for it."""
 
     def __init__(
         self,
@@ -107,28 +108,34 @@ class ServerConnection:
 
     @property
     def is_over(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether the connection can no longer be used."""
         if self._end.done() or self._owner.done():
             return True
         return self._process is not None and self._process.has_exited
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the connection is completely cleaned up."""
         return self._owner.done() and not self._strays
 
     async def ready(self) -> Sequence[Tool]:
-        """Wait for the handshake, and return the server's tools. Raises `StartFailed`."""
+        """Wait for the handshake, and return the server's tools. Raise `StartFailed` if it fails."""
         return await asyncio.shield(self._ready)
 
     async def list_tools(self) -> Sequence[Tool]:
-        """Ask for the tools again."""
+        """Request the tools again."""
         return [] if self._client is None else await self._client.list_tools()
 
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
     ) -> CallToolResult:
-        """Call a tool, once. Raises a `ToolError`, `Lost`, or `NotDelivered`."""
+        """Call a tool, once.
+
+        Raises:
+            ToolError: The call failed.
+            Lost: The connection ended during the call.
+            NotDelivered: The server did not receive the request.
+        """
         if self._client is None or self.is_over:
             raise NotDelivered(self.why)
         asking = asyncio.create_task(self._client.call(tool, arguments, on_progress))
@@ -146,24 +153,24 @@ class ServerConnection:
                 await self._abandon(asking)
 
     async def _abandon(self, asking: asyncio.Task[Any]) -> None:
-        """Cancel a request at the server, but don't wait long for that."""
+        """Cancel a request at the server, and wait at most `ABANDON` seconds for that."""
         self._strays.add(asking)
         asking.add_done_callback(self._strays.discard)
         asking.cancel()
         await asyncio.wait({asking}, timeout=ABANDON)
 
     def lose(self, why: str) -> None:
-        """End the connection, and with it every call."""
+        """Mark the connection as ended, which ends all its calls."""
         if not self._end.done():
             self._end.set_result(why)
 
     def _note_end(self) -> None:
-        """End if the link is over."""
+        """Mark the connection as ended if its link has ended."""
         if self._link is not None and self._link.over.done():
             self.lose(self._link.over.result())
 
     async def close(self) -> None:
-        """End the connection, and wait until nothing is left of it."""
+        """End the connection, and wait until it is cleaned up."""
         self.lose("was closed")
         if not self._ready.done():
             self._owner.cancel()
@@ -171,7 +178,7 @@ class ServerConnection:
 
     @property
     def why(self) -> str:
-        """Why it is over, and what the server wrote to stderr last."""
+        """Why the connection ended, and the last that the server wrote to stderr."""
         why = self._end.result() if self._end.done() else "is not connected"
         tail = self._link.tail if self._link is not None else ""
         return f"{why}. The last that it wrote:\n{tail}" if tail else why
@@ -224,7 +231,7 @@ class ServerConnection:
             await asyncio.shield(self._end)
 
     def _fail(self, why: str) -> None:
-        """Fail whoever waits, before what is left is cleaned up."""
+        """Report a failure to all who wait, before the cleanup."""
         self.lose(why)
         if not self._ready.done():
             self._ready.set_exception(StartFailed(self.why))
@@ -248,14 +255,14 @@ def _retrieve(task: asyncio.Task[Any]) -> None:
 
 
 def _innermost(exc: BaseException) -> BaseException:
-    """Return what was raised: the SDK's task groups wrap whatever passes them."""
+    """Return the first exception inside groups, because the SDK's task groups wrap exceptions."""
     if isinstance(exc, BaseExceptionGroup):
         return _innermost(cast("BaseExceptionGroup[BaseException]", exc).exceptions[0])
     return exc
 
 
 class Server:
-    """One server. `tools` are those that it has listed last."""
+    """One server, over all its connections. `tools` are those that it listed last."""
 
     def __init__(
         self, config: McpServer, cwd: str, roots: Sequence[Path], on_change: Callable[[], None]
@@ -273,7 +280,7 @@ class Server:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Start it. What goes wrong is in `problem`."""
+        """Start the server. If that fails, store the reason in `problem`."""
         try:
             await self._connected()
         except StartFailed as exc:
@@ -282,7 +289,11 @@ class Server:
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
     ) -> CallToolResult:
-        """Call a tool. If the server has gone, it is started first. Raises a `ToolError`."""
+        """Call a tool. Start the server first if it is not connected.
+
+        Raises:
+            ToolError: The call failed, or the server can't be started or was lost.
+        """
         try:
             connection = await self._connected()
             try:
@@ -299,7 +310,7 @@ class Server:
             raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
 
     async def _connected(self) -> ServerConnection:
-        """Return a connection that can be used. Everybody who needs a new one waits for the same."""
+        """Return a usable connection. All callers that need a new one wait for the same one."""
         if self._is_closed:
             raise StartFailed("was closed with its session")
         connection = self._connection
@@ -313,7 +324,7 @@ class Server:
         return connection
 
     async def close(self) -> None:
-        """End the server. Nothing of it is left."""
+        """End the server and all its connections."""
         self._is_closed = True
         if self._refreshing is not None:
             self._refreshing.cancel()
@@ -327,7 +338,7 @@ class Server:
             self._on_change()
 
     def _refresh_soon(self) -> None:
-        """Ask for the tools again. However often they change meanwhile, one at a time is asked."""
+        """Schedule a request for the tools. Only one runs at a time, however often they change."""
         self._is_stale = True
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())

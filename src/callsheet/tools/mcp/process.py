@@ -23,13 +23,13 @@ from typing import cast
 from callsheet.processes.process import end_tree, started
 
 LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes that one message may have."""
+"""Maximum size of one message in bytes."""
 
 TAIL = 4096
 """Bytes that are stored of what a server wrote to stderr."""
 
 GRACE = 1.0
-"""Seconds that a server has to end by itself when its stdin is closed, and again after TERM."""
+"""Seconds that a server has to exit when its stdin is closed, and again after TERM."""
 
 SETTLE = 0.3
 """Seconds in which a process that ends is expected to have closed its stdout, and the other way."""
@@ -41,15 +41,15 @@ _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_AL
 
 
 class PipeClosed(Exception):
-    """The server takes nothing any more."""
+    """The server no longer accepts input."""
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
-    """A child, and what comes from it. Make one with `start`."""
+    """A child process and its output. Create one with `start`."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done when nothing more comes; says why."""
+        """Done when no more output can arrive; its result is the reason."""
         self._transport: asyncio.SubprocessTransport
         self._pid = 0
         self._watchdog: subprocess.Popen[bytes] | None = None
@@ -66,7 +66,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls, command: str, args: Sequence[str], env: Mapping[str, str], cwd: str
     ) -> ServerProcess:
-        """Start a child. Raises OSError if that can't be done."""
+        """Start a child. Raise `OSError` if that fails."""
         if not Path(cwd).is_dir():
             raise NotADirectoryError(f"its directory {cwd} does not exist")
         return await started(
@@ -87,7 +87,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     # What comes
 
     async def line(self) -> bytes | None:
-        """Return the next line that may be a message. None if no more comes."""
+        """Return the next line that may be a message; None after the last one."""
         while not self._lines:
             if self.over.done():
                 return None
@@ -100,7 +100,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         return line
 
     async def write(self, line: bytes) -> None:
-        """Send a line. Returns when the child keeps up. Raises `PipeClosed` if it has gone."""
+        """Send a line, and wait while the child lags behind. Raise `PipeClosed` if it no longer reads."""
         pipe = self._pipe(0)
         if self.over.done() or pipe is None or pipe.is_closing():
             await asyncio.wait({self.over}, timeout=2 * SETTLE)  # so that it is known why
@@ -132,7 +132,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     # What asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note what the child is reached by."""
+        """Store the transport."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -172,11 +172,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._end_soon(self._exit_text())
 
     def pause_writing(self) -> None:
-        """Let writers wait."""
+        """Make writers wait."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Let writers go on."""
+        """Let writers continue."""
         self._writable.set()
 
     def _end_soon(self, why: str) -> None:
@@ -213,8 +213,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     # The end
 
     async def close(self) -> None:
-        """End the child and all that came from it: stdin closed, then TERM, then KILL."""
-        grace = 0.0  # whoever cancels this does not want to wait
+        """End the child and all its descendants: close stdin, then send TERM, then KILL."""
+        grace = 0.0  # if this is cancelled, kill without a grace period
         try:
             pipe = self._pipe(0)
             if pipe is not None:
@@ -226,7 +226,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._end_tree(grace)
 
     async def _drop(self) -> None:
-        """End it at once: it has not been used yet."""
+        """End the child immediately, because it has not been used yet."""
         await self._end_tree(0)
 
     async def _end_tree(self, grace: float) -> None:

@@ -1,7 +1,7 @@
-"""A server's tools as tools of a session: their schemas, and what becomes of their answers.
+"""Adapt a server's tools to tools of a session: their schemas, and the conversion of their responses.
 
-Schemas come from somebody else, so nothing that they refer to is fetched. Answers become text for the model,
-content for the user, and locations inside the workspace.
+Schemas are untrusted, so nothing that they refer to is fetched. Responses become text for the model, content
+for the user, and locations inside the workspace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ class Unusable(ValueError):
 
 
 def compiled(schema: Mapping[str, Any]) -> Callable[[JsonValue], str | None]:
-    """Return a check of a schema, which returns what is wrong with a value, or None. Raises `Unusable`."""
+    """Return a function that validates a value, and returns what is wrong with it, or None.
+
+    Raises:
+        Unusable: The schema is invalid, or refers to something that would have to be fetched.
+    """
     try:
         validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
     except (ValueError, TypeError, RecursionError) as exc:
@@ -65,33 +69,33 @@ _LINE = re.compile(r"L?(\d{1,9})\b")
 
 
 class LinkedFile(NamedTuple):
-    """A file that an answer links to."""
+    """A file that a response links to."""
 
     path: Path
     line: int | None
 
 
 class McpAnswer(NamedTuple):
-    """The answer of a server to a call."""
+    """The response of a server to a call."""
 
     text: str
-    """What a model gets."""
+    """The text for the model."""
     items: tuple[ToolCallContent, ...]
-    """What is shown besides the text."""
+    """The content for the user besides the text."""
     places: tuple[LinkedFile, ...]
     structured: JsonValue
     is_error: bool
 
 
 class _Read(NamedTuple):
-    """One block: what a model gets of it, and what is shown besides."""
+    """One block: its text for the model, and its content for the user."""
 
     text: str
     item: ToolCallContent | None = None
 
 
 def read_answer(result: types.CallToolResult) -> McpAnswer:
-    """Read the answer to a call of a tool."""
+    """Convert the response to a call."""
     blocks = [_read(block) for block in result.content]
     texts = [block.text for block in blocks if block.text]
     structured = result.structured_content
@@ -184,7 +188,7 @@ def _places(block: types.ContentBlock) -> Iterator[LinkedFile]:
 
 
 def place_of(uri: str) -> LinkedFile | None:
-    """Return the file that a `file://` URI means, and the line if it ends with `#L12`."""
+    """Return the file that a `file://` URI refers to, and the line if it ends with `#L12`."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -209,7 +213,7 @@ class AdaptedTool(NamedTuple):
 
 
 def make_tool(server: Server, name: str, declared: types.Tool) -> AdaptedTool:
-    """Make a tool from a server's declaration of it."""
+    """Return the tool for a server's declaration, with any problem of the declaration."""
     schema, wrong = _input_schema(declared)
     check, wrong_output = _output_check(declared)
     hints = _hints(declared)
@@ -224,8 +228,8 @@ def make_tool(server: Server, name: str, declared: types.Tool) -> AdaptedTool:
         declared.description or declared.title or declared.name,
         schema,
         run,
-        # That it only reads is believed of a server that the user trusts: our permission depends on
-        # this, and by the kind, the client's.
+        # Only a trusted server may declare a tool read-only: our permission depends on this, and the
+        # client's depends on the kind.
         kind=reading_kind(name) if is_read_only else None,
         read_only=is_read_only,
         annotations=hints,
@@ -297,7 +301,7 @@ def _result(
 
 
 def _wrong(answer: McpAnswer, check: Check | None) -> str | None:
-    """Return how the structured content breaks the schema that was declared for it."""
+    """Return how the structured content violates its declared schema, or None."""
     if check is None or answer.is_error:
         return None
     if answer.structured is None:

@@ -1,11 +1,10 @@
-"""How a server is reached: over a child's pipes, or over streamable HTTP.
+"""Connect to a server, over a child's pipes or over streamable HTTP.
 
-A `Link` is an async context that yields the two streams that the MCP SDK uses. Its `over` is done when
-nothing can come any more.
+A `Link` provides the two streams that the MCP SDK uses. Its `over` is done when no more messages can arrive.
 
-Over HTTP, the SDK lets one failed request end the whole connection, and every call with it. So failures
-become answers here: an error for the one request that failed, which says whether the server can have
-received it.
+Over HTTP, the SDK lets one failed request end the whole connection, and every call with it. So failures are
+converted to responses here: an error for the one request that failed, which states whether the server may
+have received it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class Link(Protocol):
-    """A way to a server."""
+    """A link to a server."""
 
     @property
     def over(self) -> asyncio.Future[str]:
-        """Done when nothing comes any more; says why."""
+        """Done when no more messages can arrive; its result is the reason."""
         ...
 
     @property
@@ -56,7 +55,7 @@ class PipeLink:
 
     @property
     def over(self) -> asyncio.Future[str]:
-        """Done when nothing comes any more; says why."""
+        """Done when no more messages can arrive; its result is the reason."""
         return self._process.over
 
     @property
@@ -124,13 +123,13 @@ class _Writer(_ChildStream):
 
 
 NOT_DELIVERED = -32019
-"""The code of an error that we make ourselves, if the server did not get a request."""
+"""The code of our own error for a request that the server did not receive."""
 
 FAILED = -32018
-"""The code of an error that we make ourselves, if a request may have been received."""
+"""The code of our own error for a failed request that the server may have received."""
 
 _MARK = token_hex(16)
-"""Marks our own errors, so that no server can claim that it did not get a request."""
+"""Marks our own errors, so that no server can claim that it did not receive a request."""
 
 CONNECT_TIMEOUT = 10.0
 WRITE_TIMEOUT = 60.0
@@ -138,7 +137,7 @@ WRITE_TIMEOUT = 60.0
 
 
 def is_undelivered(code: int, data: object) -> bool:
-    """Whether an error says that the server did not get the request."""
+    """Return whether an error is our own for a request that the server did not receive."""
     return code == NOT_DELIVERED and data == _MARK
 
 
@@ -170,7 +169,7 @@ class HttpLink:
 
 
 class _HttpClient(httpx2.AsyncClient):
-    """Sends requests, and answers those that fail with an error of JSON-RPC."""
+    """Send requests, and convert failures to JSON-RPC error responses."""
 
     def __init__(self, server: McpServer, lose: Callable[[str], None]) -> None:
         timeout = httpx2.Timeout(None, connect=CONNECT_TIMEOUT, write=WRITE_TIMEOUT)
@@ -178,7 +177,7 @@ class _HttpClient(httpx2.AsyncClient):
         self._lose = lose
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request. Never raises what the network does."""
+        """Send a request. Network errors are not raised, but returned as responses."""
         try:
             response = await super().send(request, **options)
             if _is_json(response):
@@ -210,7 +209,7 @@ def _refused(request: httpx2.Request, response: httpx2.Response) -> httpx2.Respo
 
 
 def _is_forgotten(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """Whether the server has refused a request, since it does not know the session. It ran nothing."""
+    """Return whether the server refused a request because it does not know the session, so ran nothing."""
     return response.status_code == 404 and "mcp-session-id" in request.headers
 
 

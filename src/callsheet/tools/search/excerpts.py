@@ -1,8 +1,8 @@
-"""Matches as people and models read them: short lines, grouped by file, and nothing without a bound.
+"""Render matches for users and models: short lines, grouped by file, with everything bounded.
 
-Ripgrep only says where the lines are. They are read here, from files that are opened without following a
-link and read as ripgrep reads them: a byte order mark goes, UTF-16 becomes UTF-8, a NUL makes a file binary.
-Of a long line, the part around the match is shown.
+Ripgrep only reports where the lines are. They are read here, from files that are opened without following a
+link, and decoded as ripgrep does: a byte order mark is removed, UTF-16 becomes UTF-8, a NUL makes a file
+binary. Of a long line, the part around the match is shown.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _SPECIAL = re.compile(r"[*?\[{\\]")
 
 
 class GlobError(ValueError):
-    """A glob that can't be understood, and where."""
+    """A glob can't be parsed; with the position of the error."""
 
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
@@ -40,13 +40,13 @@ class Glob(NamedTuple):
 
 
 def is_literal(glob: str) -> bool:
-    """Return whether a glob means just itself."""
+    """Return whether a glob has no special characters."""
     return not _SPECIAL.search(glob)
 
 
 @lru_cache(maxsize=64)
 def compile_glob(glob: str) -> Glob:
-    """Make a matcher of paths. Raises `GlobError`."""
+    """Compile a glob. Raise `GlobError` if it is invalid."""
     only_directories = glob.endswith("/")
     each = [_components(one) for one in expand(glob.rstrip("/") if only_directories else glob)]
     paths = "|".join(_path(parts) for parts in each)
@@ -55,12 +55,12 @@ def compile_glob(glob: str) -> Glob:
 
 
 def path_source(glob: str) -> str:
-    """Return the source of an expression that matches the whole of a path that is meant."""
+    """Return the source of an expression that matches the whole of a path that the glob matches."""
     return "|".join(f"(?:{_path(_components(one))})" for one in expand(glob))
 
 
 def path_filter(glob: str) -> Callable[[str], bool]:
-    """Return a filter of paths. A glob without a slash is about names; `!` in front turns it round."""
+    """Return a filter of paths. A glob without a slash matches names; a leading `!` negates it."""
     meant = glob.removeprefix("!")
     whole = meant.lstrip("/") if "/" in meant else f"**/{meant}"
     matches, negated = compile_glob(whole).path.fullmatch, meant is not glob

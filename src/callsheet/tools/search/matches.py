@@ -3,7 +3,7 @@
 The first pass asks for one number from each file that matches. So the totals are exact and the output is
 small, however much matches. The second pass finds the first lines in the first files, in the order of paths.
 
-The first pass goes by names, and a name may lead elsewhere a moment later, if somebody puts a link in the
+The first pass uses names, and a name may lead elsewhere a moment later, if another process puts a link in the
 way. So its result is not trusted for the files that are shown: each of them is opened here, one directory
 at a time and never through a link (`callsheet.tools.fs.dirfd`), and ripgrep searches the open descriptors.
 """
@@ -116,7 +116,7 @@ async def search(query: Search, limit: int) -> Matches:
 
 
 async def _count_tree(query: Search, rg: str, tally: _Tally) -> int:
-    """Count matching lines in each file of a tree. Returns how many files could not be read."""
+    """Count matching lines in each file of a tree, and return how many files could not be read."""
     scope = query.scope
 
     def read(output: BinaryIO) -> None:

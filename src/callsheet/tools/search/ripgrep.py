@@ -79,7 +79,7 @@ def program() -> str:
     """Return the path of the program.
 
     Raises:
-        ExecutionFailed: There is none; the message says how to get it.
+        ExecutionFailed: There is none; the message explains how to install it.
     """
     found = find()
     if found is None:
@@ -190,7 +190,7 @@ def count_files_command(rg: str, pattern: str, ignore_case: bool, files: list[st
 def lines_command(
     rg: str, pattern: str, ignore_case: bool, files: list[str], limit: int
 ) -> list[str]:
-    """Return the command that says where matching lines begin, in these files, in this order."""
+    """Return the command that reports where matching lines begin, in these files, in this order."""
     return [
         rg,
         *_ALWAYS,

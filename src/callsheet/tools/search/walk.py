@@ -383,11 +383,11 @@ class Walk:
                     pending.append((each.path, level))
 
     def top(self) -> list[WalkEntry]:
-        """Return what is in the directory itself. Raises `OSError` if it can't be read."""
+        """Return the entries of the directory itself. Raise `OSError` if it can't be read."""
         return self._read("", _DirectoryRules.first(self._scope))[0]
 
     def read_link(self, found: WalkEntry) -> str:
-        """Return where a link leads. Raises `OSError`."""
+        """Return the target of a link. Raise `OSError` if it can't be read."""
         return self._descent.read_link(found.entry.name)
 
     def is_left_out(self, path: str, *, is_directory: bool = False) -> bool:

@@ -70,7 +70,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def why_refused(address: Address) -> str | None:
-    """Return what kind of address it is, if it is not a public one."""
+    """Return the kind of an address that is not public; None for a public one."""
     if isinstance(address, IPv6Address):
         inner = embedded(address)
         if inner is not None:
@@ -118,7 +118,10 @@ class AllowedHosts:
 async def addresses_of(host: str, port: int, allowed: AllowedHosts) -> list[str]:
     """Return the addresses of a host that may be reached, in the order to try them.
 
-    Raises `NotPermitted` if it has none such, `IOFailed` if it has none at all.
+    Raises:
+        NotPermitted: None of its addresses may be reached.
+        IOFailed: The host is unknown, or has no addresses.
+        InvalidArguments: It can't be the name of a host.
     """
     found = await _resolve(host, port)
     if allowed.host(host):

@@ -14,7 +14,7 @@ BodyKind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
 DECODED = ("", "identity", "gzip", "x-gzip", "deflate")
 """The content encodings that can be decoded here."""
 
-_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that say which format `zlib` expects
+_GZIP, _ZLIB, _RAW = 31, 15, -15  # the window bits that select the format for `zlib`
 
 
 class BodyDecoder:

@@ -2,7 +2,7 @@
 
 Each hop is a connection of its own, to an address that was judged (`addresses`), with the host's name sent
 for TLS and to the server. So a name that resolves to another address the next time gains nothing. Proxies of
-the environment are not used: behind one, nobody here could tell which address is reached. Certificates are
+the environment are not used, because the address behind a proxy can't be checked here. Certificates are
 those of `SSL_CERT_FILE` or `SSL_CERT_DIR`, where set.
 
 A redirect never carries to another origin what was meant for the first: a body, credentials, or any header
@@ -59,7 +59,7 @@ _OURS = (
     "transfer-encoding",
     "upgrade",
 )
-# What another origin may see of the headers that were given.
+# The headers of the caller that may be sent to another origin.
 _HARMLESS = ("accept", "accept-language", "cache-control", "pragma", "range", "user-agent")
 _OF_BODY = ("content-type", "content-encoding", "content-language", "content-location")
 
@@ -79,14 +79,14 @@ class FetchRequest(msgspec.Struct, frozen=True):
 
     @property
     def port(self) -> int:
-        """The port, also if it is not given."""
+        """The port, by default that of the scheme."""
         return self.url.port or _PORTS[self.url.scheme]
 
 
 def make_request(
     method: str, url: str, headers: Mapping[str, str], body: str | None
 ) -> FetchRequest:
-    """Return the request for the arguments of the tool. Raises `InvalidArguments` if it can't be sent."""
+    """Return the request for the tool's arguments. Raise `InvalidArguments` if it can't be sent."""
     checked = check_url(url)
     given = _check_headers(headers)
     if body is not None and method in ("GET", "HEAD"):
@@ -109,7 +109,7 @@ def make_request(
 
 
 def check_url(text: str) -> URL:
-    """Parse a URL. Raises `InvalidArguments` if it is not one that can be fetched."""
+    """Parse a URL. Raise `InvalidArguments` if it can't be fetched."""
     import httpx
 
     if len(text) > MAX_URL:
@@ -137,7 +137,7 @@ def shown(url: URL) -> str:
 
 
 def follow(request: FetchRequest, status: int, location: str) -> FetchRequest:
-    """Return the request that a redirect asks for. Raises `NotPermitted` if it should not be made."""
+    """Return the request that a redirect asks for. Raise `NotPermitted` if it must not be sent."""
     url = _target(request.url, location)
     if request.url.scheme == "https" and url.scheme == "http":
         raise NotPermitted(
@@ -272,13 +272,13 @@ async def _follow_all(
 async def _hop(
     request: FetchRequest, allowed: AllowedHosts, limits: FetchLimits, answer: FetchResponse
 ) -> str | None:
-    """Ask one server. Returns where it redirects to, or None if it has answered."""
+    """Send one request. Return the target of a redirect, or None for a final response."""
     import httpx
 
     addresses = await addresses_of(request.host, request.port, allowed)
     secure = request.url.scheme == "https"
     context = await in_thread(_certificates) if secure else _no_certificates()
-    # A connection is never shared by hops: nobody could tell which host it was made for.
+    # Hops never share a connection, because the host that it was made for would be unknown.
     async with httpx.AsyncHTTPTransport(verify=context, trust_env=False) as transport:
         try:
             response = await _connect(transport, request, addresses, limits)
@@ -361,7 +361,7 @@ async def _receive_body(
     received = 0
     async for data in response.aiter_raw():
         received += len(data)
-        # One byte more than allowed tells a body that is just as long from one that is longer.
+        # Read one byte more than allowed, to distinguish a body of exactly that size from a longer one.
         answer.body += decoder.feed(data, limits.size + 1 - len(answer.body))
         if len(answer.body) > limits.size or received > limits.size:
             del answer.body[limits.size :]

@@ -1,7 +1,7 @@
-"""Text in blocks: paragraphs, headings, lists, quotes, code. Knows nothing of HTML.
+"""Lay out text in blocks: paragraphs, headings, lists, quotes, code. Independent of HTML.
 
-Text comes in pieces; white space in it collapses, except in code. Whatever begins or ends a block says
-so; a block that stays empty leaves nothing behind.
+Text is added in pieces; white space in it collapses, except in code. The caller marks where blocks begin and
+end; an empty block adds nothing.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Layout:
             self._parts[begin:] = [f"{ticks}{pad}{text}{pad}{ticks}"]
 
     def take(self) -> str:
-        """Return the text of the block on one line, and take it away again."""
+        """Return the text of the block on one line, and remove it from the layout."""
         text = _SPACE.sub(" ", "".join(self._parts).replace(_MARK, " ")).strip()
         self._parts, self._span = [], None
         return text
