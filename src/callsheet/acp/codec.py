@@ -6,8 +6,8 @@ fields which we don't know is a plain dict, and so are the small updates of chun
 `as_dict` makes dicts of all.
 
 A content block travels in an outer object: `{"type": "content", "content": {"type": "text", …}}`.
-`_FIELDS` says which field of our struct stands under which key. A key that is in no table is
-stored in `extra` and encoded again, so that a decoded message survives the round trip.
+`_FIELDS` maps the fields of our structs to keys. A key that is in no table is stored in `extra` and
+encoded again, so that a decoded message survives the round trip.
 
 The two versions differ in what null means (v1: nothing, v2: cleared), in statuses, in diffs and in
 how calls are opened. That is in `v1` and `v2`.
@@ -103,7 +103,7 @@ def as_dict(update: Update) -> JsonObject:
 
 
 def stub(update: Update) -> JsonObject:
-    """Return the least that an update can say: which call it is about, and where that is in its life."""
+    """Return the smallest form of an update: the call's id and its status."""
     raw = (
         {
             key: getattr(update, name, None)
@@ -171,7 +171,7 @@ def encode_text(item: Any) -> JsonObject:
 
 
 def decode_block(raw: JsonObject) -> ToolCallContent:
-    """Return the block in an outer object. One of an unknown type is kept whole."""
+    """Return the block in an outer object. One of an unknown type is stored whole."""
     block = as_object(raw.get("content"), "content")
     tag = block.get("type")
     outer = rest(raw, "type", "content")
@@ -204,7 +204,7 @@ def _decode_resource(block: JsonObject, outer: JsonObject | None) -> EmbeddedRes
 def read_object(value: JsonValue, what: str) -> JsonObject:
     """Return a private copy of what a peer sent, if it is an object of valid JSON, else raise.
 
-    Peers' messages may have been parsed by anything: what no JSON text can say is refused here, once.
+    Any parser may have read the message, so values that JSON can't express are refused here, once.
     """
     return as_object(freeze(value, what), what)
 
@@ -247,7 +247,7 @@ KEYS = {
     "toolCallId", "name", "title", "kind", "status", "content", "locations", "rawInput", "rawOutput",
     "_meta", "sessionUpdate",
 }  # fmt: skip
-"""The keys that are fields of a report. All others are kept in `extra`."""
+"""The keys that are fields of a report. All others are stored in `extra`."""
 
 DecodeItems = Callable[[list[JsonValue]], tuple[ToolCallContent, ...]]
 
@@ -359,7 +359,7 @@ def _decode_field(key: str, value: JsonValue, decode_items: DecodeItems) -> Json
 
 
 def decode_meta(raw: JsonObject, fields: JsonObject) -> JsonObject:
-    """Read `_meta`. The tool's name in it is a field of ours, and not kept twice."""
+    """Decode `_meta`. The tool's name in it is a field of the report, and not stored twice."""
     meta = dict(as_object(raw.get("_meta") or EMPTY, "_meta"))
     name = meta.get(TOOL_NAME)
     if isinstance(name, str) and fields.setdefault("name", name) == name:
@@ -394,7 +394,7 @@ def same(old: object, new: object) -> bool:
 
 
 def _same_types(old: Any, new: Any) -> bool:
-    """Tell True from 1 and 1 from 1.0, which are equal in Python and different in JSON."""
+    """Return whether equal values have equal types: True, 1 and 1.0 are equal in Python but not in JSON."""
     if type(old) is not type(new):
         return False
     if isinstance(old, Struct):
@@ -443,7 +443,7 @@ class UpdateFrames:
         """Return the line of as much of an update as fits, and what was wrong with the whole of it."""
         try:
             return self.line(update), None
-        except Exception as exc:  # noqa: BLE001 - whatever it is, where the call is in its life must be told
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the call's status must be sent
             wrong = str(exc)
             raw = dict(as_dict(update)) if isinstance(exc, CallsheetError) else stub(update)
         for key in LEAVE_OUT:

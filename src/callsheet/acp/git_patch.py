@@ -1,6 +1,6 @@
 """Text patches as git writes them, for the diffs of ACP v2.
 
-`write` makes the patch of some changes; `read` gives back the texts that a patch holds. ACP's rules
+`write` makes the patch of some changes; `read` returns the texts that a patch holds. ACP's rules
 for paths: absolute, no `a/` and `b/`, `/dev/null` for the missing side, quoted as git quotes.
 
 How much context a patch has: small files (`WHOLE_UP_TO`) are written whole, so that both texts can
@@ -131,7 +131,7 @@ def _anchors(
 
 
 def _joined(opcodes: Iterable[_Opcode]) -> list[_Opcode]:
-    """Join neighbours that say the same."""
+    """Join adjacent opcodes of the same kind."""
     joined: list[_Opcode] = []
     for tag, i, j, k, m in opcodes:
         if joined and joined[-1][0] == tag:
@@ -241,7 +241,7 @@ def _read_section(lines: list[str], at: int, found: dict[str, Texts]) -> int:
 def _read_hunk(
     lines: list[str], at: int, olds: int, news: int, old: list[str], new: list[str]
 ) -> int | None:
-    """Read a hunk's lines by its counts. Returns the place after it, or None if it is broken."""
+    """Read a hunk's lines by its counts. Return the place after it, or None if it is broken."""
     touched: tuple[list[str], ...] = ()
     while at < len(lines) and (olds > 0 or news > 0 or lines[at].startswith("\\")):
         sign, body = lines[at][:1], lines[at][1:]
@@ -264,7 +264,7 @@ def _read_hunk(
 
 
 def _path_of_header(line: str) -> str | None:
-    """Return the path in `diff --git X X`, which other lines of the section say more clearly."""
+    """Return the path in `diff --git X X`; where other lines name it too, they are less ambiguous."""
     names = line.removeprefix("diff --git ")
     if names.startswith('"'):
         return _unquote(names[: len(names) // 2])

@@ -1,10 +1,10 @@
 """JSON-RPC 2.0, one message on a line: framing for both directions.
 
-In: `LineReader.feed(bytes)` gives messages and typed errors, in order. Lines may have any length,
+In: `LineReader.feed(bytes)` returns messages and typed errors, in order. Lines may have any length,
 and nothing that a peer sends raises anything: a bad line becomes a `ProtocolError` in its place,
 and the next line is read as usual.
 
-Out: `encode_line` gives the bytes of one message and holds them to a budget, counted on what really
+Out: `encode_line` returns the bytes of one message and holds them to a budget, counted on what really
 goes over the wire.
 
 Not here: what the messages mean (`v1`, `v2`), and reading from or writing to anything.
@@ -25,14 +25,14 @@ from callsheet.report.json import JsonObject, JsonValue, is_object
 RequestId: TypeAlias = str | int | None
 
 FRAME_BUDGET = 8 * 1024 * 1024
-"""Bytes of a line at most, unless told otherwise. Known readers give up at 10 MiB (some at 64 KiB)."""
+"""Default limit of a line, in bytes. Known readers fail at 10 MiB (some at 64 KiB)."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
 class ProtocolError(CallsheetError):
-    """What is wrong with a message, as JSON-RPC says it. `request_id` is the message's, where it had one."""
+    """What is wrong with a message, in JSON-RPC's terms. `request_id` is the message's, if it had one."""
 
     code: int = -32603
     label: str = "Internal error"
@@ -72,7 +72,7 @@ class InvalidAnswer(InvalidRequest):
 
 
 class UnknownMethod(ProtocolError):
-    """Nobody here serves that method."""
+    """The method has no handler here."""
 
     code = -32601
     label = "Method not found"
@@ -161,7 +161,7 @@ class LineReader:
         return found
 
     def _hold(self, part: bytes, found: list[Message | ProtocolError]) -> None:
-        """Keep a part of a line, unless the line is over its limit: then say so, once."""
+        """Store a part of a line. If the line exceeds its limit, report that once instead."""
         if self._skipping or not part:
             return
         self._held += part
@@ -228,7 +228,7 @@ def bounded(line: bytes, budget: int = FRAME_BUDGET) -> bytes:
 
 
 def error_response(error: ProtocolError) -> Response:
-    """Return the answer that tells a peer what was wrong with its message."""
+    """Return the response that reports to a peer what was wrong with its message."""
     return Response(error.request_id, error=error.to_error())
 
 

@@ -1,7 +1,7 @@
 """The other end: what one client understands, as far as it matters to tool calls.
 
-`Phrases` are the few texts that a view adds by itself. They are English here; the session replaces
-them by those of the user's language.
+`Phrases` are the few texts that a view adds. They are English here; the session replaces them by those
+of the user's language.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Peer(Struct, frozen=True, kw_only=True):
     - `terminals`: how a v1 client is shown an agent's live terminal, out of `_meta` or as text.
     - `owns_terminals`: it runs terminals itself, and shows those by their ids.
     - `progress`: where it shows how far a call is. `meta` is for clients that read ours.
-    - `titles`: how it renders titles. Those that render Markdown get them escaped; those that do `either`,
-      as far as anybody knows, get them with signs of Markdown between backticks.
-    - `cancels`: it may cancel single calls (`tool_call/cancel`), and v2 clients are told so with each call.
+    - `titles`: how it renders titles. Clients that render Markdown receive them escaped; those that may do
+      `either` receive them with Markdown's characters between backticks.
+    - `cancels`: it may cancel single calls (`tool_call/cancel`); each call announces that to v2 clients.
     - `parent_keys`: the vendors' keys besides ours in which it looks for a call's parent.
     """
 

@@ -41,7 +41,7 @@ class PermissionOption(Struct, frozen=True):
 class PermissionRequest(Struct, frozen=True, kw_only=True):
     """A request as it was read.
 
-    `call` is what it says of the tool call. ACP v2 may ask about something else than a call; then
+    `call` is what it contains of the tool call. ACP v2 may ask about something other than a call; then
     `call` is None and `subject` is what it asks about, whole.
     """
 

@@ -30,7 +30,7 @@ from callsheet.acp.peer import Phrases
 from callsheet.report.content import DiffContent, TextContent, ToolCallContent
 
 ANCHOR = 64
-"""Characters that tell where something was moved to."""
+"""Length of the text that is searched for to find where something was moved to."""
 
 
 def changed(old: str, new: str) -> tuple[str, str]:
@@ -143,7 +143,7 @@ def json_size(text: str) -> int:
 
 
 def text_of(items: Sequence[ToolCallContent]) -> str:
-    """Return all that items say, as one text."""
+    """Return all text of the items, as one string."""
     return "".join([_said(item) for item in items])
 
 
@@ -209,13 +209,13 @@ class ResendBudget:
         self._items = items
 
     def paused(self) -> int:
-        """Return what may be spent besides, for nothing new has come for a while."""
+        """Return the tokens that may be spent in addition, after a while in which nothing new came."""
         most = max(PAUSES, ENVELOPE + self.size)
         self._pauses = max(self._pauses, min(most, self._pauses + REFILL))
         return self._pauses
 
     def spend(self, cost: int) -> None:
-        """Take tokens; those that are missing, of what is kept for pauses."""
+        """Take tokens; those that are missing come from the reserve for pauses."""
         short = max(0, cost - self.tokens)
         self.tokens = max(0, self.tokens - cost)
         self._pauses = max(0, self._pauses - short)
@@ -225,9 +225,14 @@ class ResendBudget:
     ) -> Content | None:
         """Return as much of new content as there are tokens for, and take these; None if it has to wait.
 
-        `given` is the content before it was put into the peer's terms: what is new there is new, while the
-        texts of terminals, of size `texts`, are mostly the same output again. `extra` may be spent besides,
-        on what is short or can't be shown in part; `UNLIMITED`, on anything.
+        Args:
+            content: The new content, in the peer's terms.
+            given: The content before it was translated into these terms. Only what is new here earns
+                tokens: the texts of terminals are mostly the same output again.
+            texts: The size of those texts.
+            extra: Tokens that may be spent in addition, on what is short or can't be shown in part;
+                `UNLIMITED`, on anything.
+            words: The phrases for an excerpt.
         """
         self.note(given)
         cost = ENVELOPE + self.size + texts

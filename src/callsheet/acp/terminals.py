@@ -3,10 +3,10 @@
 v2 has messages for them: `terminal_update` (facts, and a whole replacement of the output) and
 `terminal_output_chunk`.
 
-v1 has none, but clients that say so understand three keys in a call's `_meta`: `terminal_info`
-opens a terminal, `terminal_output` appends, `terminal_exit` ends it. What these can't say (the
+v1 has none, but clients that declare it understand three keys in a call's `_meta`: `terminal_info`
+opens a terminal, `terminal_output` appends, `terminal_exit` ends it. What these can't express (the
 command, the size, that the output was replaced) goes beside them under `callsheet_terminal`, in
-v2's words. Clients that understand neither are shown text: see `terminal_text`.
+v2's terms. Clients that understand neither are shown text: see `terminal_text`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KNOWN = ("sessionUpdate", "terminalId", "command", "cwd", "output", "exitStatus
 
 
 def encode_facts(state: TerminalState) -> JsonObject:
-    """Return all that `terminal_update` can say of a terminal, but for its output and `_meta`."""
+    """Return the fields of `terminal_update` for a terminal, except its output and `_meta`."""
     facts: JsonObject = {**state.extra}
     if state.command is not None:
         facts["command"] = state.command
@@ -134,7 +134,7 @@ def _base64(data: JsonValue, what: str) -> bytes:
 
 
 def decode_v1_terminals(meta: JsonObject) -> list[Event]:
-    """Take the terminals out of a call's `_meta`, and give them as events."""
+    """Return the terminals in a call's `_meta` as events, and remove them from it."""
     info, output, leave, more = (meta.pop(key, None) for key in (INFO, OUTPUT, EXIT, MORE))
     events: list[Event] = []
     if is_object(info):

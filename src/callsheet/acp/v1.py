@@ -164,7 +164,7 @@ def _update_head(
 
 
 def _cleared(key: str, cleared: list[str]) -> UnsetType:
-    """Note that a field lost its value, which v1 can't say in the field itself."""
+    """Record that a field lost its value, which v1 can't express in the field itself."""
     cleared.append(key)
     return UNSET
 
@@ -208,7 +208,7 @@ def _encode_unknown(item: Any) -> JsonObject:
 
 
 def _wire_meta(report: ToolCallReport) -> JsonObject:
-    """Return `_meta` with what v1's own fields can't say."""
+    """Return `_meta` with what v1's own fields can't express."""
     custom = type(report.kind) is CustomKind
     if not custom and report.status is not _PAUSED:
         return report.meta
@@ -275,7 +275,7 @@ def _decode_call(raw: JsonObject, *, upsert: bool = False) -> tuple[CallChanged,
 
 
 def _decode_notes(notes: JsonObject, fields: JsonObject) -> JsonObject:
-    """Take out what the encoder added to say more than v1's fields can."""
+    """Remove from the notes what the encoder added because v1's fields can't express it."""
     kind, status, cleared = (notes.pop(key, None) for key in ("kind", "status", "cleared"))
     custom = foreign_kind(kind) if isinstance(kind, str) else None
     if type(custom) is CustomKind and fields.get("kind", _OTHER) is _OTHER:

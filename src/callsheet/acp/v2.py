@@ -1,6 +1,6 @@
 """ACP v2 (a draft): reports → upserts and chunks, and back to events.
 
-v2 says exactly what changed: an omitted field is unchanged, null is cleared, a value is new.
+v2 sends exactly what changed: an omitted field is unchanged, null is cleared, a value is new.
 Content that only grew is sent as `tool_call_content_chunk`, item by item. Diffs carry git patches
 (see `git_patch`).
 """
@@ -247,7 +247,7 @@ def _decode_item(raw: JsonObject) -> ToolCallContent:
 
 
 def _decode_diff(raw: JsonObject) -> DiffContent:
-    """Read a diff. The patch is kept where it is not just what we would write ourselves."""
+    """Decode a diff. The patch is stored if it differs from what we would write ourselves."""
     known = ["type", "changes", "_meta"]
     patch = raw.get("patch")
     text = None

@@ -81,7 +81,7 @@ def _from_text(text: str) -> Arguments:
 
 
 def first(arguments: Arguments, keys: Iterable[str]) -> Any:
-    """Return the first of these arguments that says something, or None."""
+    """Return the first of these arguments that is not empty, or None."""
     for key in keys:
         if key in arguments:
             value = arguments[key]
@@ -91,7 +91,7 @@ def first(arguments: Arguments, keys: Iterable[str]) -> Any:
 
 
 def text_of(arguments: Arguments, keys: Iterable[str]) -> str:
-    """Like `first`, for arguments that must be text. A list gives its only or first text."""
+    """Return the first of these arguments that is text. Of a list, its only or first text counts."""
     for key in keys:
         if key in arguments:
             value = arguments[key]

@@ -46,7 +46,7 @@ _SERVER = re.compile(
 )
 _FAMILY = re.compile(r"(?i:(fs|terminal))[_/.:-](.+)")
 MAX_NAME = 256
-"""As much of a name as is looked at: plans are kept by name."""
+"""Characters of a name that are considered: plans are cached by name."""
 
 _LABEL_WIDTH = 60
 _SERVER_WIDTH = 30
@@ -64,7 +64,7 @@ class KnownTool(NamedTuple):
 
 
 class _ToolTables(NamedTuple):
-    """What `tools.toml` says, indexed by squashed names and by words."""
+    """The contents of `tools.toml`, indexed by squashed names and by words."""
 
     tools: dict[str, KnownTool]
     words: dict[str, dict[str, KnownTool]]
@@ -103,7 +103,7 @@ def _shape(name: str) -> Shape:
 
 
 def known_tool(name: str) -> KnownTool | None:
-    """Return what a tool of exactly this name is, in well-known agents; None if nobody knows."""
+    """Return what a tool of exactly this name is, in well-known agents; None if it is unknown."""
     return _tables().tools.get(squash(name))
 
 
@@ -118,11 +118,11 @@ _BY_HARM = (ToolKind.DELETE, ToolKind.MOVE, ToolKind.EDIT, ToolKind.EXECUTE)
 
 
 def guess(name: str, prefixes: Sequence[str] = ("git",)) -> KnownTool | None:
-    """Guess what a tool is from the words of its name; None if they say nothing.
+    """Guess what a tool is from the words of its name; None if they mean nothing.
 
     Args:
         name: The tool's name, without its server.
-        prefixes: First words that say nothing.
+        prefixes: First words that mean nothing.
     """
     words = [word.lower() for word in words_of(name)]
     while len(words) > 1 and words[0] in prefixes:
@@ -169,14 +169,14 @@ class Explanation(Struct, frozen=True):
 
 
 class ToolPlan(Struct, frozen=True):
-    """What a tool's name says: the kind, how to describe a call, and how the tool is called."""
+    """What follows from a tool's name: the kind, how to describe a call, and the tool's label."""
 
     kind: ToolKind
     step: Step
     detail: str
     shape: Shape
     label: str | None = None
-    """The name as a person would write it. None: the shape's own words say more."""
+    """The name in readable form. None: the shape's own words describe more."""
     server: str = ""
     is_own: bool = False
     """Whether it is the exact name of a tool that well-known agents have themselves."""
@@ -232,7 +232,7 @@ def inferred_kind(
 
 
 def reading_kind(name: str) -> ToolKind:
-    """Return the kind of a tool that is known to change nothing: what its name says, or `read`."""
+    """Return the kind of a tool that is known to change nothing: what its name implies, or `read`."""
     kind = plan_of(name[:MAX_NAME]).kind
     return kind if kind in UNASKED else ToolKind.READ
 
@@ -322,7 +322,7 @@ _SQL = frozenset(("sql", "sql_query", "sqlQuery", "statement", "statements"))
 
 
 def _unless_sql(shape: Shape) -> Shape:
-    """A tool that is given SQL may do anything that the database allows, whatever its name says."""
+    """Return a shape that is `execute` if the input is SQL: it may do anything that the database allows."""
 
     def careful(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
@@ -341,7 +341,7 @@ _ELSEWHERE = frozenset(
 
 
 def _remote(shape: Shape) -> Callable[[Arguments, PathContext], DescriptionDraft]:
-    """A server's paths may lie in a repository or a bucket of its own, not on this disk."""
+    """Return a shape without locations if the paths are in a repository or a bucket, not on this disk."""
 
     def remote(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
@@ -353,5 +353,5 @@ def _remote(shape: Shape) -> Callable[[Arguments, PathContext], DescriptionDraft
 
 
 def calls_another(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """The shape of a tool whose arguments don't name the tool that is meant."""
+    """Describe a call whose arguments don't name the tool that is meant."""
     return DescriptionDraft("")

@@ -100,7 +100,7 @@ class Describer:
         locations: Sequence[ToolCallLocation | str] | None = None,
         annotations: Annotations | None = None,
     ) -> Description:
-        """Describe one call. What is declared is kept; the rest is guessed."""
+        """Describe one call. What is declared is used as it is; the rest is guessed."""
         if type(raw_input) is dict and type(name) is str:
             arguments: Arguments = raw_input  # pyright: ignore[reportUnknownVariableType]
             plan = plan_of(name if len(name) <= MAX_NAME else name[:MAX_NAME])
@@ -239,7 +239,7 @@ def _bounded(title: str) -> str:
 
 # Titles that a tool declares: "Reading {path}" with the arguments of a call. Only names are looked up;
 # nothing is ever evaluated. What is missing becomes an ellipsis, so that a title never fails and still
-# says what the tool's author meant it to say.
+# shows what the tool's author meant it to show.
 
 
 def fill(template: str, arguments: Arguments, workspace: PathContext) -> str:

@@ -1,4 +1,4 @@
-"""Languages: every sentence that this package says, and the catalogues that translate them.
+"""Languages: every message of this package, and the catalogues that translate them.
 
 `N_` marks a message for translation, `NP_` one with a plural. Both return the message itself; it is
 translated when a title is made. Placeholders are names in braces. `make locales` reads this file and
@@ -229,4 +229,4 @@ PHRASES: Final[dict[str, str]] = {
     "help_parallel": N_("`/parallel` runs the lines under it at the same time"),
     "help_more": N_("`/tools` lists the tools, `/help read` tells of one"),
 }
-"""The fixed phrases that the rest of callsheet says to people, by keys that stay."""
+"""The fixed phrases that the rest of callsheet shows to users, by stable keys."""

@@ -27,7 +27,7 @@ from callsheet.report.json import check_path
 PATH_WIDTH = 80
 
 MAX_LOCATIONS = 8
-"""Editors open each one; more than a few help nobody."""
+"""Editors open each one; more than a few do not help."""
 
 Locations: TypeAlias = tuple[ToolCallLocation, ...]
 
@@ -37,7 +37,7 @@ _MAX_KNOWN = 1024
 OUTSIDE: Final = {"callsheet": {"outside": True}}
 """The `_meta` of a location outside the workspace."""
 
-# One look tells that a path is absolute, normal and plain. Everything else takes the long way.
+# One match proves that a path is absolute, normal and plain. Everything else takes the slow path.
 _PLAIN = re.compile(r"(?:/\.?[A-Za-z0-9_+@=,-][A-Za-z0-9_.+@=, -]*)+").fullmatch
 _PLAIN_RELATIVE = re.compile(
     r"(?!(?:application|audio|font|image|message|model|multipart|text|video)/)"
@@ -178,7 +178,7 @@ class PathContext:
         return any(_below(path, root) is not None for root in self._roots)
 
     def show(self, path: str) -> str:
-        """Return a normal path as people want it: relative to the session, else to their home."""
+        """Return a normal path in its readable form: relative to the session, else to the user's home."""
         inside = _below(path, self.cwd)
         if inside is not None:
             return inside or "."

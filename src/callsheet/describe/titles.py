@@ -1,14 +1,14 @@
 """How text looks in a title: clean, within a visible width, never cut inside a character.
 
-A *cluster* is what a person calls one character: a base with its marks, an emoji of several parts, a
+A *cluster* is what a reader calls one character: a base with its marks, an emoji of several parts, a
 flag, a Hangul syllable. Widths are counted in clusters, and cuts are made between them.
 
 A title is plain text. It may have one code span, a command between backticks: "Running `pytest -q`".
 What a client makes of that depends on the call's kind. Zed, the strictest that we know, shows the
-titles of `execute` as plain text, escapes those of `edit` by itself, and renders all others as
-Markdown. So only the others are escaped (`escape_title`), and a code span there becomes a real one,
-whatever backticks the command has. Of a client that nobody knows, a title must read well either way:
-what Markdown would swallow stands between backticks.
+titles of `execute` as plain text, escapes those of `edit` itself, and renders all others as Markdown.
+So only the others are escaped (`escape_title`), and a code span there becomes a real one, whatever
+backticks the command has. For an unknown client a title must read well either way: what Markdown
+would swallow is put between backticks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 
 ELLIPSIS = "…"
 LINE_BREAK = " ⏎ "
-"""Stands for a line break inside a command, where a blank would change what it seems to say."""
+"""Replaces a line break inside a command, where a space would change its apparent meaning."""
 
 MAX_CLUSTER = 32
 """Code points in one cluster. Real ones have fewer; what has more is an attack on the reader."""
@@ -293,7 +293,7 @@ def _fence(code: str) -> str:
     return f"{fence}{pad}{code}{pad}{fence}"
 
 
-# Names of tools, as programs and as people write them
+# Names of tools, as identifiers and in readable form
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|[^\W\d_]+|\d+")
 _SEPARATORS = re.compile(r"[\s_./:-]+")

@@ -2,7 +2,7 @@
 
 Text keeps head and tail. A diff keeps its changed lines; the rest of the file goes first. Images,
 sounds and blobs can't be cut: a link to the whole takes their place, or, where there is no file, a
-line that says what is missing. If items are too many, those in the middle are left out. Sizes are
+line that names what is missing. If items are too many, those in the middle are left out. Sizes are
 at least what either version of ACP needs for an item.
 
 `without_repeats` takes out of a raw output what the content shows already, and refers to it
@@ -126,7 +126,7 @@ def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
 
 def _cut_text(item: Any, text: str, mime_type: str, room: int, phrases: Phrases) -> _Shown:
     beside = item_size(item) - size_of(text)
-    if beside > room // 2:  # what stands beside the text is larger than what it may say
+    if beside > room // 2:  # the item's other fields leave too little room for its text
         return _named_only(item, room, phrases)
     linked = room >= 4 * LINK_ROOM
     limit = room - beside - (LINK_ROOM if linked else 0)
@@ -147,7 +147,7 @@ def _linked_data(data: str, mime_type: str, uri: str | None, room: int, phrases:
 
 
 def _named_only(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
-    """Leave an item out that can't be cut, and say so."""
+    """Replace an item that can't be cut by a notice."""
     body = msgspec.to_builtins(item)
     total = size_of(body)
     said = TextContent(say(phrases, "data_cut", mime="application/json", bytes=total))
@@ -256,7 +256,7 @@ PRINTED = frozenset(
     {"output", "stdout", "stderr", "content", "text", "message", "result", "error", "details"}
     | {"formatted_output", "aggregated_output", "structuredContent"}
 )
-"""Keys under which tools give what they print."""
+"""Keys under which tools return what they print."""
 
 _DEEPEST = 5
 _LONGEST_LIST = 256

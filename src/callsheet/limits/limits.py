@@ -73,7 +73,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 _LIMITED = ("content", "raw_input", "raw_output", "title", "locations", "meta")
 
 SAFE = Limits()
-"""For any client. The strictest known ones give up on lines of 64 KiB."""
+"""For any client. The strictest known ones fail on lines of 64 KiB."""
 
 ROOMY = Limits(
     content=2048 * _KIB,
@@ -84,7 +84,7 @@ ROOMY = Limits(
     meta=256 * _KIB,
     frame=8192 * _KIB,
 )
-"""For clients known to take long lines. The strictest of these give up at 10 MiB."""
+"""For clients known to accept long lines. The strictest of these fail at 10 MiB."""
 
 
 def bound_report(

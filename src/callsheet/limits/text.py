@@ -1,7 +1,7 @@
 """Texts within a limit: where they may be cut, and what stands in the place of what was left out.
 
 Limits count bytes as JSON takes them, in UTF-8, quotes and escapes included. A text that is too
-long keeps its head and its tail; between them a notice says how much was left out. A cut falls at
+long keeps its head and its tail; between them a notice states how much was left out. A cut falls at
 the end of a line where one is near, and never inside a terminal's escape sequence or a grapheme.
 
 A grapheme is what a reader takes for one character: a letter with its accents, a flag, a family of
@@ -29,7 +29,7 @@ Phrases: TypeAlias = Callable[..., str] | None
 """Returns the phrase for a key of `ENGLISH` and its values, in another language."""
 
 ELLIPSIS = "…"
-"""Stands where there is no room to say more. Also the key, in an object, of what was left out of it."""
+"""The notice where there is no room for more. Also the key, in an object, of what was left out of it."""
 
 ENGLISH: dict[str, str] = {
     "text_cut": "… {bytes:,} bytes left out …",
@@ -307,7 +307,7 @@ def _head_and_tail(text: str, room: int, total: int, phrases: Phrases) -> Bounde
 
 
 def _line_end_before(text: str, at: int) -> int:
-    """Move a cut back to the end of a line, if there is one in the last half of what is kept."""
+    """Move a cut back to the end of a line, if there is one in the last half of what remains."""
     if text[at : at + 1] == "\n":
         return at + 1  # there is room for it, since the notice needs a line end before it anyway
     found = text.rfind("\n", at - at // 2, at)
@@ -315,7 +315,7 @@ def _line_end_before(text: str, at: int) -> int:
 
 
 def _line_end_after(text: str, at: int) -> int:
-    """Move a cut on to the start of a line, if there is one in the first half of what is kept."""
+    """Move a cut on to the start of a line, if there is one in the first half of what remains."""
     if text[at - 1 : at] == "\n":
         return at
     found = text.find("\n", at, at + (len(text) - at) // 2)

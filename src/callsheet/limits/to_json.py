@@ -9,9 +9,9 @@ can do harm. These are the limits of what can be handled; those of what is shown
 
 What isn't of JSON's own types is made plainer step by step. Each function in `_STEPS` knows one
 kind of object, and returns something closer to JSON, or `PASS`; what it returns may hold anything,
-and is copied in turn. These functions run other people's code (`__str__`, `model_dump`,
-`__fspath__`, …), which may raise; `step` catches that. Nothing is consumed: an iterator is named,
-never asked for its items. Fields that their author leaves out of a `repr` are left out here too.
+and is copied in turn. These functions run foreign code (`__str__`, `model_dump`, `__fspath__`, …),
+which may raise; `step` catches that. Nothing is consumed: an iterator is named, and never iterated.
+Fields that their author leaves out of a `repr` are left out here too.
 """
 
 # Anything at all passes here, of types that nobody can know.
@@ -173,7 +173,7 @@ class _Copy:
         """Return the copy of a value that may hold `depth` levels of lists and objects."""
         if id(value) in self.open:
             return say(self.phrases, "cycle")
-        opened: list[Any] = []  # kept, so that no id is used again while it counts
+        opened: list[Any] = []  # holds references, so that no id() is reused while it is compared
         try:
             for _ in range(_MOST_STEPS):
                 if type(value) in _OWN:
@@ -286,7 +286,7 @@ def step(value: Any, limit: int) -> Any:
 
 
 def name_of(kind: type) -> str:
-    """Return a type's name in angle brackets, for a value that can say nothing of itself."""
+    """Return a type's name in angle brackets, for a value that has no better text."""
     try:
         return f"<{kind.__name__}>"
     except Exception:  # noqa: BLE001 - a metaclass may do anything

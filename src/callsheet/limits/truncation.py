@@ -47,7 +47,7 @@ _SUFFIXES = {
 
 
 class Spill(Struct, frozen=True):
-    """A value to be kept whole: text, bytes, or JSON."""
+    """A value to be stored whole: text, bytes, or JSON."""
 
     body: JsonValue | bytes
     mime_type: str = "text/plain"
@@ -66,10 +66,10 @@ class Spill(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True, kw_only=True):
-    """What was left out of one field, in the names of the wire. Of content, `item` says which.
+    """What was left out of one field, in the names of the wire. For content, `item` is the item's index.
 
-    `at` is where the item stands in the bounded content, None for what isn't linked; `instead` says
-    that a link takes its place.
+    `at` is where the item is in the bounded content, None for what isn't linked; `instead` is true if
+    a link takes its place.
     """
 
     field: str
@@ -81,7 +81,7 @@ class Cut(Struct, frozen=True, kw_only=True):
     instead: bool = False
 
     def record(self, path: str | None) -> JsonObject:
-        """Return what `_meta.callsheet.truncated` says of it."""
+        """Return the record of this cut for `_meta.callsheet.truncated`."""
         record: JsonObject = {
             "field": self.field,
             "keptBytes": self.kept_bytes,
@@ -127,7 +127,7 @@ def truncated(
     """Return the note for these records, and for those of `before` whose fields were not set anew.
 
     `fields` are the wire's names of those that were. The first record is the note; further ones
-    stand in its `others`. None if there is nothing to say.
+    are in its `others`. None if there are no records.
     """
     anew = {*fields, *(record["field"] for record in records)}
     old = [] if before is None else [before, *before.get("others", ())]
@@ -169,7 +169,7 @@ def _linked(
 
 
 PAGE = "page"
-"""The note that says which page a field holds."""
+"""The key of the note about which page a field holds."""
 
 SMALLEST_PAGE = 2 + WIDEST
 """The least that a page can be: one character. Smaller limits are taken as this."""

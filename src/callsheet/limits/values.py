@@ -4,7 +4,7 @@ A list stays a list, an object an object with the same keys at the top, a text a
 keep head and tail; long lists keep their first and last items; what lies deep gets the smallest
 share. A number is never cut: it stays whole, or goes with what is around it.
 
-`share_out` says how much each member of a list or an object gets. Small members stay whole, and
+`share_out` computes how much each member of a list or an object gets. Small members stay whole, and
 large ones get equal shares of what is left. Where that leaves too little for each to be of use,
 members in the middle are left out, so that those at both ends can be read.
 
@@ -50,9 +50,9 @@ class Shares(Struct, frozen=True):
 def share_out(
     members: Sequence[Member], room: int, notice: int, *, keep_all: bool = False
 ) -> Shares:
-    """Share `room` bytes out. Where members are left out, `notice` bytes are needed to say so.
+    """Share `room` bytes out. Where members are left out, a notice takes `notice` bytes.
 
-    With `keep_all`, as many as fit are kept from the start, however little each of them gets.
+    With `keep_all`, as many members as fit stay, from the start, however little each of them gets.
     """
     if sum(member.least + member.beside for member in members) <= room:
         return _filled(members, room, range(0))

@@ -24,7 +24,7 @@ _EFFECTS = (ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr)
 
 
 class Refused(Exception):
-    """Says why a result can't be rewritten."""
+    """A result can't be rewritten. The message is the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def rewrite(made: MadeResult, module: Module) -> Edit:
     """Return the edit that makes a result by the helpers.
 
     Raises:
-        Refused: a person has to do it; the message says why.
+        Refused: It has to be done by hand; the message is the cause.
     """
     if made.way is Way.DETOUR:
         raise Refused("what the result is made of can't be seen")
@@ -154,7 +154,7 @@ class _Rewriter:
         return error if output in (None, error) else f"{error}, output={output}"
 
     def _text(self, field: str) -> str | None:
-        """Return what a field says, without the ways to say nothing (`x or None`)."""
+        """Return the source of a field's value, without a fallback to nothing (`x or None`)."""
         value = self._given.get(field)
         left_out: list[ast.expr] = []
         while True:

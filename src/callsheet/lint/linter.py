@@ -1,4 +1,4 @@
-"""Lint and fix one text. Pure: what other files say comes in as a function."""
+"""Lint and fix one text. Pure: the contents of other files come in through a function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 class Unparsable(Exception):
-    """A text that isn't Python. Says where and why."""
+    """A text that isn't Python. The message is the place and the cause."""
 
     def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
         super().__init__(message)

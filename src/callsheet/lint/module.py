@@ -1,7 +1,7 @@
 """One parsed file, as the rules see it: which functions are tools, and where results are made.
 
 A tool is a function that is decorated with our `tool` or passed to an executor, one whose
-annotation says that it returns a `ToolResult`, or one that returns results it makes. All other code
+annotation declares that it returns a `ToolResult`, or one that returns results it makes. All other code
 is left alone.
 """
 

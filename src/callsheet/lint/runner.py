@@ -26,7 +26,7 @@ _SKIPPED = frozenset(
 
 
 class Unreadable(Exception):
-    """A path that can't be read, or not be written. Says why."""
+    """A path that can't be read or written. The message is the cause."""
 
 
 @dataclass(frozen=True, slots=True)

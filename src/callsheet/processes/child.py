@@ -1,8 +1,8 @@
 """An agent as a child process that takes our place: it gets our signals, and nothing of it is left behind.
 
 `Child` runs in a process group of its own. When it has ended, the rest of its group is ended, too.
-An agent that was killed leaves nobody to end what it ran in other sessions, so that is found by a
-mark in its environment; an agent that ends by itself may mean to leave something running.
+An agent that was killed can't end what it ran in other sessions, so that is found by a mark in its
+environment; an agent that exits normally may mean to leave something running.
 
 `Watchdog` is for the case that we are killed ourselves: a small process, forked before anything
 else is done, that waits for the end of a pipe that only we hold open, and then does the same.
@@ -55,7 +55,11 @@ class Child:
         self._early: list[int] = []
 
     def start(self, command: Sequence[str]) -> tuple[int, int]:
-        """Start it. Gives the descriptors to write to it and to read from it; they are the caller's now."""
+        """Start the agent.
+
+        Returns:
+            The descriptors to write to it and to read from it. The caller owns them.
+        """
         self._watchdog = Watchdog.start()
         self._listen()
         group = 0 if os.name == "posix" else None
@@ -85,7 +89,8 @@ class Child:
     def wait(self) -> int:
         """Wait for its end, and end what it left behind: in its group, or anywhere if it was killed.
 
-        Gives its exit code, or 128 and the signal that ended it.
+        Returns:
+            Its exit code, or 128 plus the signal that ended it.
         """
         assert self._process is not None
         code = self._process.wait()
@@ -98,7 +103,7 @@ class Child:
         return code if code >= 0 else 128 - code
 
     def end(self) -> None:
-        """End it, and all of its group: nobody is there any more for whom it could work."""
+        """End it, and all of its group: its client has gone."""
         if self._process is not None and not self._is_over:
             self._was_ended = True
             if os.name == "posix":
@@ -112,7 +117,7 @@ class Child:
             self._watchdog = None
 
     def _listen(self) -> None:
-        """Hear signals. Those that were ignored stay ignored, by the agent as well."""
+        """Install signal handlers. Signals that were ignored stay ignored, by the agent as well."""
         for name in (*TO_ALL, *TO_AGENT):
             number = getattr(signal, name, None)
             if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -171,12 +176,12 @@ class Watchdog:
         return cls(pid, write)
 
     def watch(self, group: int, mark: str) -> None:
-        """Say what is to be ended."""
-        with suppress(OSError):  # somebody has killed it
+        """Send the watchdog what it has to end."""
+        with suppress(OSError):  # it was killed
             os.write(self._pipe, f"{group} {mark}\n".encode())
 
     def dismiss(self) -> None:
-        """Let it go: everything has ended."""
+        """Dismiss the watchdog: everything has ended."""
         with suppress(OSError):
             os.write(self._pipe, _DISMISSED)
         os.close(self._pipe)
@@ -218,7 +223,7 @@ def end_group(group: int, grace: float = GRACE) -> None:
 
 
 def is_gone(group: int, within: float) -> bool:
-    """Wait until nobody is left in a group. Gives whether that is so."""
+    """Wait until no process is left in a group, and return whether that is so."""
     until = time.monotonic() + within
     while True:
         try:

@@ -10,10 +10,10 @@ Theory of operation. `Keeper.run` is a loop around `poll` with one deadline, `un
 only ever moves down this list:
 
     RUNNING      the command runs
-    LINGERING    it has ended; what it left may end by itself, for `LINGER` seconds
+    LINGERING    it has ended; what it left may still exit on its own, for `LINGER` seconds
     ENDING       all of it got SIGTERM, `grace` seconds ago at most
     KILLING      all of it gets SIGKILL, for `CHASE` seconds
-    DONE         something can't be killed, and is given up
+    DONE         something can't be killed, and is abandoned
 
 A phase ends early when nothing is left (`is_over`). It is entered by its deadline, by an order, or because
 our parent has gone. Three things wake the loop: a signal (SIGCHLD above all, through `set_wakeup_fd`, so
@@ -77,7 +77,7 @@ _KB = 1024 if sys.platform == "darwin" else 1  # macOS counts bytes
 class Keeper:
     """The state of one command, and what is to be done next, and when.
 
-    `owns` says that this process is a subreaper; if not, the `marker` in the environment helps to find
+    `owns` is true if this process is a subreaper; if not, the `marker` in the environment helps to find
     descendants.
     """
 
@@ -224,7 +224,7 @@ class Keeper:
         self.until = self.chased + seconds
 
     def report(self) -> bytes:
-        """Return the lines that say how the command ended."""
+        """Return the lines that report how the command ended."""
         names = [f"left {text}\n" for text in self.left[:MOST_NAMES]]
         names += [f"left {len(self.left) - MOST_NAMES} more\n"] * (len(self.left) > MOST_NAMES)
         status = -1 if self.status is None else self.status
@@ -289,7 +289,7 @@ def _receive_just(control: int, size: int) -> bytes:
     while len(data) < size:
         more = os.read(control, size - len(data))  # what follows is an order, for later
         if not more:
-            os._exit(0)  # whoever wanted the command has gone
+            os._exit(0)  # the parent has gone: nothing is left to run the command for
         data += more
     return data
 
@@ -350,5 +350,5 @@ def _become(
 
 
 def _send_line(control: int, line: bytes) -> None:
-    with suppress(OSError):  # nobody reads it any more
+    with suppress(OSError):  # the reader has gone
         os.write(control, line)

@@ -44,11 +44,11 @@ _HERE = str(Path(__file__).resolve().parent)
 class Ended(NamedTuple):
     """How a command ended, and what it used.
 
-    `exit_code` or `signal` is None; both are, where nobody knows. What it used counts all that it
+    `exit_code` or `signal` is None; both are, if unknown. What it used counts all that it
     waited for and all that it left for the keeper; it is None if the keeper was killed. The peak of
     memory is that of the largest process, and not less than the keeper's own few megabytes. `left`
     names what still ran when the command had ended, and was ended then; `survivors` counts what could
-    not be ended; `is_cut` says that some of the output was not passed on.
+    not be ended; `is_cut` is true if some of the output was not passed on.
     """
 
     exit_code: int | None
@@ -262,9 +262,11 @@ async def run_process(
     """Run a program until it has ended, and everything that it started as well.
 
     After `timeout` seconds, or if this is cancelled, all of it gets SIGTERM, and SIGKILL after the
-    grace. What still runs a moment after the program ended by itself is ended in the same way.
-    Raises OSError with the directory's or the program's name if it can't be started, and ValueError
-    if a text can't be passed on.
+    grace. What still runs a moment after the program exited is ended in the same way.
+
+    Raises:
+        OSError: The program can't be started. Names the directory or the program.
+        ValueError: A text can't be passed on.
     """
     return await Process(argv, cwd=cwd, env=env, on_output=on_output, grace=grace).run(timeout)
 
@@ -332,7 +334,7 @@ class Process:
             elif report.pid is not None:
                 self.ended = Ended(None, "SIGKILL", timed_out)
         if report.ended is None and report.failure is None:
-            # Somebody has killed the keeper: maybe the command itself.
+            # The keeper was killed, possibly by the command itself.
             pids = () if report.pid is None else (report.pid,)
             survivors = await end_tree(*pids, marker=self._marker, grace=self._grace)
             if self.ended is not None:

@@ -81,7 +81,7 @@ def _kill_with_group(pid: int, own: int) -> None:
     """Kill a process, with what it has forked, and also if it changes its group while we look."""
     with suppress(OSError):
         group = os.getpgid(pid)
-        if group > 1 and group != own:  # 1 would mean everybody
+        if group > 1 and group != own:  # killpg(1) would mean every process
             os.killpg(group, SIGKILL)
     send(os.kill, pid, SIGKILL)
 
@@ -111,7 +111,7 @@ def name(pid: int) -> str:
 
 def send(how: Callable[[int, int], None], pid: int, sign: int) -> None:
     """Send a signal, if the process is there and ours."""
-    with suppress(OSError):  # it has ended, or it belongs to somebody else
+    with suppress(OSError):  # it has ended, or it belongs to another user
         how(pid, sign)
 
 

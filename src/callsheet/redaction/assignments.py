@@ -184,7 +184,7 @@ def read(data: bytes, place: int, *, glued: bool = False) -> Pair | None:
 def _weak_pair(
     data: bytes, match: re.Match[bytes], start: int, name: str, *, goes_on: bool
 ) -> Pair | None:
-    """Read what stands beside a name that tells only if the value looks made by chance."""
+    """Read the value beside a name that marks a secret only if the value looks random."""
     family = weak_family_of(name)
     pair = _assigned_pair(data, match, family, start, name, goes_on=goes_on) if family else None
     return pair and pair._replace(secret=is_random(data[pair.start : pair.end]))
@@ -375,7 +375,7 @@ _COOKIES = re.compile(
     rb"""[^\s"'`;&|<>()\x1b\0\\]*"""
     rb"""(?:;[ ]?(?:[\w.-]+=[^\s"'`;&|<>()\x1b\0\\]*|(?i:httponly|secure|partitioned)\b))*"""
 )
-"""Cookies go on after a semicolon, but only with another cookie or what is said about them."""
+"""Cookies continue after a semicolon, but only with another cookie or an attribute."""
 _COOKIE_BEGUN = re.compile(rb";[ ]?[\w.-]*\Z")
 
 _PROMPT = re.compile(rb".*[:?>][ ]*|.*(?:\{|%[sdr(]).*|[A-Z][a-z]+ .*", re.DOTALL)

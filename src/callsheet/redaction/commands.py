@@ -1,10 +1,9 @@
 """Which parts of a secret may be hidden in a text that may be run.
 
-People approve a command by what they are shown of it. What a rule takes for one secret may reach
-over `$(…)`, a separator or the end of a line, and one mark in its place would hide a command. So a
-mark covers only characters that no shell acts on, and what follows the first other one stands. What
-is quoted is no exception: an inner shell may read it again (`bash -c "…"`, `ssh host '…'`). In
-doubt, text is shown.
+Users approve a command by reading it. What a rule takes for one secret may span `$(…)`, a separator
+or the end of a line, and one mark in its place would hide a command. So a mark covers only characters
+that no shell acts on, and everything from the first other character on is shown. Quoted text is no
+exception: an inner shell may read it again (`bash -c "…"`, `ssh host '…'`). In doubt, text is shown.
 
 All this is about texts that can be a command: `LONGEST` bytes. A longer one, such as the content of
 a file, is treated as any other text, so that it takes no longer to look through.

@@ -1,7 +1,7 @@
 """Views of a text in which an encoding is undone: colours stripped, `%20` and base64 decoded.
 
 A view is searched like any other text, and what is found in it is mapped back to the text that was
-encoded. Base64 of plain text can be told from other long words: the first bit of every byte is 0,
+encoded. Base64 of plain text differs from other long words: the first bit of every byte is 0,
 so three of each four letters are of half the alphabet. The pattern for it is a part of the gate, so
 that looking for it is free; the others are asked for by a character that most texts have not.
 """

@@ -2,8 +2,8 @@
 value`.
 
 `read` takes the place of the secret word, as `assignments.read` does. What it finds is judged more
-strictly than `name=value`, since more often it is just code. `begins_line` says whether only what
-a listing, a diff or a log puts before each line stands before a name.
+strictly than `name=value`, since more often it is just code. `begins_line` returns whether a name is
+preceded only by what a listing, a diff or a log puts before each line.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AFTER = rb"(?:%b(?:[^A-Za-z<>{}]{1,60}%b|,[ \t]{0,2}%b|%b)" % (
     _LESS,
     _QUOTE,
 )
-"""What follows a secret name in these forms, as far as it tells them."""
+"""What follows a secret name in these forms, as far as needed to recognise them."""
 
 SET_BEGUN = (
     rb"(?:[Ss][Ee][Tt][Xx]?|setenv|ENV|define)(?:[ \t]+--?[A-Za-z-]{1,20})*[ \t]+"

@@ -1,14 +1,14 @@
 """A rule, ready to be tried at a place: `RuleMatcher`, and `KeyBlock` for keys that are many lines.
 
-A matcher adds to a rule's pattern what must stand around it, and says when an unfinished match at
-the end of a stream may still go on.
+A matcher adds to a rule's pattern what must be around it, and decides whether an unfinished match at
+the end of a stream may still continue.
 
 Keys in blocks are found whatever stands before and after the data in each line. A listing puts
 `12→` before each line, a diff `+`, a log the time, JSON quotes around it. None of these is looked
 for. What counts is the data itself: runs of base64 that are not far apart, after a first line that
-says what they are, before a last line that does, or both. Of a block without its first line, as in
-a listing that begins in the middle, only long lines are taken, since the last line comes too late
-to say what they are.
+identifies them, before a last line that does, or both. Of a block without its first line, as in a
+listing that begins in the middle, only long lines are taken, since the last line comes too late to
+identify them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RIGHT = rb"(?![A-Za-z0-9])"
 
 
 REACH = 1024
-"""What tells a secret stands within so many bytes."""
+"""Bytes within which everything that identifies a secret must be."""
 
 _LAZY = re.compile(r"\{\d*,(\d+)\}\?")
 
@@ -182,7 +182,7 @@ _BEGUN = 8
 """Letters from which on a line of data may have begun."""
 _NO_WORD = re.compile(rb".[a-z]*[A-Z0-9+/]")
 LINE_BEGUN = rb"[A-Za-z0-9+/]{16}"
-"""Every line of data has this in it, once it tells more than its first letters."""
+"""Every line of data contains this, once more than its first letters are there."""
 
 
 class KeyBlock:

@@ -1,4 +1,4 @@
-"""Takes secrets out of text, nested data and streams: the class that everybody uses.
+"""The redactor of text, nested data and streams: the public class of this package.
 
 `rules.py` has the rules, `scanner.py` finds secrets in bytes, `assignments.py` and
 `secret_names.py` know secret names, `known_values.py` known values, `spans.py` has what stands in
@@ -42,7 +42,7 @@ __all__ = [
 
 
 _REMEMBERED = 65_536
-"""A longer text is not kept alive only to know it again."""
+"""A longer text is not remembered: recognising it again is not worth its memory."""
 
 _TEXTS = 64
 """Texts that are known again at most, with what was found in them."""
@@ -151,17 +151,17 @@ class Redactor:
         return Rewriter(on_text, on_secret, running).any(value)
 
     def is_clean(self, value: JsonValue) -> bool:
-        """Whether nothing in JSON data looks like a secret at first sight.
+        """Return whether nothing in JSON data looks like a secret at first sight.
 
-        Quick; `found` says it exactly.
+        This is fast; `found` is exact.
         """
         joined = leaves(value)
         return joined is not None and self.passes(joined)
 
     def found(self, value: JsonValue) -> dict[str, int]:
-        """Say which rules find secrets in JSON data, and how many.
+        """Return how many secrets each rule finds in JSON data.
 
-        The secrets themselves are not told.
+        The secrets themselves are not part of the result.
         """
         counts: dict[str, int] = {}
         is_plain = self.passes(APART.join(texts(value)))
@@ -181,14 +181,14 @@ class Redactor:
         return counts
 
     def passes(self, text: str) -> bool:
-        """Whether nothing in a text looks like a secret at first sight.
+        """Return whether nothing in a text looks like a secret at first sight.
 
-        Quick; `text` says it exactly.
+        This is fast; `text` is exact.
         """
         return not self._scanner.finds(text.encode("utf-8", "surrogatepass"))
 
     def spared(self, text: str) -> str:
-        """Return a text without what is allowed: what the user says is no secret."""
+        """Return a text without what is allowed: what the user declared not to be secret."""
         for entry in self._allow:
             is_pattern = entry.startswith("re:")
             text = re.sub(entry[3:], "", text) if is_pattern else text.replace(entry, "")
@@ -335,7 +335,7 @@ def leaves(value: JsonValue) -> str | None:
 
 
 def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bool:
-    """Collect an object's texts. Says whether one of its names tells."""
+    """Collect an object's texts. Return whether one of its names may mark a secret."""
     if "value" in item and not _NAMING_SET.isdisjoint(item):
         return True
     for key, inner in item.items():
@@ -356,7 +356,7 @@ def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bo
 
 
 def texts(value: JsonValue) -> list[str]:
-    """Return all texts, names that are long among them; whatever the names say."""
+    """Return all texts, including long names, whatever the names mean."""
     found: list[str] = []
     waiting: list[JsonValue] = [value]
     while waiting:
@@ -431,7 +431,7 @@ class Rewriter:
         return (value, 0) if same else (found, total)
 
     def _named(self, family: str, value: JsonValue, name: str) -> Redacted:
-        """Redact a value whose name tells, whatever it looks like."""
+        """Redact a value whose name marks it as secret, whatever it looks like."""
         if type(value) is str:
             return self._named_text(family, value, name)
         if type(value) is int and family == "password" and value > 999:
@@ -470,7 +470,7 @@ class Rewriter:
 
 
 def _flag_family(command: list[JsonValue], flag: JsonValue) -> str:
-    """Say what the word after this flag is, in a command that is a list of words."""
+    """Return the family of the secret after this flag, in a command that is a list of words, or ""."""
     if type(flag) is not str or not flag.startswith("-") or "=" in flag:
         return ""
     if flag in ("-u", "--user", "-U", "--proxy-user") and "curl" in command[:3]:

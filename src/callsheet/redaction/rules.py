@@ -22,7 +22,7 @@ from callsheet.report.errors import CallsheetError
 
 
 class InvalidRule(CallsheetError, ValueError):
-    """A rule, or a setting of the redactor, can't be used. The message names it and says why."""
+    """A rule, or a setting of the redactor, can't be used. The message names it and the cause."""
 
 
 class Rule(Struct, frozen=True, forbid_unknown_fields=True):
@@ -167,7 +167,7 @@ def signs(pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def group_start(pattern: str) -> int:
-    """Find the group that says what is secret; -1 if the whole is."""
+    """Return where the group starts that contains the secret; -1 if the whole match is secret."""
     for index, letter in signs(pattern):
         if letter == "(" and not pattern.startswith("?", index + 1):
             return index
@@ -180,7 +180,7 @@ _BACKWARD = re.compile(r"\\[1-9AZz]|\(\?(?:[=!]|<[=!]|P=|\()")
 
 
 def check(rule: Rule) -> None:
-    """Raise `InvalidRule` unless the rule works in RE2 and in `re`, and does what it says."""
+    """Raise `InvalidRule` unless the rule works in RE2 and in `re`, and does what it declares."""
     where = f"rule {rule.id!r}"
     if not ID.fullmatch(rule.id):
         raise InvalidRule(f"{where}: an id is 1 to 64 letters, digits, '-', '_' or '.'")

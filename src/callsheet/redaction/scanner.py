@@ -1,4 +1,4 @@
-"""Finds the secrets in bytes: a gate says where to look, the rules say what is there.
+"""Search for secrets in bytes: a gate finds where to look, the rules decide what is there.
 
 A **gate** is made of patterns that match at least wherever the rules do, and RE2 searches for all
 of them at once, in linear time: its automaton reads each byte once, so whole rules cost no more
@@ -83,7 +83,7 @@ def make_gate(patterns: tuple[bytes, ...]) -> Gate:
 
 
 class Gate:
-    """All patterns in one automaton. A `Set` says whether one matches; a search says where."""
+    """All patterns in one automaton. A `Set` finds whether one matches; a search finds where."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         re2 = _re2()
@@ -115,7 +115,7 @@ class Gate:
 
     @cached_property
     def _search(self) -> Any:
-        """The search that says where. Most processes never find anything, and never compile it."""
+        """The search that finds where. Compiled on first use: most processes never find anything."""
         return _re2().compile(self._union, self._options).search
 
 
@@ -205,8 +205,8 @@ class Scanner:
     ) -> Sequence[Span]:
         """Return all secrets in order, none touching another.
 
-        With secrets gone, others may stand out: a key that was glued to a password, say. So the
-        text around them is looked at again until nothing more is found, and redacting twice changes
+        With secrets gone, others may appear: for example, a key that was glued to a password. So the
+        text around them is searched again until nothing more is found, and redacting twice changes
         nothing. Data that is new adds to the budget. Encoded text is looked into, and so often what
         is encoded in it.
         """
@@ -327,7 +327,7 @@ class Scanner:
         self.work += places
 
     def _look(self, data: bytes, place: int, found: list[Span]) -> int:
-        """Add what the rules find at a place. Returns what that was worth, beyond a look."""
+        """Add what the rules find at a place. Return what that was worth, beyond a look."""
         rules, known = self.candidates(data[place : place + 2])
         for form in known:
             if data.startswith(form, place):
@@ -385,7 +385,7 @@ class Scanner:
             found.append(Span(start, end, rule, rank, secret or shown))
 
     def allows(self, secret: bytes) -> bool:
-        """Return whether the user said that this is no secret."""
+        """Return whether the user declared that this is not a secret."""
         return secret in self._allowed or bool(self._allow and self._allow.fullmatch(secret))
 
     def knows(self, secret: bytes) -> bool:

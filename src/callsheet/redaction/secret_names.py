@@ -1,9 +1,9 @@
 """Which names have secret values: `apiKey`, `DB_PASSWORD` and `x-auth-token`, but not
 `token_count`.
 
-A name is cut into words, however it is written; the table in `rules.toml` says which words tell.
-This file also judges values that stand beside a secret name: `null`, `$TOKEN` and `<your key>` are
-none. It knows nothing of the text around; that is `assignments.py`.
+A name is split into words, however it is written; the table in `rules.toml` lists the words that mark
+a secret. This module also judges the values beside a secret name: `null`, `$TOKEN` and `<your key>`
+are not secret. It knows nothing of the text around; that is `assignments.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def family_of(name: str) -> str:
 
 
 def weak_family_of(name: str) -> str:
-    """Return the family of a name that tells only beside a value made by chance, or ""."""
+    """Return the family of a name that marks a secret only beside a random-looking value, or ""."""
     return table().keys.weak.get(name.strip("_-.").lower(), "")
 
 
@@ -109,7 +109,7 @@ _PHRASE = re.compile(
     |super|token|valid|value|wrong|auth|base|fake|here|name|pass|root|some|test|user|very|your
     |any|api|app|for|key|new|not|old|the|an|db|id|is|my|no|a)[-_. ]?)+""",
 )
-"""What only says that a secret stands here: `mysecretpassword`, `YOUR_API_KEY`, `access-token`."""
+"""Placeholders for a secret: `mysecretpassword`, `YOUR_API_KEY`, `access-token`."""
 
 
 def is_random(value: bytes) -> bool:
@@ -139,7 +139,7 @@ _SCHEME = re.compile(
 
 
 def scheme_length(value: bytes) -> int:
-    """Say how much of the value of an `Authorization` header is its scheme, and so not secret."""
+    """Return how much of the value of an `Authorization` header is its scheme, and so not secret."""
     match = _SCHEME.match(value)
     return match.end() if match else 0
 

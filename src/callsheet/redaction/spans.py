@@ -23,7 +23,7 @@ LIMIT = 10_000
 """So many secrets have marks of their own. Those that come later share their rule's last mark."""
 
 IDENTITY = 4096
-"""So many bytes tell a secret from others; a stream needn't keep more of it."""
+"""Bytes that are enough to distinguish a secret from others; a stream needn't store more of it."""
 
 UNSEARCHED = "unsearched"
 """The rule in the mark of what was hidden unread, because a text had too much to look at."""

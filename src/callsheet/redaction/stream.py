@@ -25,7 +25,7 @@ _CROWD = 64
 _FEW = 3
 
 _REST = re.compile(rb"(?:[A-Za-z0-9_+/=%-]|[.](?=[A-Za-z0-9_-]|\Z))*")
-"""Where a piece ends with a dot, nobody knows whether the secret goes on after it."""
+"""Where a piece ends with a dot, it is unknown whether the secret goes on after it."""
 _BLOCK_REST = re.compile(rb"(?:[^\n-]{0,200}?[A-Za-z0-9+/]{16,}[=\r\n]*|[A-Za-z0-9+/=\r\n])*")
 
 
@@ -54,7 +54,7 @@ class StreamRedactor:
         self._data, self._done = before[-CONTEXT:], min(len(before), CONTEXT)
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes; give those that can be passed on."""
+        """Receive the next bytes, and return those that can be passed on."""
         if self._swallow is not None:
             chunk = self._swallowed(chunk, self._swallow)
         data = self._data = self._data + chunk
@@ -155,7 +155,7 @@ class StreamRedactor:
 
 
 def _rest_of(begun: Begun) -> re.Pattern[bytes]:
-    """Say what the rest of a secret is made of that was marked at a pause."""
+    """Return a pattern for the rest of a secret that was marked at a pause."""
     if begun.block is not None:
         return _BLOCK_REST
     if begun.goes_on is None or begun.goes_on is OPEN["token"]:

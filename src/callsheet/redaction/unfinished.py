@@ -2,11 +2,11 @@
 
 A stream is cut anywhere: `export TOKEN=gh`, `p_Fake7Dummy3`. A chunk must not be passed on while
 its end may turn out to be the first half of a secret; nor may it wait longer than that, since a
-person is looking at the output. So for each chunk two questions are asked:
+user is watching the output. So for each chunk two questions are asked:
 
 1. *Is anything open?* `Unfinished.undecided` returns the first place from which on nothing can be
-   said yet. What stands before it is judged like any whole text (`scanner.spans`), what stands
-   after it is held. Open may be
+   decided yet. What is before it is judged like any whole text (`scanner.spans`), what is after it
+   is held. Open may be
 
    * a **token** (`ghp_…`): a rule's fixed beginning, and only letters of tokens from there to the
      end;
@@ -16,12 +16,12 @@ person is looking at the output. So for each chunk two questions are asked:
      (`gh`);
    * an **encoding** that is not whole: base64, a colour, or any of the above in decoded text.
 
-2. *How does it go on?* `Begun.goes_on` says what the secret is made of. While chunks are made of
-   nothing else, they are added to what is held without looking at it all again, so a long secret
+2. *How does it go on?* `Begun.goes_on` describes what the secret is made of. While chunks are made of
+   nothing else, they are added to what is held without searching all of it again, so a long secret
    costs linear time.
 
 Only the secret's own beginning is held, never the name before it: a prompt `Password: ` is shown at
-once. A name that is passed on is kept as context (`stream.py`), since it decides about the value
+once. A name that is passed on is stored as context (`stream.py`), since it decides about the value
 that follows.
 
 Nearly all text is harmless, and to look for all of this costs about 30 µs. So there is a cheaper
@@ -78,7 +78,7 @@ class Begun(NamedTuple):
 
 
 class Unfinished:
-    """Says from where on a text that goes on can't be judged yet."""
+    """Finds the place from which on an unfinished text can't be judged yet."""
 
     def __init__(self, scanner: Scanner) -> None:
         self._scanner = scanner
@@ -113,7 +113,7 @@ class Unfinished:
         return not self._scanner.finds(data, self._harmless)
 
     def undecided(self, data: bytes, start: int, budget: Budget) -> Begun:
-        """Say from which place on nothing can be said yet, and what has begun there.
+        """Return the place from which on nothing can be decided yet, and what has begun there.
 
         `start` is where the last unfinished line begins. If the end is harmless, the place is the
         end.
@@ -318,7 +318,7 @@ _SHOWN = 3
 """Characters of a known value that may be shown before it is known again."""
 
 _ENOUGH = 16
-"""Characters of a known value that tell it."""
+"""Characters of a known value that are enough to recognise it."""
 
 
 def _beginnings(rules: Iterable[RuleMatcher], known: Iterable[bytes]) -> list[bytes]:

@@ -4,8 +4,8 @@ One frozen struct for each kind of item. `ToolCallContent` is their base, and th
 them: `ToolCallContent.text("…")`, `.image(data, "image/png")`, `.diff(path, old, new)`, …
 
 Two things are the same for all of them. `meta` is the item's `_meta`; `extra` are the keys that a
-decoder met and doesn't know, kept so that they survive a round trip. A block (text, image, …)
-travels inside an outer object; what stands there beside the block is its `outer`.
+decoder does not know, stored so that they survive a round trip. A block (text, image, …) travels
+inside an outer object; the other keys of that object are its `outer`.
 
 What is *not* here: how an item looks on the wire. That is `callsheet.acp`.
 """
@@ -42,12 +42,12 @@ class ToolCallContent(Struct, frozen=True, gc=False):
 
     @staticmethod
     def image(data: bytes | str, mime_type: str, uri: str | None = None) -> ImageContent:
-        """An image, as bytes or as base64 text."""
+        """Return an image, from bytes or from base64 text."""
         return ImageContent(_base64(data), mime_type, uri)
 
     @staticmethod
     def audio(data: bytes | str, mime_type: str) -> AudioContent:
-        """A sound, as bytes or as base64 text."""
+        """Return a sound, from bytes or from base64 text."""
         return AudioContent(_base64(data), mime_type)
 
     @staticmethod
@@ -60,12 +60,12 @@ class ToolCallContent(Struct, frozen=True, gc=False):
         mime_type: str | None = None,
         size: int | None = None,
     ) -> ResourceLink:
-        """A link to a resource that the reader may fetch."""
+        """Return a link to a resource that the reader may fetch."""
         return ResourceLink(uri, name, title, description, mime_type, size)
 
     @staticmethod
     def resource(uri: str, body: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
-        """A resource with its contents: text if `body` is a `str`, a blob if it is `bytes`."""
+        """Return a resource with its contents: text if `body` is a `str`, a blob if it is `bytes`."""
         if isinstance(body, bytes):
             return EmbeddedResource(uri, blob=_base64(body), mime_type=mime_type)
         return EmbeddedResource(uri, body, mime_type=mime_type)
@@ -74,10 +74,13 @@ class ToolCallContent(Struct, frozen=True, gc=False):
     def diff(
         path: str, old: str | None, new: str | None, *, old_path: str | None = None
     ) -> DiffContent:
-        """A change of one text file.
+        """Return a change of one text file.
 
-        `old` is None for a file that is created, `new` is None for one that is deleted; `old_path`
-        says that the file was moved from there.
+        Args:
+            path: The file.
+            old: The text before; None for a file that is created.
+            new: The text after; None for a file that is deleted.
+            old_path: Where the file was before, if it was moved.
         """
         return DiffContent((FileChange.of_texts(path, old, new, old_path=old_path),))
 
@@ -88,7 +91,7 @@ class ToolCallContent(Struct, frozen=True, gc=False):
 
     @staticmethod
     def terminal(terminal_id: str) -> TerminalContent:
-        """A terminal, shown in place."""
+        """Return a terminal, shown in place."""
         return TerminalContent(terminal_id)
 
 
@@ -187,7 +190,7 @@ class EmbeddedResource(_Block, frozen=True):
 class FileChange(Struct, frozen=True, kw_only=True, gc=False):
     """What happened to one file.
 
-    `operation` is add, modify, delete, move or copy (or what a future ACP says). A text file has
+    `operation` is add, modify, delete, move or copy (or a value of a future ACP). A text file has
     both texts; an added one has no `old_text`, a deleted one no `new_text`. Where the contents are
     unknown, not text, or the same before and after, both are None.
     """
@@ -256,7 +259,7 @@ _WITH_OLD_PATH = ("move", "copy")
 class DiffContent(ToolCallContent, frozen=True):
     """Changes of one or several files.
 
-    `patch` is another agent's own patch text, kept where ours would differ from it.
+    `patch` is another agent's own patch text, stored where ours would differ from it.
     """
 
     changes: tuple[FileChange, ...]
@@ -292,7 +295,7 @@ BLOCK_TYPES = ("text", "image", "audio", "resource_link", "resource")
 
 
 class UnknownContent(ToolCallContent, frozen=True):
-    """An item of a kind that we don't know, kept whole."""
+    """An item of an unknown kind, stored whole."""
 
     raw: JsonObject
 
@@ -327,7 +330,7 @@ def to_content(value: object) -> ToolCallContent:
 
 
 def _check_annotations(annotations: JsonObject) -> None:
-    """Check what ACP says of annotations; clients reject the whole update otherwise."""
+    """Check annotations against ACP's schema: clients reject the whole update for an invalid one."""
     audience, priority = annotations.get("audience"), annotations.get("priority")
     if audience is not None and not (
         is_list(audience) and all(isinstance(role, str) for role in audience)

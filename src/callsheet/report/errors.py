@@ -2,10 +2,10 @@
 
 Two families, because callers do different things with them:
 
-* `ReportError`: a value was wrong. Nothing has changed; mend the value and try again.
+* `ReportError`: a value was wrong. Nothing has changed; correct the value and try again.
 * `IllegalMove` and `CorrelationError`: the value was fine, but not here or not now.
 
-Each message says what was wrong and what would be right.
+Each message names what was wrong and what would be right.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class InvalidStatus(ReportError):
 
 
 class InvalidReason(InvalidStatus):
-    """A reason is not one of `Reason`, or says something else than the status."""
+    """A reason is not one of `Reason`, or contradicts the status."""
 
 
 class InvalidKind(ReportError):

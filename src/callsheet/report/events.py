@@ -1,7 +1,7 @@
 """What can happen to a call. Everything that changes a report is one of these.
 
-An event is well-formed once it exists: its values were judged and copied when it was made. Whether
-it is legal *now* is for the ledger to say.
+An event is well-formed once it exists: its values were checked and copied when it was made. Whether
+it is legal *now* is for the ledger to decide.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ContentAppended(Struct, frozen=True, kw_only=True):
 
 
 class ExitStatus(Struct, frozen=True, kw_only=True):
-    """How a terminal's command ended. That it is there says that the command has ended."""
+    """How a terminal's command ended. Its presence means that the command has ended."""
 
     exit_code: int | None = None
     signal: str | None = None

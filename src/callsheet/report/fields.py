@@ -89,7 +89,7 @@ def to_kind(value: object) -> Kind:
 
 
 def foreign_kind(value: str) -> Kind:
-    """Return the kind that another program sent. One that we don't know is kept as it is."""
+    """Return the kind that another program sent. An unknown one is returned unchanged."""
     return _KNOWN.get(value) or CustomKind(value)
 
 
@@ -135,7 +135,7 @@ def settle(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_location(place: object, line: int | None = None) -> ToolCallLocation:
-    """Return a location; a plain path becomes one, at `line` if that is given."""
+    """Return a location; a plain path becomes one, at `line` if there is one."""
     if isinstance(place, ToolCallLocation):
         return place if line is None else replace(place, line=line)
     if isinstance(place, str) or hasattr(place, "__fspath__"):

@@ -1,4 +1,4 @@
-"""Amounts as people read them: sizes, durations, and plurals. The one place that formats them."""
+"""Readable amounts: sizes, durations, and plurals. The one place that formats them."""
 
 from __future__ import annotations
 

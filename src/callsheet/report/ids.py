@@ -42,7 +42,7 @@ _TIME_END = 1 << 48
 class IdFactory:
     """Makes ids that strictly increase, from any number of threads.
 
-    `now_ns` gives nanoseconds since 1970; `random_bits(n)` gives n random bits.
+    `now_ns` returns nanoseconds since 1970; `random_bits(n)` returns n random bits.
     """
 
     def __init__(self, now_ns: Callable[[], int], random_bits: Callable[[int], int]) -> None:
@@ -84,7 +84,7 @@ class IdFactory:
 
 
 def is_ours(tool_call_id: str) -> bool:
-    """Whether the id has the format that `IdFactory` gives."""
+    """Return whether the id has the format of those that `IdFactory` makes."""
     return _OURS.fullmatch(tool_call_id) is not None
 
 
@@ -143,7 +143,10 @@ class CallIndex:
         return tuple(self._dependents.get(self.aliases.get(key, key), ()))
 
     def is_used(self, tool_call_id: str) -> bool:
-        """Whether an id was ever used here. Our own increase, so the first and the last tell of all."""
+        """Return whether an id was ever used here.
+
+        Our own ids increase, so the first and the last are enough to decide about all of them.
+        """
         return (
             tool_call_id in self._calls
             or tool_call_id in self.aliases
@@ -156,7 +159,7 @@ class CallIndex:
         self._foreign.add(tool_call_id)
 
     def rename(self, old: str, new: str) -> None:
-        """Let a call that came under a used id be found under it, beside its new one."""
+        """Make a call that came under a used id findable under it, beside its new one."""
         self._came_as[new] = old
         self._name(old, new)
 
@@ -183,7 +186,7 @@ class CallIndex:
             del self.aliases[alias]
 
     def forget(self, calls: Sequence[Named]) -> None:
-        """Let calls leave. All that stays of them is that their ids are used up."""
+        """Forget calls. All that remains of them is that their ids are used up."""
         if self._foreign or self.aliases or self._children or self._dependents:
             for call in calls:
                 self._forget(call)
@@ -201,7 +204,7 @@ class CallIndex:
             del self.aliases[came_as]
 
     def _name(self, alias: str, tool_call_id: str) -> None:
-        """Let an alias name its latest holder.
+        """Make an alias name its latest holder.
 
         Whoever holds one of our own ids reaches that call, whatever aliases a model makes up.
         """

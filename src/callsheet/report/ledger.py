@@ -11,8 +11,8 @@ rules:
 3. **Bounded.** A call that has ended stays whole for a while, then shrinks to a summary, then
    leaves. What remains of it is that its id is used up (`ids.py`).
 
-The reports that it gives out are its own state: read them, and change them through the ledger. A
-ledger has one owner at a time; whoever shares one between threads takes a lock around it.
+The reports that it returns are its own state: read them, and change them through the ledger. A
+ledger has one owner at a time; to share one between threads, hold a lock around it.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Ledger:
         A title left out is the tool's name. `parent` and `depends_on` name calls of this session by
         id or alias.
         """
-        # Every call comes through here, so the usual cases are told apart in place.
+        # Every call comes through here, so the usual cases are distinguished inline.
         if type(name) is not str or not name.isascii():
             name = check_text(name, "name")
         if not title:
@@ -238,7 +238,7 @@ class Ledger:
     def amend(
         self, report: ToolCallReport, fields: dict[str, JsonValue], notes: JsonObject | None = None
     ) -> ToolCallReport:
-        """Like `update`, for whoever holds a call's latest report and settled the values. Takes them over."""
+        """Update a call like `update`, from its latest report and checked values. Takes ownership of them."""
         if self._calls.get(report.tool_call_id) is not report:
             report = self._find_live(report.tool_call_id)
         linked = notes is not None and not LINKS.isdisjoint(notes)
@@ -250,7 +250,7 @@ class Ledger:
         return self._commit(report.changed({"content": (*report.content, *to_items(items))}), False)
 
     def apply(self, event: Event) -> ToolCallReport | TerminalState:
-        """Fold any event. Returns the call's new report, or the terminal's state."""
+        """Fold any event. Return the call's new report, or the terminal's state."""
         fold = self._FOLD.get(type(event))
         if fold is None:
             raise InvalidValue(f"expected an event, got {type(event).__name__}")
@@ -325,7 +325,7 @@ class Ledger:
         )
 
     def _commit(self, report: ToolCallReport, relink: bool) -> ToolCallReport:
-        """Let a changed report take the place of the one we have."""
+        """Replace the stored report by a changed one."""
         if relink:
             self._names.unlink(self._calls[report.tool_call_id])
             self._names.link(report)
@@ -393,7 +393,7 @@ class Ledger:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Let the oldest ended calls shrink to summaries, and the oldest summaries leave."""
+        """Shrink the oldest ended calls to summaries, and drop the oldest summaries."""
         calls, ended, summarised = self._calls, self._ended, self._summarised
         while len(ended) > self._keep_reports:
             key = ended.popleft()
@@ -409,5 +409,5 @@ class Ledger:
         if len(self._terminals) > self._keep_terminals:
             exited = (key for key, state in self._terminals.items() if state.exit_status)
             gone = self._terminals.pop(next(exited, next(iter(self._terminals))))
-            # If it speaks again it begins anew, which a view must be able to tell.
+            # If it sends output again it starts over, and a view must be able to detect that.
             self._terminal_epoch = max(self._terminal_epoch, gone.epoch + 1)

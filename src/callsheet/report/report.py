@@ -53,15 +53,15 @@ class Owned(dict[str, Any]):
 
 OWNED = Owned()
 SETTLED = Owned()
-"""Given as `extra` to a new report, this says that a ledger makes it out of settled values."""
+"""Passed as `extra` to a new report, this marks that a ledger makes it from checked values."""
 
 
 class ToolCallReport(Struct, frozen=True, gc=False):
     """All that is known of one call, in ACP's terms.
 
     An empty `name`, `title`, `content` or `locations`, and a raw value of None, mean that there is
-    none. `meta` is ACP's `_meta`; what callsheet itself has to say stands in it under `callsheet`.
-    `extra` are fields of the wire that this version doesn't know.
+    none. `meta` is ACP's `_meta`; callsheet's own notes are in it under `callsheet`. `extra` are
+    fields of the wire that this version doesn't know.
     """
 
     tool_call_id: str
@@ -87,7 +87,7 @@ class ToolCallReport(Struct, frozen=True, gc=False):
         force_setattr(self, "meta", reasoned(meta, self.status))
         force_setattr(self, "extra", patched(EMPTY, settle_extra(self.extra)))
 
-    # What the notes say
+    # Values from the notes
 
     @property
     def notes(self) -> JsonObject:
@@ -97,7 +97,7 @@ class ToolCallReport(Struct, frozen=True, gc=False):
 
     @property
     def reason(self) -> Reason | None:
-        """Why the call ended as it did, if it was said in a way that we know."""
+        """Why the call ended as it did, if the notes have a reason that we know."""
         try:
             return Reason(self.notes.get("reason"))
         except ValueError:
@@ -136,7 +136,7 @@ class ToolCallReport(Struct, frozen=True, gc=False):
         self._become(self.changed({"locations": (*self.locations, place)}))
 
     def set_raw_input(self, value: JsonValue) -> None:
-        """Set what the tool was given."""
+        """Set the tool's input."""
         self.update(raw_input=value)
 
     def set_raw_output(self, value: JsonValue) -> None:
@@ -238,10 +238,10 @@ def report_of(event: CallChanged) -> ToolCallReport:
 
 
 def reasoned(meta: JsonObject, status: ToolCallStatus) -> JsonObject:
-    """Hold that exactly the cancelled calls have the reason cancelled.
+    """Ensure that exactly the cancelled calls have the reason cancelled.
 
-    ACP v1 has no status for them: there, the reason is what tells a cancelled call from a failed
-    one.
+    ACP v1 has no status for them: there, the reason is what distinguishes a cancelled call from a
+    failed one.
     """
     cancelled = status is ToolCallStatus.CANCELLED
     if not meta and not cancelled:

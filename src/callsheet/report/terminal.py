@@ -27,9 +27,9 @@ class TerminalState:
     """What is known of one terminal.
 
     `total` counts all bytes of output since it began or was last replaced; `epoch` counts how often
-    it was replaced. Together they are a mark: `since(mark)` gives what came after it, and
-    `missed(mark)` how much of that is kept no more. `shown_as` is the id of a client's own terminal
-    that shows the same output.
+    it was replaced. Together they are a mark: `since(mark)` returns what came after it, and
+    `missed(mark)` how much of that is no longer stored. `shown_as` is the id of a client's own
+    terminal that shows the same output.
     """
 
     __slots__ = (
@@ -64,11 +64,11 @@ class TerminalState:
 
     @property
     def output(self) -> bytes:
-        """The output, or as much of its end as is kept for sure."""
+        """The output, or as much of its end as is certain to be stored."""
         return self.tail(self.keep)
 
     def tail(self, size: int) -> bytes:
-        """Return the last bytes of the output, as far as they are kept."""
+        """Return the last bytes of the output, as far as they are stored."""
         return bytes(self._kept[-size:]) if size > 0 else b""
 
     @property
@@ -77,11 +77,11 @@ class TerminalState:
         return self.epoch, self.total
 
     def since(self, mark: tuple[int, int]) -> bytes:
-        """Return the output that came after `mark`, as far as it is kept."""
+        """Return the output that came after `mark`, as far as it is stored."""
         return bytes(self._kept[max(0, len(self._kept) - self._news(mark)) :])
 
     def missed(self, mark: tuple[int, int]) -> int:
-        """Count the bytes that came after `mark` and are kept no more."""
+        """Return how many bytes came after `mark` and are no longer stored."""
         return max(0, self._news(mark) - len(self._kept))
 
     def _news(self, mark: tuple[int, int]) -> int:
@@ -139,10 +139,10 @@ class TerminalState:
 
 
 KEEP_WHOLE = 1 << 20
-"""Bytes of a terminal's output that are kept of a call that has ended, besides its beginning."""
+"""Bytes of a terminal's output that are stored for a call that has ended, besides its beginning."""
 
 KEEP_LIVE = 1 << 12
-"""Bytes of it that are kept while the call runs, so that a crash does not take all of it."""
+"""Bytes of it that are stored while the call runs, so that a crash does not lose all of it."""
 
 
 class TerminalRecord(Struct, frozen=True, gc=False):

@@ -93,7 +93,7 @@ class CallState:
         self.session: RuntimeSession = session
         self._desk: Desk = session.desk
         self._report: ToolCallReport | None = None
-        # What was cut, as it was: the input for those who are asked, the content to cut it anew.
+        # The originals of what was cut: the input to show when asking for approval, the content to cut again.
         self.whole_input: JsonValue = None
         self._items_whole: tuple[ToolCallContent, ...] | None = None
         self._bounded_at: int = 0

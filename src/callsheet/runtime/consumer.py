@@ -212,7 +212,7 @@ class Consumer:
             self._later("held", QUIET, self._insist)
 
     def _fill(self) -> bool:
-        """Make the next lines. Returns whether there are any."""
+        """Make the next lines. Return whether there are any."""
         queue, now, due = self.queue, 0.0, False
         if queue.is_done and (queue.outputs or queue.is_soft):
             now = self._clock.monotonic()
@@ -321,7 +321,7 @@ class Consumer:
         self._session.lost(self, why)
 
     def forget(self) -> int:
-        """Send nothing more. Returns how many changes and lines were waiting."""
+        """Send nothing more. Return how many changes and lines were waiting."""
         self.is_dead = True
         self._busy = False
         with self._session.desk.lock:
@@ -344,7 +344,7 @@ class Consumer:
     # Barriers
 
     def flush(self) -> asyncio.Future[None] | None:
-        """Send all that was reported so far. Returns a future where that takes time."""
+        """Send all that was reported so far. Return a future where that takes time."""
         if self.is_dead or (self._task is not None and _is_current(self._task)):
             return None  # one who is being served can't wait for being served
         if not self._busy:

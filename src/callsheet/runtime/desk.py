@@ -306,7 +306,7 @@ class Desk:
         output.is_alone = True
 
     def new_terminal(self, keep: int) -> TerminalState:
-        """Make a terminal for a call's live output. It is known while somebody holds it."""
+        """Make a terminal for a call's live output. It is known while something refers to it."""
         state = TerminalState("term_" + new_call_id().removeprefix("call_"), keep=keep)
         self.terminals[state.terminal_id] = state
         return state

@@ -142,7 +142,7 @@ class Faults:
             return None
 
     def after_fork(self) -> None:
-        """Begin with a lock that nobody holds."""
+        """Replace the lock in a forked child: another thread of the parent may have held it."""
         self._lock = Lock()
 
 

@@ -74,7 +74,7 @@ class Output:
         return not (self.state.total or self._pending or held)
 
     def write(self, data: bytes) -> bool:
-        """Take in more. Returns whether there is now enough that is new to be sent at once."""
+        """Take in more. Return whether there is now enough that is new to be sent at once."""
         if self._stream is None:
             self._keep(data)
         else:
@@ -103,7 +103,7 @@ class Output:
         return bool(stream.held)
 
     def close(self, raw: JsonValue) -> int:
-        """Note that the command has ended. Returns how many secrets were in its output."""
+        """Note that the command has ended. Return how many secrets were in its output."""
         stream, found = self._stream, 0
         if stream is not None:
             self._look_through(stream)

@@ -1,4 +1,4 @@
-"""Asking the client. Nobody approves blind, and only a clear yes is a yes."""
+"""Asking the client for approval. The client sees the whole call, and only a clear approval counts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Question(Struct, frozen=True):
 
 
 OnPermission: TypeAlias = Callable[[Question], Awaitable[JsonValue] | JsonValue]
-"""Asks somebody, mostly async. Returns the id of the option that was chosen, or ACP's whole answer."""
+"""A handler that asks the user; may be async. Returns the chosen option's id, or ACP's whole answer."""
 
 
 async def ask(call: RuntimeCall, options: Sequence[PermissionOption] | None) -> PermissionOption:

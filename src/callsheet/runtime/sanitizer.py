@@ -219,7 +219,7 @@ class Sanitizer:
     # Fields of a report
 
     def notes(self, notes: JsonObject, report: ToolCallReport | None, found: int) -> JsonObject:
-        """Add to a call's notes how many secrets were taken out."""
+        """Add to a call's notes how many secrets were redacted."""
         if found:
             self._faults.tally(redacted=found)
             before = report.notes.get("redactions") if report is not None else None

@@ -216,7 +216,7 @@ class SendQueue:
         return updates
 
     def _kept(self, report: ToolCallReport) -> list[Any]:
-        """Return a call to whoever takes reports. It has its output as text at its end."""
+        """Queue a call for a consumer that takes reports. At its end, it has its output as text."""
         self.lines.append(self.view.shown(report) if report.status.is_final else report)
         return []
 

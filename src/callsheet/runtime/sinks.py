@@ -4,7 +4,7 @@
 all are, or something to await until then. If it fails, what is left in the deque was not delivered,
 and is sent again.
 
-The last part writes to somebody's file descriptor without ever blocking, and without changing its
+The last part writes to a shared file descriptor without ever blocking, and without changing its
 mode for other processes that share it.
 """
 
@@ -127,7 +127,7 @@ class PipeSink:
         self._file.close()
 
     def _write_on(self, items: deque[Any]) -> bool:
-        """Write as much as there is room for. Returns whether everything is written.
+        """Write as much as there is room for. Return whether everything is written.
 
         A line that was begun is always finished first: to begin it anew would break the stream.
         """
@@ -189,7 +189,7 @@ class NonBlocking:
             return 0
 
     def wait(self, until: float) -> bool:
-        """Wait for room until a monotonic time. Returns whether there is some."""
+        """Wait for room until a monotonic time. Return whether there is some."""
         poll = select.poll()
         poll.register(self.fd, select.POLLOUT)
         return bool(poll.poll(max(0.0, until - monotonic()) * 1000))

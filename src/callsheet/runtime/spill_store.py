@@ -33,7 +33,7 @@ MAX_FILES = 2000
 MAX_AGE = 7 * 24 * 3600.0
 
 _OURS = re.compile(r"(spill-[0-9a-f]{32}\.[a-z0-9]{1,4}|\.spill-[0-9a-f]{32})")
-"""Names of our files, finished and half written. Others in the directory are nobody's business."""
+"""Names of our files, finished and half written. Others in the directory are left alone."""
 
 _LOCK = ".lock"
 _LOCK_TRIES = 20
@@ -95,7 +95,7 @@ class SpillStore:
         return plan.finish(there, phrases=phrases)
 
     def keep(self, spill: Spill) -> str | None:
-        """Write a spill. Returns the path of a file that exists and is whole, or None."""
+        """Write a spill. Return the path of a file that exists and is whole, or None."""
         try:
             data = spill.data
             if len(data) > self.max_bytes or self.max_files < 1:
@@ -123,7 +123,7 @@ class SpillStore:
                 self._make_room(0, 0)
 
     def forget(self, paths: Iterable[str]) -> int:
-        """Remove spills that nobody refers to any more. Returns how many; what is not ours stays."""
+        """Remove spills that nothing refers to any more. Return how many; what is not ours stays."""
         count = 0
         for path in paths:
             file = Path(path)

@@ -134,7 +134,7 @@ def _ask() -> Sample:
 
 
 class Stopwatch:
-    """Measures one call. `made` is when it was made, for calls that nobody starts."""
+    """Measures one call. `made` is when it was made, for calls that are never started."""
 
     __slots__ = ("_clock", "_said", "_started", "_usage", "made")
 

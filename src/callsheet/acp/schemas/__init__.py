@@ -1,7 +1,7 @@
-"""The official schemas of ACP, and what they say about a message. Loaded when they are first needed.
+"""The official schemas of ACP, and validation of messages against them. Loaded when first needed.
 
 `schemas/` holds them without their prose; `scripts/refresh_schemas.py` makes them. They are the unstable
-ones, which have all that the stable ones have: what agents may already send is no fault of theirs.
+ones, which include all of the stable ones: what agents may already send is not an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Definition(NamedTuple):
     name: str
     is_valid: Callable[[Any], bool]
     may_be_null: bool
-    """Whether it says nothing that is needed: of an answer, nothing will do."""
+    """Whether null will do, because nothing in it is required."""
 
 
 @cache
@@ -43,7 +43,7 @@ def definition(version: int, what: tuple[str, bool]) -> Definition | None:
 
 
 def is_valid(version: int, name: str, value: Any) -> bool:
-    """Whether a value is what its definition says. One that is nested too deeply for its reader is not."""
+    """Return whether a value matches its definition. One that is nested too deeply to check does not."""
     try:
         return validator(version, name).is_valid(value)
     except ValueError:
@@ -88,7 +88,7 @@ _LONG = 64
 
 
 def _shortened(value: Any) -> Any:
-    """Return the value with long texts cut: no definition says how long a text may be at most."""
+    """Return the value with long texts cut: no definition limits the length of a text."""
     if isinstance(value, str):
         return value[:_LONG]
     if isinstance(value, dict):

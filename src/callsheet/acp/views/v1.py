@@ -99,7 +99,7 @@ class V1TextView(View):
         return [] if change is None else [change]
 
     def _render(self, report: ToolCallReport, extra: int) -> int:
-        """Make new texts of the terminals that have news, as large as can be paid for. Returns their size."""
+        """Make new texts of the terminals that have news, as large as can be paid for. Return their size."""
         budget = self._calls.budget(report.tool_call_id)
         budget.note(report.content)
         size = 0

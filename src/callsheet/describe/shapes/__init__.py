@@ -23,7 +23,7 @@ HALF_PATH_WIDTH = 48
 
 
 class DescriptionDraft(Struct, frozen=True, gc=False):
-    """A description before it is put into words. No values: the arguments didn't say enough."""
+    """A description before it is put into words. No values: the arguments were not enough."""
 
     message: str
     values: dict[str, str | int] = {}

@@ -188,7 +188,7 @@ _EDITOR = {
 
 
 def editor(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Do what `command` says: view, create, str_replace, insert, undo_edit, delete, rename."""
+    """Do what `command` names: view, create, str_replace, insert, undo_edit, delete, rename."""
     command = arguments.get("command") or arguments.get("action") or arguments.get("mode")
     command = command if isinstance(command, str) else ""
     if command.startswith("undo"):
@@ -204,7 +204,7 @@ def editor(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
 
 
 def reader(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Read a file, list a directory or search, as `mode` says."""
+    """Read a file, list a directory or search, depending on `mode`."""
     mode = arguments.get("mode")
     if isinstance(mode, str) and mode.lower() == "directory":
         return listing(arguments, workspace)

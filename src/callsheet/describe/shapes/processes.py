@@ -83,7 +83,7 @@ def _locate(file: File, base: str, workspace: PathContext) -> ToolCallLocation |
 
 
 def code(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Run code in some language. Nobody can tell what it does."""
+    """Run code in some language. What it does is unknown."""
     text = text_of(arguments, _CODE)
     if not text:
         return DescriptionDraft(say.CODE_BARE)
@@ -111,7 +111,7 @@ def processes(_: Arguments, __: PathContext) -> DescriptionDraft:
 
 
 def process(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Do to a running command what `action` says."""
+    """Do to a running command what `action` names."""
     action = arguments.get("action")
     if action in ("kill", "stop", "terminate", "cancel"):
         return stop(arguments, workspace)

@@ -116,7 +116,7 @@ _FETCHING = (
 
 
 def show_url(url: str, workspace: PathContext) -> str:
-    """Return a URL as people read it: no scheme, no fragment, and never a user's name or password."""
+    """Return a URL in its readable form: no scheme, no fragment, and never a user's name or password."""
     match = _SHOWN_URL.match(url.strip())
     if match is None:
         return workspace.say(url, TEXT_WIDTH)
@@ -134,7 +134,7 @@ def resource(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
 
 
 def language_server(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Ask a language server; the operation says what for."""
+    """Ask a language server; the operation names what for."""
     path = text_of(arguments, PATH)
     operation = humanise(text_of(arguments, ("operation", "action", "method")))
     if not path or not operation:

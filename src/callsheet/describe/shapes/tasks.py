@@ -121,12 +121,12 @@ def screenshot(_: Arguments, __: PathContext) -> DescriptionDraft:
 
 
 def finish(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Say that the task is done."""
+    """Report that the task is done."""
     return DescriptionDraft(say.FINISH)
 
 
 def anything(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """A tool of which nothing is known: only its name and its path can be told."""
+    """Describe a call of an unknown tool: only its name and its path are known."""
     path = text_of(arguments, PATH)
     shown, location = workspace.place(path)
     return DescriptionDraft("", {"path": shown} if location is not None else {}, some(location))

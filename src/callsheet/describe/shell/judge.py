@@ -83,7 +83,7 @@ def _is_listed(name: str) -> bool:
 
 
 def _program(word: str) -> str:
-    """Return a program's name, without a system directory. Anywhere else a name says nothing."""
+    """Return a program's name, without a system directory. Anywhere else a name proves nothing."""
     if "/" not in word and "\\" not in word:
         return word
     match = _SYSTEM(word)
@@ -108,7 +108,7 @@ def _judge(command: str, depth: int) -> list[File]:
 
 
 def _changed(directory: str, words: Simple) -> str:
-    """Return the directory after `cd`; one that nobody can know is marked by a NUL, which no path has."""
+    """Return the directory after `cd`; an unknown one is marked by a NUL, which no path has."""
     operands = [word for word in words[1:] if word.text != "--"]
     if len(operands) != 1 or not operands[0].sure or operands[0].text == "-":
         return "\0"

@@ -1,9 +1,9 @@
 """Parsing a shell command, as far as it can be understood without running it.
 
-`split` gives the simple commands of a line: pipes, lists, quotes, redirections and comments are
+`split` returns the simple commands of a line: pipes, lists, quotes, redirections and comments are
 understood. What hides other commands (substitutions, subshells, here-documents), runs in the
-background or writes to a file is not looked into: it raises `Unsure`, and then nobody may say that the
-command only reads.
+background or writes to a file is not analysed: it raises `Unsure`, and then the command must not be
+classified as one that only reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 MAX_COMMAND = 4000
-"""Longer commands are scripts; nobody should believe a guess about them."""
+"""Longer commands are scripts; a guess about them would not be reliable."""
 
 
 class Unsure(Exception):

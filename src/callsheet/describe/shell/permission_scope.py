@@ -26,7 +26,7 @@ _FORMS = {
     "path": re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[\w.][\w./:,@^~+ -]*").fullmatch,
     "text": re.compile(r"[^-~\0][^\0]*", re.DOTALL).fullmatch,
 }
-"""What arguments may be. A path leads nowhere outside, as far as its text tells, and is no option."""
+"""What arguments may be. A path does not lead outside, as far as its text shows, and is no option."""
 
 _COUNT = re.compile(r"-\d{1,9}").fullmatch
 _ANY = "*"
@@ -36,7 +36,7 @@ class Allowed(Struct, frozen=True, forbid_unknown_fields=True):
     """A row: programs, each with its subcommand, and the words that may follow."""
 
     commands: tuple[str, ...]
-    """Where the last word is `*`, any name: what it says is part of the scope."""
+    """Where the last word is `*`, any name: the actual name becomes part of the scope."""
     examples: tuple[str, ...]
     flags: frozenset[str] = frozenset()
     """Options without a value, each exactly as it is written."""
@@ -100,7 +100,7 @@ def scope_of_command(command: str) -> str | None:
 
 
 def scope_of_words(texts: list[str]) -> str | None:
-    """Like `scope_of_command`, for the words of one program that the shell passes on as they are."""
+    """Return the scope of one program's words, which the shell passes on as they are."""
     for called, row in rows().get(texts[0], ()):
         size = len(called)
         if _is_called(called, texts):
