@@ -1,6 +1,6 @@
-"""What happens in anybody's ACP traffic, as seen from outside: sessions, turns, calls, and evidence.
+"""Observe ACP traffic of any client and agent from outside: sessions, turns, calls, and evidence.
 
-`tracker.py` makes events of lines, and knows nothing of who uses them: the checker judges them, the tap
-repairs by them. `lines.py` reads and writes recordings, `model.py` is what is known, `events.py` what
-happens.
+`tracker.py` turns lines into events, and does not depend on their users: the checker applies its rules to
+them, and the tap repairs calls by them. `lines.py` reads and writes recordings, `model.py` has the observed
+state, and `events.py` the events.
 """

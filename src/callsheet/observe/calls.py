@@ -1,9 +1,10 @@
-"""Calls and the terminals that they show: how they begin, how updates are applied, when they are let go.
+"""Track calls and terminals: how calls begin, how updates are applied, and when calls are forgotten.
 
-A call that has ended stays known for a while, for updates that come late. Memory does not grow with the
-traffic: the oldest calls are let go, by number and by bytes, and only their ids are remembered.
+A call that has ended stays known for a while, for updates that arrive late. Memory does not grow with the
+traffic: the oldest calls are forgotten, by number and by bytes, and only their ids are remembered.
 
-Which terminals there are, which calls show them, and what comes by them.
+`CallTracker` owns the calls. `TerminalTracker` knows which terminals there are and which calls show them,
+and adds their output and exit codes to these calls.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ KEEP_ENDED = 1024
 """Calls that have ended and stay known."""
 
 KEEP_BYTES = 32 << 20
-"""Bytes of messages about those."""
+"""Bytes of messages about calls that have ended and stay known."""
 
 KEEP_OPEN = 4096
 """Calls of a session that are known at the same time, ended or not."""
@@ -62,12 +63,12 @@ _FIELDS = (
 
 
 class CallTracker:
-    """All calls: those that are known, and the ids of those that were let go."""
+    """All calls: those that are known, and the ids of those that were forgotten."""
 
     def __init__(self) -> None:
         self.count: int = 0
         self.gone: list[ObservedCall] = []
-        """Those that were let go and are not closed yet."""
+        """Calls that were forgotten, and whose events were not emitted yet."""
         self._due: list[CallClosed | CallLeftOpen] = []
         self.used: SeenIds = SeenIds()
         self._ended: deque[tuple[ObservedCall, int]] = deque()
@@ -76,7 +77,7 @@ class CallTracker:
     def begin(
         self, line: RecordedLine, session: ObservedSession, key: str, connection: ObservedConnection
     ) -> ObservedCall:
-        """Begin a call. An earlier one of its id is let go."""
+        """Begin a call, and return it. An earlier call of the same id is forgotten."""
         before = session.calls.get(key)
         call = ObservedCall(key, session, line.number, turn=session.turn, last=line.number)
         call.is_replayed = session.tells_history
@@ -145,13 +146,12 @@ class CallTracker:
             _move(call, status, line)
             if status in FINAL and call.ended is None:
                 call.ended, call.ended_at = line.number, line.time
-                if (
-                    not call.session.is_replaying
-                ):  # a history may have all calls first, and then their results
+                # A history may have all calls first, and then their results: none may be forgotten yet.
+                if not call.session.is_replaying:
                     self._note_end(call, connection)
 
     def replayed(self, session: ObservedSession, connection: ObservedConnection) -> None:
-        """Note that a session's history was replayed: its ended calls need not stay known for long."""
+        """Note that a session's history was replayed: its ended calls may be forgotten from now on."""
         for call in list(session.calls.values()):
             if call.is_replayed and call.ended is not None:
                 self._note_end(call, connection)
@@ -162,7 +162,7 @@ class CallTracker:
         self._tidy(connection)
 
     def _tidy(self, connection: ObservedConnection) -> None:
-        """Let go of what ended long ago."""
+        """Forget the calls that ended first, as far as there are too many."""
         while len(self._ended) > KEEP_ENDED or (self._bytes > KEEP_BYTES and len(self._ended) > 1):
             call, size = self._ended.popleft()
             self._bytes -= size
@@ -177,7 +177,7 @@ class CallTracker:
         self.gone.append(call)
 
     def closed(self) -> Iterator[CallClosed | CallLeftOpen]:
-        """Yield the events of calls that were let go, and drop what refers to these, for memory's sake."""
+        """Yield the events of forgotten calls, and break reference cycles to free memory at once."""
         yield from self._due
         for call in self.gone:
             call.questions = []
@@ -186,7 +186,10 @@ class CallTracker:
     def left_open(
         self, turn: ObservedTurn, line: int, connection: ObservedConnection
     ) -> Iterator[CallClosed | CallLeftOpen]:
-        """Yield, for a turn that has ended, which of its calls are closed and which were left open."""
+        """Yield the events of a turn's end: which of its calls are closed, and which were left open.
+
+        A call that began after the next turn was requested may belong to that turn, and is moved to it.
+        """
         following = turn.session.turn
         for call in list(turn.calls.values()):
             if call.ended is not None:
@@ -202,7 +205,7 @@ class CallTracker:
 def close_call(
     call: ObservedCall, connection: ObservedConnection, *, at_the_end: bool
 ) -> Iterator[CallClosed | CallLeftOpen]:
-    """Yield that nothing more is expected of a call; only once."""
+    """Yield the events that close a call, of which nothing more is expected; none if it is closed already."""
     if call.is_judged:
         return
     call.is_judged = True
@@ -270,7 +273,7 @@ def _is_described_as_another(call: ObservedCall, update: Json) -> bool:
 def _is_reused(
     session: ObservedSession, before: ObservedCall | None, connection: ObservedConnection
 ) -> bool:
-    """Whether a known id is another call's now. What is replayed is the same call."""
+    """Whether a new call uses the id of another one. A replayed call is the same one, not another."""
     if session.tells_history:
         return before is not None and before.first > (session.asked or 0)
     if connection.has_both_ways:
@@ -319,7 +322,7 @@ def _append(call: ObservedCall, item: Any, line: RecordedLine) -> None:
         return
     content = many(call.fields.get("content"))
     if call.chunks == 0:
-        content = call.fields["content"] = [*content]  # the first is that of a message
+        content = call.fields["content"] = [*content]  # a copy: the list belongs to a message
     call.chunks += 1
     content.append(item)
 
@@ -334,7 +337,7 @@ def _set(call: ObservedCall, name: str, value: Any, *, clears: bool) -> None:
                 call.given = None
     elif name == "_meta":
         if name not in call.fields:
-            call.fields[name] = {}  # its own, which may be added to
+            call.fields[name] = {}  # the call's own object: that of a message must not be changed
         call.fields[name].update(obj(value))
     else:
         call.fields[name] = value

@@ -24,7 +24,7 @@ LARGE = 64 * 1024
 
 
 class MessageSeen(Struct):
-    """A message, whichever. `sender` is None if that is not certain."""
+    """Any message. `sender` is None if that is not certain."""
 
     line: RecordedLine
     message: Json

@@ -1,12 +1,13 @@
-"""What calls give evidence of: texts that they show, errors, files that exist, streamed arguments.
+"""Extract evidence from calls: texts that they show, errors, files that exist, streamed arguments.
 
-- Results: content and raw output come in many shapes. Here are the texts in them, and whether one of them
-  says that the tool has failed. A field `error` of a document that was read is no failure, so evidence
-  must come from where agents report an outcome.
+- Results: content and raw output come in many shapes. This module finds the texts in them, and whether one
+  of them reports that the tool has failed. A field `error` of a document that was read is no failure, so
+  evidence must come from where agents report an outcome.
 - Files: those that were read or changed certainly exist. A command may remove any file silently, so
   whatever could have run one makes all of that uncertain.
 - Streamed arguments: some agents show them in a call's content while the model still writes them, as the
-  text of a JSON object that grows until the output replaces it. Here it is only stored.
+  text of a JSON object that grows until the output replaces it. Here the text is only stored; the tap reads
+  it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def texts(content: Any) -> Iterator[str]:
-    """Return the texts that a call shows, and those of the resources in it."""
+    """Yield the texts in a call's content, and those of the resources in it."""
     for item in many(content):
         block = obj(obj(item).get("content"))
         for holder in (block, obj(block.get("resource"))):
@@ -80,7 +81,7 @@ def texts(content: Any) -> Iterator[str]:
 
 
 def shows_something(content: Any) -> bool:
-    """Whether anyone sees anything in a call's content."""
+    """Whether a call's content has anything that a user can see."""
     return any(map(_is_shown, many(content)))
 
 
@@ -93,7 +94,7 @@ def _is_shown(item: Any) -> bool:
 
 
 def is_blank(value: str | None) -> bool:
-    """Whether a text has nothing to see. It stops at the first thing to see."""
+    """Whether a text is missing, empty, or only white space. Unlike `strip`, this copies nothing."""
     return not value or value.isspace()
 
 
@@ -146,7 +147,7 @@ def raw_texts(raw: Any) -> list[str]:
 
 
 def inner(raw: Json) -> Iterator[Json]:
-    """Return a raw output, and what is wrapped in it."""
+    """Yield a raw output, and the objects that are wrapped in it."""
     yield raw
     for key in _WRAPPERS:
         if key in raw:
@@ -165,7 +166,7 @@ def of_a_command(raw: Any) -> Any:
 
 
 def error_in(call: ObservedCall) -> str | None:
-    """Return where a call's result says that the tool has failed; None if it does not."""
+    """Return where a call's result reports that the tool has failed, as a phrase; None if it does not."""
     raw: Any = call.fields.get("rawOutput")
     if _says_tool_failed(call):
         return "its result says that the tool failed"
@@ -203,7 +204,7 @@ def _says_tool_failed(call: ObservedCall) -> bool:
 
 
 def _says_missing(call: ObservedCall) -> bool:
-    """Whether all that a call shows is a line that says that its own file is not there."""
+    """Whether all that a call shows is a line which reports that the call's own file does not exist."""
     if call.fields.get("kind") not in _ON_FILES:
         return False
     shown = list(texts(call.fields.get("content"))) or raw_texts(call.fields.get("rawOutput"))
@@ -331,7 +332,7 @@ def note_streaming(call: ObservedCall, update: Json) -> None:
 
 
 def sole_text(content: Any) -> str | None:
-    """Return the text of a content that is no more than one text, without blanks before it. Else None."""
+    """Return the text of a content that is exactly one text, without leading white space; else None."""
     items = many(content)
     if len(items) != 1:
         return None

@@ -1,9 +1,10 @@
-"""How a call's command ended, as far as that is evident: from terminals, raw output, or text.
+"""Find how a call's command ended, as far as that is evident: from terminals, raw output, or text.
 
-What a terminal or the raw output says is certain. In a text, only a status line counts: one that says nothing
-else, above or below what the command has printed. Neither what it prints itself is evidence, nor the command.
+What a terminal or the raw output reports is certain. In a text, only a status line counts: a line with
+nothing else, which the agent wrote above or below the command's output. The output itself is no evidence,
+and neither is the command.
 
-It also answers whether a call was running when the user cancelled, and so may have been stopped by it.
+This module also decides whether a call was running when the user cancelled, and so may have been stopped.
 """
 
 from __future__ import annotations
@@ -102,7 +103,14 @@ _MAX_COMMAND = 2000
 
 
 class CommandExit(Struct, frozen=True):
-    """A command's end. `where` says how it is known: "its terminal says exit code"."""
+    """How a command ended.
+
+    Attributes:
+        code: The exit code.
+        where: How it is known, as the beginning of a phrase that the code completes.
+        field: The field of the update that has it.
+        is_fine: Whether the code is no failure: 0, or 1 of a program that answers a question by it.
+    """
 
     code: int
     where: str
@@ -150,7 +158,7 @@ def _in_meta(call: ObservedCall) -> int | None:
 
 
 def _looks_after_another(call: ObservedCall) -> bool:
-    """Whether the call asks how a process does that another has begun: the code is not its own."""
+    """Whether the call asks about a process that another call has started: the code is not its own."""
     fields = obj(call.fields.get("rawInput"))
     return not _OF_ANOTHER.isdisjoint(fields) and not command_of(call)
 
@@ -166,12 +174,15 @@ def _in_raw_output(raw: Json) -> int | None:
 
 
 def _says_unknown(raw: Json) -> bool:
-    """Whether a raw output says that there is no exit code, or none yet."""
+    """Whether a raw output reports that there is no exit code, or none yet."""
     return any(fields.get(key) == -1 for fields in inner(raw) for key in _KEYS)
 
 
 def _as_code(value: Any) -> int | None:
-    """Return an exit code. By -1, agents mean that it isn't known, or that the command goes on."""
+    """Return a value as an exit code; None if it is none.
+
+    Agents use -1 for an unknown code and for a command that is still running, so it counts as none.
+    """
     if type(value) is str and len(value) <= _LONGEST_CODE and value.removeprefix("-").isdecimal():
         value = int(value)
     return value if type(value) is int and value != -1 else None
@@ -245,7 +256,7 @@ def _status_in(line: str) -> int | None:
 
 
 def _prints_others(call: ObservedCall) -> bool:
-    """Whether the command prints what stands somewhere, or a code that it asked for."""
+    """Whether the command prints text that others have written, or an exit code that it asked for."""
     command = command_of(call)[:_MAX_COMMAND]
     if _ASKS_FOR_CODES(command):
         return True
@@ -257,7 +268,7 @@ def _prints_others(call: ObservedCall) -> bool:
 
 
 def _is_an_answer(call: ObservedCall) -> bool:
-    """Whether 1 is no failure: a search that found nothing, a comparison."""
+    """Whether exit code 1 is no failure: a search that found nothing, or a comparison."""
     if call.fields.get("kind") == "search":
         return True
     command = command_of(call)[-_MAX_COMMAND:]

@@ -1,11 +1,11 @@
-"""The file format of recordings: reading lines of whatever a file holds, and writing them.
+"""The file format of recordings: parse the lines of any file, and encode lines.
 
 A recording has one message per line, in one of two forms that may be mixed:
 
 - the JSON-RPC message as it is: `{"jsonrpc": "2.0", "method": "session/update", …}`
 - an envelope with time and direction: `{"t": 1.5, "dir": "agent->client", "msg": {…}}`. For a line that
-  is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; `size` says
-  how long a line was that is cut, and `lost` how many bytes are missing.
+  is no JSON, `callsheet record` writes `raw` in place of `msg`, or `base64` if it is no text; `size` is
+  the full length of a line that was cut, and `lost` the number of bytes that are missing.
 
 Reading never raises. A line that is not exactly one message has a `fault`; where a message can be made
 out all the same (bad bytes or half a surrogate pair replaced, several messages on one line), the line
@@ -30,7 +30,7 @@ Sender: TypeAlias = Literal["client", "agent"]
 """Who has sent a message."""
 
 Direction: TypeAlias = Literal["client->agent", "agent->client"]
-"""How an envelope says that."""
+"""How an envelope states the sender of its message."""
 
 Fault: TypeAlias = Literal[
     "blank", "long", "binary", "encoding", "surrogate", "cut", "several", "json", "no_message", "lost",
@@ -65,7 +65,7 @@ class RecordedLine(Struct):
     """One line of a recording, or one of several messages on it.
 
     `size` is that of the message without the envelope, as near as it is known. `sender` is None where the
-    recording does not say it. A line with a `fault` has no message, or one that could be made out.
+    recording does not state it. A line with a `fault` has no message, or one that could be made out.
     """
 
     number: int
@@ -82,7 +82,11 @@ class RecordedLine(Struct):
 
 
 def read_lines(stream: BinaryIO) -> Iterator[RecordedLine]:
-    """Yield the lines of a file. Of consecutive empty lines, only the first."""
+    """Yield the lines of a recording. It never raises for what a line contains.
+
+    A line with several messages is yielded once for each of them, with the same number. Of consecutive empty
+    lines, only the first is yielded.
+    """
     was_blank = False
     for number, (data, is_whole) in enumerate(_split(stream), 1):
         if is_whole and data and not data.isspace():
@@ -226,7 +230,7 @@ def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
 
 
 def fault_of(data: bytes, exc: Exception) -> tuple[Fault, str]:
-    """Return what is wrong with a line that `exc` says is no JSON, as a code and as a sentence."""
+    """Return what is wrong with a line for which a decoder raised `exc`, as a code and as a sentence."""
     if b"\0" in data[:1000]:
         return "binary", "it is binary"
     try:
@@ -243,7 +247,7 @@ def fault_of(data: bytes, exc: Exception) -> tuple[Fault, str]:
 
 
 def readings(data: bytes, fault: Fault) -> Iterator[tuple[bytes, Fault, str]]:
-    """Yield how a line could be meant, with U+FFFD for what can't be decoded, and its fault then."""
+    """Yield repaired versions of a line, with U+FFFD for what can't be decoded, each with its fault."""
     if fault == "encoding":
         yield data.decode(errors="replace").encode(), fault, "it is no UTF-8"
     elif b"\\ud" in data or b"\\uD" in data:
@@ -253,8 +257,8 @@ def readings(data: bytes, fault: Fault) -> Iterator[tuple[bytes, Fault, str]]:
 def _messages(data: bytes) -> list[Any]:
     """Return the objects on a line, one after the other or in a list.
 
-    Here the decoder of the standard library serves: it can go on where a value ends, and it takes
-    numbers (NaN, 1e999) that stricter ones refuse.
+    This uses the decoder of the standard library, because it can continue where a value ends, and accepts
+    numbers (NaN, 1e999) that stricter decoders reject.
     """
     try:
         text = _without_surrogates(data).decode()
@@ -303,8 +307,11 @@ def encode_line(
     Args:
         when: The time in seconds, or None if it is not known.
         direction: Which way the message went.
-        data: The message as it came, without its newline. An empty one gives no parts.
+        data: The message as it came, without its newline.
         size: How long the message was, if `data` is only its beginning.
+
+    Returns:
+        The parts; none if the message is empty. They are not joined, because that would copy `data`.
     """
     size = len(data) if size is None else size
     if data.endswith(b"\r"):
@@ -320,7 +327,7 @@ def encode_line(
 
 
 def encode_loss(when: float, direction: Direction, count: int) -> bytes:
-    """Return a line that says how many bytes are missing at this point."""
+    """Return a line that states how many bytes are missing at this point."""
     return _head(when, direction) + b'"lost": %d}\n' % count
 
 

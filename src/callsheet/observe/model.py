@@ -1,7 +1,7 @@
 """The state of observed ACP traffic: connection, sessions, turns, calls, approval requests.
 
-The tracker (`tracker.py`) fills these structs line by line; rules, the tap and everybody else only
-read them. Line numbers stand for points in time throughout (`ended`, `cancelled`, `answered`):
+The tracker (`tracker.py`) fills these structs line by line; rules, the tap and all others only read
+them. Line numbers stand for points in time throughout (`ended`, `cancelled`, `answered`):
 a recording need not have a clock, but its lines always have an order.
 
 Traffic may hold anything, so fields of messages are never trusted to have the right type. `obj`,
@@ -288,7 +288,7 @@ class ApprovalRequest(Struct, eq=False):
     call: ObservedCall | None
     params: Json
     tool_call: Json
-    """What it says about the call."""
+    """The fields of the call that it has."""
     request: Any = None
     answered: int | None = None
     outcome: Decision = None

@@ -1,8 +1,8 @@
-"""What is sent of a call more than once: unchanged, or grown a little each time.
+"""Find what is sent of a call more than once: unchanged, or grown a little each time.
 
-v1 has no way to append to content, so agents that show live output send all of it again with each update:
-bytes grow with the square of the output. Here it is counted (`note_repetition`), and what is new in a value
-is found (`news`), so that a secret is looked for only once.
+v1 has no way to append to content, so agents that show live output send all of it again with each update,
+and the bytes grow with the square of the output. `note_repetition` counts that. `news` returns what is new
+in a value, so that the same text is searched for secrets only once.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ def news(old: Any, new: Any) -> Any:
 
 
 _BACK = 2048
-"""So much of what was known is looked at again at most, for what goes on from there."""
+"""Characters of known text that are returned again at most, for what continues there."""
 
 _BLOCK = "-----BEGIN "
-"""What begins so takes several lines."""
+"""The beginning of a block of several lines, such as a private key."""
 
 
 def _end(old: str, new: str) -> str:

@@ -1,11 +1,10 @@
-"""JSON-RPC as seen from outside: who has sent a message, which requests wait, what a permission asks.
+"""JSON-RPC as seen from outside: the sender of a message, pending requests, and permission requests.
 
-Where the recording does not say who has sent a message: most methods belong to one side, and a response goes
-to whoever has asked. Where both sides have a pending request of the same id, the fields of the result decide.
-
-Which requests wait for an answer, and what a message has to do with them.
-
-What a request for permission asks, and what was answered.
+- Senders: a recording need not state who has sent a message. Most methods belong to one side, and a response
+  goes to the side that sent the request. Where both sides have a pending request of the same id, the fields
+  of the result decide.
+- `RequestTracker` knows which requests wait for a response, and relates messages to them.
+- Permission requests: which call one is about, also under another id, and what the client decided.
 """
 
 from __future__ import annotations
@@ -147,7 +146,7 @@ class RequestTracker:
         self._time = None
 
     def sender(self, message: Json, params: Json) -> Sender | None:
-        """Return who has sent a message, where the recording does not say it; None if that is uncertain."""
+        """Return who has sent a message, where the recording does not state it; None if that is uncertain."""
         method, key = text(message.get("method")), rpc_id(message.get("id"))
         if method == "$/cancel_request":
             return sender_of_cancel(rpc_id(params.get("requestId")), self.asked)

@@ -1,9 +1,9 @@
-"""Which tool a call is of, and what that is certain to mean.
+"""Identify the tool of a call, and what is certain about such a call.
 
-Only exact names that `describe` knows count here. A word that may mean anything ("create", "search")
-counts only together with the arguments that go with it.
+Only exact names that `describe` knows count here. An ambiguous word ("create", "search") counts only
+together with the arguments that such a tool needs.
 
-The last part judges titles: does one describe the call, or is it no more than the name of a tool?
+The last part decides whether a title describes its call, or is no more than the name of a tool.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def needs_input(call: ObservedCall) -> bool:
 
 
 def needs_of(name: str) -> tuple[str, ...]:
-    """Return the arguments of which a well-known tool needs one at least. None: nobody knows."""
+    """Return the arguments of which a well-known tool needs at least one; none if they are unknown."""
     entry = entry_of(name)
     return _EVIDENCE.get(entry.shape, ()) if entry is not None else ()
 
@@ -130,7 +130,7 @@ def works_on_a_file(call: ObservedCall) -> bool:
 
 
 def diff_paths(fields: Json) -> Iterator[str]:
-    """Return the paths of the diffs that a call shows: v1's, and v2's."""
+    """Yield the paths of the diffs that a call shows, of v1 and of v2."""
     for item in many(fields.get("content")):
         details = obj(item)
         if details.get("type") == "diff":
@@ -152,12 +152,12 @@ def command_of(call: ObservedCall) -> str:
 
 
 def entry_of(name: str) -> KnownTool | None:
-    """Return what is known of a tool by its name, be it below a server's."""
+    """Return what is known of a tool by its name, also where a server's name precedes it; else None."""
     return known_tool(name.rpartition("/")[2]) if len(name) <= LONGEST_NAME else None
 
 
 def is_plain_name(name: str) -> bool:
-    """Whether the name of a tool is unambiguous by itself."""
+    """Whether the name of a tool is unambiguous without its arguments."""
     name = name.rpartition("/")[2]
     return len(words_of(name)) > 1 or name.lower() in _SURE_WORDS
 
@@ -240,7 +240,7 @@ def says_no_more(title: str, sent_name: str, name: str, kind: object, raw: objec
         return kind not in ("think", "switch_mode")
     if name and title.rpartition("/")[2] == name.rpartition("/")[2]:
         return True
-    # A name that only a program would write, of a tool that nobody knows.
+    # A name that only a program would write, of an unknown tool.
     return "_" in title and kind in NO_KIND
 
 

@@ -1,11 +1,11 @@
 """The tracker: lines of ACP traffic go in, events come out. Nothing is judged here.
 
-It puts together what the other modules know: `rpc.py` who has sent a message and which request it answers,
-`turns.py` sessions and turns, `calls.py` calls and terminals. It has no clock and asks nobody, so a live
-connection and its recording give the same events.
+It combines the other modules: `rpc.py` finds who has sent a message and which request it responds to,
+`turns.py` tracks sessions and turns, `calls.py` calls and terminals. It reads no clock and no other input, so
+a live connection and its recording produce the same events.
 
-Traffic may begin in the middle, lack one side, or have gaps. Then less is certain, and the connection says
-so (`is_whole`, `has_both_ways`, `has_gaps`): what began unseen gets the benefit of the doubt.
+Traffic may begin in the middle, lack one side, or have gaps. Then less is certain, and the connection shows
+that (`is_whole`, `has_both_ways`, `has_gaps`): what began before the recording gets the benefit of the doubt.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _SPOKEN = {"tool_call": 1, "state_update": 2} | dict.fromkeys((*TERMINALS, CALLS
 
 
 class Tracker:
-    """Tracks one connection, or one recording."""
+    """Tracks one connection, or one recording: `feed` each line in order, then `finish`."""
 
     def __init__(self) -> None:
         self.connection: ObservedConnection = ObservedConnection()
@@ -96,7 +96,11 @@ class Tracker:
         return self._calls.count
 
     def feed(self, line: RecordedLine) -> Iterator[Any]:
-        """Take in a line, and yield the events in it."""
+        """Apply a line, and yield its events.
+
+        The state changes while the events are read, so each event must be processed before the next one
+        is requested.
+        """
         self.line = line.number
         message = line.message
         if line.fault is not None:
@@ -130,7 +134,7 @@ class Tracker:
             session.asked, session.opened = None, 0
 
     def finish(self) -> Iterator[Any]:
-        """Yield what has ended because the recording has."""
+        """Yield the last events: calls that are closed because the recording has ended, and its end."""
         yield from self._end_all()
         turns = [one.turn for one in self._sessions if one.turn is not None]
         yield self._requests.over(self.line, self.connection, self.calls, turns)
@@ -362,7 +366,7 @@ class Tracker:
             yield from self._turn_activity(line, session, kind, fields)
 
     def _first_of_unopened(self, line: RecordedLine, session: ObservedSession) -> Iterator[Any]:
-        """Yield that a session is used that nobody has opened; only once."""
+        """Yield `UnopenedSession` for the first message of a session that nobody has opened."""
         if session.is_known or session.updates:
             return
         opening = pending_opening(self._requests.asked)
@@ -399,7 +403,7 @@ class Tracker:
         if elsewhere is not None:
             return  # the call is another session's
         if call is None and known and kind != "tool_call" and not session.is_replaying:
-            return  # it was let go long ago
+            return  # the call was forgotten long ago
         if call is None or begins_again(call, kind, update, self.connection):
             call = self._begin_call(line, session, key)
             yield CallBegan(line, self.connection, session, call)

@@ -1,9 +1,9 @@
-"""Sessions and their turns: who has requested one, whether it was refused, and when it ends.
+"""Track sessions and their turns: which prompt began a turn, whether it was rejected, and when it ends.
 
-In v1 a turn is over when its prompt is answered. In v2 it is over when the session is idle: prompts may
-join a turn, and an agent may begin one by itself.
+In v1 a turn ends with the response to its prompt. In v2 it ends when the session is idle: prompts may join
+a turn, and an agent may begin one without a prompt.
 
-Which sessions there are. Of too many, the oldest are let go with their calls.
+Of too many sessions, old ones are forgotten together with their calls.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class TurnTracker:
         if turn in turn.session.queue:
             turn.session.queue.remove(turn)
             if failed:
-                return None  # it was refused, and never was
+                return None  # the agent rejected the prompt, so there was no turn
         turn.is_failed = failed
         return turn
 
@@ -115,7 +115,7 @@ def _cancel(turn: ObservedTurn, line: RecordedLine) -> None:
 
 
 MOST_SESSIONS = 256
-"""Sessions that are known. Of more, the one that was opened first is let go."""
+"""Sessions that are known. Of more, the first without a turn is forgotten; if all have one, the first."""
 
 
 class SessionTracker:
@@ -138,7 +138,7 @@ class SessionTracker:
         if session is None:
             session = self.by_id[key] = ObservedSession(key)
             if self._used.has("", key):
-                session.opened = 0  # it was let go
+                session.opened = 0  # it was forgotten, and must not count as never opened
             self._used.add("", key)
             if len(self.by_id) > MOST_SESSIONS:
                 self._let_go_of_one(connection)

@@ -29,7 +29,7 @@ class Tapped(Struct, eq=False):
     """A call: what the agent reports of it, and what we report instead."""
 
     id: str
-    """Ours: the agent's own, unless another call had that before."""
+    """The client's id of the call: the agent's own, unless another call had that before."""
     call: ObservedCall
     since: float
     """When its first line came."""

@@ -8,7 +8,7 @@ silent agent never holds up the client:
 - An *announcement* waits for the input it lacks, so that the card's first title is the right one:
   `ANNOUNCEMENT` seconds while its call may be running, `ARGUMENTS` from the last sign of arguments
   on their way, `LONGEST` in all.
-- A *permission request* waits for the input of its call, because nobody must approve blind:
+- A *permission request* waits for the input of its call, because no user must approve blind:
   `ANNOUNCEMENT` after the call's first line.
 - An *end without a result* waits for the result, which some agents report after it:
   `ANNOUNCEMENT`; in a replay, until the replay is over.

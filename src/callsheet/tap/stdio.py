@@ -20,7 +20,7 @@ PATIENCE = 0.3
 """Seconds of silence, after the agent's end, after which processes that hold its stdout open are ignored."""
 
 SWITCH = 0.0005
-"""Seconds that a thread may hold the interpreter. The default (5 ms) would delay each message by as much."""
+"""Seconds that a thread may hold the interpreter. With the default, a message could wait 5 ms."""
 
 
 class Between:

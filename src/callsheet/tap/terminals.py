@@ -179,7 +179,7 @@ class Terminals:
 
 
 def _read(update: Json) -> TerminalEvent | None:
-    """Read an update about a terminal, without the fields that nobody could read."""
+    """Read an update about a terminal, without the fields that can't be decoded."""
     told = {key: value for key, value in update.items() if key not in _CHECKED or _fits(key, value)}
     event = _decoded(told)
     if event is None:

@@ -1,9 +1,9 @@
-"""What another agent has reported of a call, repaired: a list of small stages, each with one job.
+"""Repair what another agent has reported of a call, in a list of small stages with one job each.
 
-All of it is a pure function of what is known now (`Known`, in `context.py`). So it can be run again
-after each update, and returns the same in front of an agent as over a recording. A stage changes
-the `CallDraft`, and may rely on what the stages before it have found: the name leads to the input, both
-lead to the kind, and all of them to the title.
+The repair is a pure function of what is known now (`Known`, in `context.py`). So it can be run again
+after each update, and returns the same in front of an agent as over a recording. A stage changes the
+`CallDraft`, and may rely on what the stages before it have found: the name leads to the input, both lead
+to the kind, and all of them to the title.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ STAGES: tuple[Stage, ...] = (
     say_title,
     ask_no_less,
 )
-"""In order. A stage may rely on what those before it have found."""
+"""The stages, in the order in which they run."""
 
 
 def repaired(known: Known) -> CallDraft:
-    """Return what a client is to be sent of a call."""
+    """Return what a client is to be sent of a call: what the agent reported, after all stages."""
     draft = as_told(known)
     for stage in STAGES:
         stage(known, draft)

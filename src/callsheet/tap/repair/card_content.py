@@ -1,10 +1,10 @@
-"""What the user sees of a call: its result, its diffs, and why it failed.
+"""Repair the content of a call's card: its result, its diffs, and why it failed.
 
-Nothing is made up: what is shown here was reported elsewhere, in the raw output, in a permission
-request, in an exit code, or in an edit's input that has the old text beside the new. What a file is
-overwritten with is no diff: nobody knows what was there before. Items that agents write in their
-own way are put into ACP's form, where that is clear; what is no item at all is shown as JSON, so
-that nothing is lost.
+Nothing is invented: what is shown here was reported elsewhere, in the raw output, in a permission
+request, in an exit code, or in an edit's input that has both the old text and the new. The input of a
+tool that overwrites a file makes no diff, because the old text is unknown. Items in an agent's own form
+are converted to ACP's where their meaning is clear; what is no item at all is shown as JSON, so that
+nothing is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PHRASES = {
 
 
 def contents(known: Known, draft: CallDraft) -> None:
-    """Let a call show what is known to have come of it."""
+    """Repair a call's content: the form of its items, missing diffs, and at its end the result."""
     before = draft.content
     is_v2 = known.connection.is_v2
     has_ended = draft.status in FINAL
@@ -56,7 +56,7 @@ def contents(known: Known, draft: CallDraft) -> None:
 
 
 def _told(known: Known, draft: CallDraft) -> list[Any]:
-    """Return the content as a list, also where it was told as one thing."""
+    """Return the content as a list, also where the agent sent a single item instead of one."""
     if draft.content:
         return draft.content
     told = known.call.fields.get("content", known.asked.get("content"))
@@ -64,7 +64,7 @@ def _told(known: Known, draft: CallDraft) -> list[Any]:
 
 
 def _keep_diffs(known: Known, draft: CallDraft, *, is_v2: bool) -> None:
-    """Keep a diff that was shown before, if none is shown any more; else that of the input."""
+    """Add the diffs that were shown before, if none is shown any more; else those of the input."""
     for earlier in (known.asked.get("content"), known.diffs, known.call.opening.get("content")):
         found = list(filter(is_diff, many(earlier)))
         if found:
@@ -77,11 +77,11 @@ def _keep_diffs(known: Known, draft: CallDraft, *, is_v2: bool) -> None:
 
 
 def _what_came(known: Known, draft: CallDraft, own: list[Any]) -> list[Any]:
-    """Return what is to be shown besides: the result, where nothing is shown of it; and why it failed."""
+    """Return the items to add: the result, where the content shows nothing of it, and why it failed."""
     came: list[Any] = []
     call = known.call
     if not call.output_bytes:
-        # Nothing has come in a terminal of the agent's own, which is named like the call.
+        # A terminal with the call's own id is the agent's, and it has shown no output.
         own = [item for item in own if terminal_in(item) != call.id]
     if not call.output_bytes and not shows_something(own):
         came.extend(_result(draft.raw_output, draft.kind))
@@ -95,7 +95,7 @@ def _what_came(known: Known, draft: CallDraft, own: list[Any]) -> list[Any]:
 
 
 def _no_result(known: Known, draft: CallDraft) -> Iterator[Any]:
-    """Return an item that says that nothing is known of the result. An empty one would be a result."""
+    """Yield an item stating that the result is unknown, unless there is one, even an empty one."""
     call = known.call
     is_ours = "callsheet" in obj(call.fields.get("_meta"))
     if (
@@ -107,20 +107,20 @@ def _no_result(known: Known, draft: CallDraft) -> Iterator[Any]:
 
 
 def _is_ours(known: Known) -> bool:
-    """Whether a call is of an agent of ours, which shows all that there is."""
+    """Whether a call is of an agent that uses Callsheet, and so shows all that there is."""
     is_marked = "callsheet" in obj(known.call.fields.get("_meta"))
     return is_marked or known.connection.agent.startswith("callsheet")
 
 
 def _own(known: Known, draft: CallDraft) -> list[Any]:
-    """Return the content without what only a question has said, which is no result, and without blanks."""
+    """Return the content that may be a result: not what only a permission request showed, no blanks."""
     if "content" in known.call.fields:
         return draft.content if shows_something(draft.content) else []
     return [item for item in draft.content if obj(item).get("type") in ("diff", "terminal")]
 
 
 def _why(known: Known, draft: CallDraft, content: list[Any]) -> Any:
-    """Return an item that says why a call failed, where nothing in its content does."""
+    """Return an item that explains why a call failed, where nothing in its content does; else None."""
     said = [found for found in texts(content) if not is_blank(found)]
     error = _error_in(draft.raw_output)
     if error and error != IN_CONTENT and not any(error in found for found in said):
@@ -139,7 +139,7 @@ def _was_told_as_done(known: Known) -> bool:
 
 
 def _phrase(known: Known, draft: CallDraft) -> Any:
-    """Return our own words for a reason, with the exit code."""
+    """Return an item with Callsheet's phrase for the reason or the exit code; None if there is none."""
     if draft.reason == Reason.EXIT_CODE.value:
         found = exit_of(as_drafted(known, draft))
         if found is None or found.where == "its output says exit code":
@@ -150,7 +150,7 @@ def _phrase(known: Known, draft: CallDraft) -> Any:
 
 
 def _result(raw: Any, kind: str | None) -> Iterator[Any]:
-    """Return a raw output as items: MCP's blocks as they are, else the text that it has."""
+    """Yield a raw output as items: MCP's blocks unchanged, else the text in it."""
     told = obj(raw)
     holders = (told, *(obj(told.get(key)) for key in _RESULTS))
     for listed in (raw, *(holder.get("content") for holder in holders)):
@@ -165,7 +165,7 @@ def _result(raw: Any, kind: str | None) -> Iterator[Any]:
 
 
 def _text_of(raw: Any) -> str:
-    """Return all that a command has printed, or the text that another tool has given."""
+    """Return all that a command has printed, or the text that another tool has returned."""
     told = obj(raw)
     for key in _ALL_OUTPUT:
         said = text(told.get(key))
@@ -243,7 +243,8 @@ def json_item(value: Any) -> Json | None:
 def in_form(content: list[Any], *, is_v2: bool, is_growing: bool = False) -> list[Any]:
     """Return a call's content with each item in ACP's form: the same list, if each is.
 
-    Of a long one that is growing, only the end is looked at: it is asked about after each item.
+    Of a long content that is growing, only the end is checked: this runs after each item, and checking
+    all of them would be quadratic.
     """
     looked_at = content[-_MANY:] if is_growing and len(content) > _MANY else content
     if all(_is_good(item, is_v2) for item in looked_at):
@@ -306,7 +307,7 @@ def _items_of(item: Any, is_v2: bool) -> list[Json]:
 
 
 def _within(blocks: list[Any], item: Any) -> list[Json]:
-    """Return the items of blocks that were put into one, if they are blocks or texts."""
+    """Return an item for each block within one item; the item as JSON if any of them is no block or text."""
     made = [text_item(one) if type(one) is str else block_item(one) for one in blocks]
     found = [one for one in made if one is not None]
     return found if len(found) == len(made) else _shown(item)
@@ -352,7 +353,7 @@ _MOST = 50
 
 
 def diffs_in(given: Any) -> list[Json]:
-    """Return the diffs of v1 that an edit's input makes: none if a path, or one of the texts, is not told."""
+    """Return the diffs of v1 that an edit's input makes; none if a path, or one of the texts, is missing."""
     told = obj(given)
     path = text(roles.first(told, roles.PATH)) or ""
     listed = next((many(told[key]) for key in _LISTS if many(told.get(key))), [told])

@@ -1,8 +1,8 @@
-"""What is known of a call when it is repaired, and what is made of it.
+"""The input and the output of a repair.
 
 `Known` is all that another agent has reported of one call so far, as the tracker applies it
 (`callsheet.observe`). `CallDraft` is what a client is to be sent of it. A stage reads the one and
-changes the other. `in_acp` translates the words that agents have for a call's status.
+changes the other. `in_acp` translates agents' own names for a call's status.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _REASON = {word: reason for reason, words in _ENDS.items() for word in words.spl
 
 
 def in_acp(status: str, *, is_v2: bool) -> tuple[str, Reason | None]:
-    """Return ACP's word for a status, and why a call ended so, if the word tells.
+    """Return the ACP status for an agent's status, and why the call ended, if the status implies it.
 
-    A word that nobody knows means that the call is there and has not ended.
+    An unknown status means that the call is running.
     """
     if status in ACP or (is_v2 and status == "paused"):
         return status, Reason.CANCELLED if status == "cancelled" else None
@@ -52,7 +52,7 @@ def in_acp(status: str, *, is_v2: bool) -> tuple[str, Reason | None]:
 
 
 class Known(Struct, eq=False):
-    """All that is known of a call now. Stages read it, and change nothing in it."""
+    """All that is known of a call now. Stages read it, and never change it."""
 
     call: ObservedCall
     """As it was reported: `call.fields` by ACP's names, in the agent's version, secrets and all."""
@@ -66,15 +66,15 @@ class Known(Struct, eq=False):
     title: str = ""
     """The title that the client was sent last, and …"""
     has_own_title: bool = False
-    """… whether it was ours."""
+    """… whether the tap made it."""
     earlier: Any = None
     """The input that was found out last."""
     status: str | None = None
-    """What its status is taken for, if not for what was reported."""
+    """The status to assume instead of the reported one, if any."""
     diffs: list[Any] = field(default_factory=list[Any])
     """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""
-    """The session's directory; empty if nobody knows it."""
+    """The session's directory; empty if it is unknown."""
     now: float | None = None
     """The time of this moment, on the clock that the recording's times are of."""
     announced: bool = False
@@ -88,7 +88,7 @@ class CallDraft(Struct, eq=False):
     title: str = ""
     kind: str | None = None
     kind_while_open: str | None = None
-    """A kind that makes no client ask less than by what the agent has told."""
+    """The kind to send until the call ends, if `kind` would make a client ask less than the reported kind."""
     status: str | None = None
     reason: str | None = None
     """Why it failed, one of `Reason`, if we know."""
@@ -101,9 +101,9 @@ class CallDraft(Struct, eq=False):
     is_streaming: bool = False
     """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
-    """Whether the title is ours, not the agent's: then it is escaped for clients that render Markdown."""
+    """Whether the tap made the title, not the agent: then it is escaped for clients that render Markdown."""
 
     @property
     def shown_kind(self) -> str | None:
-        """The kind that the client is sent: nobody is asked about a call that has ended."""
+        """The kind that the client is sent. A call that has ended needs no approval, so it may have any."""
         return self.kind if self.status in FINAL else self.kind_while_open or self.kind

@@ -1,11 +1,10 @@
-"""What `describe` makes of a call, as far as its tool and its input are known; and the call's kind.
+"""Describe a call by its tool and its input (`callsheet.describe`), and find its kind.
 
-A long command takes long to describe, and most updates change neither the tool nor the input: a
+A long command takes long to describe, and most updates change neither the tool nor the input, so a
 description is cached for as long as its call is known.
 
-Clients approve calls by their kind. So until a call has ended, it has no kind that makes a client
-ask less than what the agent itself has reported: a repair may only make it stricter
-(`ask_no_less`).
+Clients approve calls by their kind. So until a call has ended, a repair must never change the kind to one
+for which a client would ask less often than for the kind that the agent itself reported (`ask_no_less`).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _BY_KIND = {
     "fetch": "fetch",
     "switch_mode": "switch_mode",
 }
-"""Tools that do what a kind says, for calls whose own tool nobody knows."""
+"""Well-known tools of each kind, for calls whose own tool is unknown."""
 
 
 _made: WeakKeyDictionary[ObservedCall, tuple[Describer, str, Any, Description]] = (
@@ -61,7 +60,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def arguments_of(raw: Any, name: str) -> Any:
-    """Return the arguments in an input: of one that is a whole call, of one that is a text or cut off."""
+    """Return the arguments in an input, which may be a whole call, or a text of JSON, perhaps cut off."""
     whole = unwrapped(raw)
     if whole is not None and whole[0] == name:
         raw = whole[1]
@@ -72,7 +71,7 @@ def arguments_of(raw: Any, name: str) -> Any:
 
 
 def stand_in(kind: str | None, given: Any) -> str:
-    """Return the name of a tool that does the same, where the input or the kind tells what is done."""
+    """Return the name of a well-known tool that does the same, by the input or the kind; "" if unclear."""
     told = obj(given)
     if roles.first(told, roles.COMMAND) is not None and roles.first(told, roles.PATH) is None:
         return "bash"
@@ -86,7 +85,7 @@ _CHANGING = frozenset((ToolKind.EDIT, ToolKind.MOVE, ToolKind.DELETE, ToolKind.S
 
 
 def know_kind(known: Known, draft: CallDraft) -> None:
-    """Find the kind. One that the agent tells stays, unless it is `other`."""
+    """Find the kind. A kind that the agent reported stays, unless it is `other`."""
     told = declared_kind(draft.kind)
     if told is not None and told != _OTHER:
         return
@@ -97,7 +96,7 @@ def know_kind(known: Known, draft: CallDraft) -> None:
 
 
 def ask_no_less(known: Known, draft: CallDraft) -> None:
-    """Find the kind that the call has for as long as somebody may be asked about it."""
+    """Set the kind that the call has while the user may be asked about it: never a laxer one."""
     told = told_kind(known)
     if draft.kind is None or _strictness(draft.kind) < _strictness(told):
         told = _OTHER.value if declared_kind(told) is None else told
@@ -105,10 +104,10 @@ def ask_no_less(known: Known, draft: CallDraft) -> None:
 
 
 def told_kind(known: Known) -> str | None:
-    """Return the strictest of the kinds that updates and requests for permission have told.
+    """Return the strictest of the kinds that updates and permission requests have reported.
 
-    A request that says more than an `other` before it counts alone. A kind that is none is as
-    `other`.
+    If the updates report none, or `other`, the kind of the last request counts alone. An invalid kind counts
+    as `other`.
     """
     told, asked, last = map(_kind_in, (known.call.fields, known.asked, known.newer))
     if told in (None, _OTHER) and declared_kind(last) is not None:
@@ -122,7 +121,7 @@ def _kind_in(fields: Json) -> str | None:
 
 
 def _strictness(kind: str | None) -> int:
-    """Rank kinds by how readily clients approve them. One that is none is shown as `other`."""
+    """Rank kinds by how readily clients approve them. An invalid kind is shown as `other`."""
     if kind in UNASKED:
         return 0
     if kind in _CHANGING:
@@ -136,7 +135,7 @@ def _asked(known: Known) -> str | None:
 
 
 def _described(known: Known, draft: CallDraft, *, was_told: bool) -> str | None:
-    """Return the kind that `describe` finds. Against an agent's own word, more is needed than a guess."""
+    """Return the kind that `describe` finds. A guess by words never replaces a kind that was reported."""
     found = description_of(known, draft).kind
     if found == _OTHER:
         return None

@@ -1,9 +1,9 @@
-"""The input of a call, where the agent does not report it in `rawInput`, or reports it as a text.
+"""Restore the input of a call that the agent does not report in `rawInput`, or reports as a text.
 
-In this order: the last input that was reported, a permission request, arguments streamed in the
-content, `_meta`, the agent's profile, and what the call shows otherwise: diffs, locations, and
-titles that are a command, a path, a pattern or a URL. Keys are those that clients look for:
-`command`, `path`, `pattern`, `url`.
+It is looked for in this order: the last input that was reported and permission requests, arguments
+streamed in the content, `_meta`, the text of a permission request, the agent's profile, and what else the
+call shows: diffs, locations, and titles that are a command, a path, a pattern or a URL. Keys are those that
+clients look for: `command`, `path`, `pattern`, `url`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _NEED_INPUT = ("edit", "delete", "move")
 
 
 def restore_input(known: Known, draft: CallDraft) -> None:
-    """Find the input, as far as it can be known. Streamed arguments are no output any more."""
+    """Find the input, as far as it can be known, and remove streamed arguments from the content."""
     found = _told(known, draft.name)
     streamed = streamed_in(known, draft)
     if streamed is not None:
         _hide(streamed, known, draft)
         draft.is_streaming = streamed.whole is None and streamed.is_shown
     elif sole_text(draft.content) == "" and known.call.status not in FINAL:
-        draft.content = []  # nothing to see, and what arguments may follow in
+        draft.content = []  # an empty text shows nothing, and arguments may follow in it
         draft.is_streaming = is_empty(found)
     if is_empty(found):
         found = _guessed(found, known, draft) if streamed is None else _read(streamed, known)
     if is_empty(found) and not is_empty(known.earlier):
-        found = known.earlier  # it was found out once, by something that is not told any more
+        found = known.earlier  # it was found earlier, in something that is no longer reported
     elif found is None and type(draft.raw_input) is str:
         found = _as_object(draft.raw_input)
     if found is not None:
@@ -54,12 +54,12 @@ def restore_input(known: Known, draft: CallDraft) -> None:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether an input tells nothing: there is none, or it is empty."""
+    """Whether there is no input, or an empty one."""
     return value is None or (type(value) in (dict, list, str) and not value)
 
 
 def _told(known: Known, name: str) -> Any:
-    """Return what updates and permission requests have reported; the tool decides which says more."""
+    """Return the input that updates and permission requests have reported, merged where they differ."""
     call = known.call
     told = call.fields.get("rawInput")
     own = _as_object(call.given if is_empty(told) and call.given is not None else told)
@@ -74,7 +74,7 @@ def _told(known: Known, name: str) -> Any:
     newer = _as_object(known.newer.get("rawInput"))
     if is_empty(newer) or not _says_otherwise(own, newer, needs):
         return own
-    # The agent asks for something else than it has announced, or for more: this is what would be done.
+    # The agent asks for something else than it has announced, or for more: this is what would be run.
     if not obj(own) or not obj(newer):
         return newer
     replaced = needs if _has(newer, needs) else ()
@@ -86,7 +86,7 @@ def _has(given: Any, needs: tuple[str, ...]) -> bool:
 
 
 def _says_otherwise(own: Any, newer: Any, needs: tuple[str, ...]) -> bool:
-    """Whether an input says something else than another, or more; not just the same by other names."""
+    """Whether the newer input differs from the other or has more, and not only other names for the same."""
     known, told = obj(own), obj(newer)
     if not known or not told:
         return own != newer
@@ -115,7 +115,7 @@ def _read(found: Streamed, known: Known) -> Any:
 
 
 def _hide(found: Streamed, known: Known, draft: CallDraft) -> None:
-    """Take arguments out of the content. What a question shows stands there instead while it is open."""
+    """Remove arguments from the content. While a permission request is open, show its content instead."""
     if found.is_shown:
         is_asked = any(one.answered is one.withdrawn is None for one in known.call.questions)
         draft.content = found.rest or (many(known.asked.get("content")) if is_asked else [])
@@ -123,11 +123,13 @@ def _hide(found: Streamed, known: Known, draft: CallDraft) -> None:
 
 
 def _guessed(told: Any, known: Known, draft: CallDraft) -> Any:
-    """Return what can be known from elsewhere, unless an input that was told to be empty may be true."""
+    """Return an input found elsewhere, unless the reported empty input may well be correct."""
     if told is not None and not needs_of(draft.name) and draft.kind not in _NEED_INPUT:
         return told
     if draft.title and draft.title == known.describer(draft.name).title:
-        return _in_meta(known)  # another tap has made the title, for want of an input
+        return _in_meta(
+            known
+        )  # another tap made the title without an input, so it is no evidence of one
     return (
         _in_meta(known)
         or _in_question(known)
@@ -137,7 +139,7 @@ def _guessed(told: Any, known: Known, draft: CallDraft) -> Any:
 
 
 def _in_meta(known: Known) -> Json | None:
-    """Return the input that is told in `_meta`, be it in an agent's own corner."""
+    """Return the input in `_meta`, also within an agent's own object there."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
         told = obj(meta)
         for corner in (told, *map(obj, told.values())) if told else ():
@@ -150,7 +152,7 @@ def _in_meta(known: Known) -> Json | None:
 
 
 def _in_question(known: Known) -> Json | None:
-    """Return the input that a request for permission shows as a text: `Input: {…}`, in JSON or in Python."""
+    """Return the input that a permission request shows as a text: `Input: {…}`, in JSON or in Python."""
     shown = sole_text(many(known.asked.get("content"))) or ""
     match = _SHOWN(shown) if len(shown) <= _LONGEST else None
     if match is None:
@@ -169,7 +171,7 @@ def _of_profile(find: InputOf | None, known: Known) -> Any:
 
 
 SMALL = 2000
-"""Characters of a diff that are not too many to be told twice."""
+"""Characters of a diff that is small enough to be sent again as the input."""
 
 MOST_PATHS = 20
 
@@ -198,11 +200,11 @@ _MORE = (
     "yq zcat zgrep"
 )
 _PROGRAMS = frozenset(_MORE.split())
-"""Words that a command line begins with. What begins with another may be words for people."""
+"""Words that a command line begins with. A title that begins with another may be a phrase."""
 
 
 def input_by_clues(known: Known, draft: CallDraft) -> Json | None:
-    """Return what is known of an input, by what the call shows and says otherwise."""
+    """Return what is known of an input by the call's diffs, locations and title; None if nothing is."""
     entry = entry_of(draft.name)
     kind = draft.kind if draft.kind not in (None, "other") else entry.kind.value if entry else None
     if kind in ("edit", None):
@@ -228,12 +230,12 @@ def input_by_clues(known: Known, draft: CallDraft) -> Json | None:
 
 
 def as_given(key: str, value: str) -> Json | None:
-    """Return an input of one argument, if it says anything."""
+    """Return an input of one argument; None if the argument is empty."""
     return {key: value} if value else None
 
 
 def command_in(title: str) -> str:
-    """Return the command that a title is, or shows between backticks; "" if it is words for people."""
+    """Return the command that a title is, or shows between backticks; "" if it is a phrase."""
     title = without_notes(title)
     for match in (_RUNS(title), _PROMPT(title)):
         if match is not None:

@@ -1,4 +1,4 @@
-"""Where a call works: locations where there are none, and paths that an editor can open."""
+"""Repair a call's locations: add missing ones, and make paths such that an editor can open them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from callsheet.tap.repair.description import description_of
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\").match
 _LINK = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE).match
 _PATHS = ("path", "file_path", "filePath", "file", "uri")
-"""Names under which agents tell where a place is."""
+"""Names under which agents send the path of a location."""
 _LONG = 8
-"""Digits that no number of a line has."""
+"""Digits from which on a number is no line number."""
 _STEP = re.compile(r"(?:^|[\\/])\.{1,2}(?:[\\/]|$)").search
 
 
@@ -43,7 +43,7 @@ def _openable(draft: CallDraft, told: list[Any]) -> list[Any]:
 
 
 def _place(told: Any) -> Json | None:
-    """Return a place, also one that is told as its path alone or by another name; None if it is none."""
+    """Return a location in ACP's form, also from a path alone or under another name; None if it is none."""
     place = {"path": told} if type(told) is str else obj(told)
     path = next((found for key in _PATHS if (found := text(place.get(key)))), "")
     if not path.strip() or _LINK(path):
@@ -67,7 +67,7 @@ def _locate(known: Known, draft: CallDraft) -> None:
 
 
 def _shown(known: Known, draft: CallDraft) -> Iterator[Json]:
-    """Return the files of diffs, then those that the input names: the last is where the work is."""
+    """Yield the files of diffs, then those that the input names: the last is where the work is."""
     described = description_of(known, draft).locations
     named = [place for place in described if known.cwd or _is_named(place.path, draft.raw_input)]
     paths = {place.path for place in named}
@@ -89,7 +89,7 @@ def _as_told(place: ToolCallLocation) -> Json:
 
 
 def _is_named(path: str, raw: Any) -> bool:
-    """Whether an input has a path just so, and it was not made up from a directory that nobody knows."""
+    """Whether an input has exactly this path: then it was not resolved against an unknown directory."""
     if type(raw) is str:
         return path in raw
     values = many(raw) or obj(raw).values()
@@ -97,7 +97,7 @@ def _is_named(path: str, raw: Any) -> bool:
 
 
 def _with_whole_paths(draft: CallDraft) -> list[Any]:
-    """Return content whose diffs say only the end of a path with all of it, if the call knows just one."""
+    """Return content with partial paths of diffs completed, where exactly one known path ends so."""
     told = [obj(item) for item in draft.content if obj(item).get("type") == "diff"]
     if all(_ABSOLUTE(text(item.get("path")) or "/") for item in told):
         return draft.content
@@ -115,7 +115,7 @@ def _with_whole_paths(draft: CallDraft) -> list[Any]:
 
 
 def _mended(draft: CallDraft, items: list[Any], known: Known) -> list[Any]:
-    """Return items with paths that are put right. What is right already stays the same list."""
+    """Return items with correct paths and lines; the same list if nothing had to be changed."""
     mended = [_mended_item(obj(item), known) if type(item) is dict else item for item in items]
     if all(new is old for new, old in zip(mended, items, strict=True)):
         return items
@@ -124,7 +124,7 @@ def _mended(draft: CallDraft, items: list[Any], known: Known) -> list[Any]:
 
 
 def _mended_item(item: Json, known: Known) -> Json:
-    """Return a location, or an item of content, that is put right."""
+    """Return a location or an item of content with absolute paths, and lines that begin at 1."""
     changed: Json = {}
     for key in ("path", "oldPath") if item.get("type") in (None, "diff") else ():
         path = text(item.get(key))
@@ -141,7 +141,7 @@ def _mended_item(item: Json, known: Known) -> Json:
 
 
 def absolute(path: str, known: Known) -> str:
-    """Return a path as editors need it: absolute, and without steps that lead nowhere."""
+    """Return a path as editors need it: absolute, and without `.` and `..`."""
     if _ABSOLUTE(path):
         if not _STEP(path):
             return path

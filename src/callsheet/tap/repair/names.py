@@ -1,7 +1,7 @@
-"""Which tool a call is of: declared, hidden somewhere, or the bare name that the call was announced under.
+"""Find the name of a call's tool where the agent does not declare it.
 
-Agents put names into `_meta`, ids, titles, and inputs that are whole calls. Here is also what a
-name looks like in a title, and when a title is no more than that (`is_bare`).
+Agents put names into `_meta`, ids, titles, and inputs that are whole calls. This module also knows what a
+name looks like in a title, and when a title is no more than a name (`is_bare`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def core_of(title: str) -> str:
 
 
 def is_bare(title: str, name: str, kind: object, raw: object) -> bool:
-    """Whether a title says no more than the name of its call's tool, or nothing at all."""
+    """Whether a title is no more than the name of its call's tool, or describes nothing at all."""
     title = title.strip()
     if fits_any_call(title):
         return True
@@ -71,7 +71,7 @@ def name_in(title: str, kind: object, raw: object) -> str:
     if len(title) > LONGEST_NAME or not _NAME(title) or _is_given(title, raw):
         return ""
     if _DOING(whole) and not is_plain_name(title):
-        return ""  # `Running command` are words for people
+        return ""  # `Running command` is a phrase, not a name
     if is_name_of_tool(title) or title.startswith("mcp__"):
         return title
     last = _LAST(title)[-1]
@@ -165,7 +165,7 @@ def name_tool(known: Known, draft: CallDraft) -> None:
 
 
 def _hidden(known: Known) -> str:
-    """Return the name that is told in `_meta`, be it in an agent's own corner."""
+    """Return the name in `_meta`, also within an agent's own objects there."""
     for meta in (known.call.fields.get("_meta"), known.asked.get("_meta")):
         for corner in _corners(obj(meta)):
             for key in _KEYS:
@@ -176,7 +176,7 @@ def _hidden(known: Known) -> str:
 
 
 def _corners(meta: Json) -> Iterator[Json]:
-    """Return what is in `_meta`: itself, an agent's own corner, and what that has on the call."""
+    """Yield the objects in `_meta`, down to two levels: itself, an agent's own object, and those in it."""
     if not meta:
         return
     inner = [obj(value) for value in meta.values()]
@@ -219,7 +219,7 @@ def _in_output(known: Known) -> str:
 
 
 def _called(known: Known) -> str:
-    """Return the name that a title begins with, before what the tool is given."""
+    """Return the name that a title begins with, before the arguments."""
     title = text(known.call.opening.get("title")) or text(known.call.fields.get("title"))
     return name_called(title or "")
 

@@ -1,8 +1,9 @@
-"""How a call goes and ends: in ACP's words, failures told as failures, and why.
+"""Correct a call's status, and find why it failed.
 
-What an agent tells as failed stays failed. What it tells as completed is taken for that, unless
-something says that it was not: a no, a cancel, an exit code, the tool's own word. `check` has the
-same ideas of those.
+The status is translated to ACP's. A call that the agent reports as failed stays failed. A call that it
+reports as completed counts as completed unless there is evidence against that: a rejected approval, a
+cancelled turn, an exit code, or an error that the tool itself reports. The checker uses the same evidence
+(`callsheet.observe`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from callsheet.tap.repair.context import FINAL, CallDraft, Known, in_acp
 _REASONS = {reason.value: reason for reason in Reason}
 _TIMED_OUT = ("timed_out", "timedOut")
 _STOPPED = 124
-"""Exit codes from here on may say that the command was stopped: by `timeout`, by a signal."""
+"""Exit codes from here on may mean that the command was stopped: by `timeout`, or by a signal."""
 _EDGE = 300
 _MARKS = re.compile(r"^[^\w'\"`]+|[\])>* ]+$").sub
 _BY_PEOPLE = r"(?:the |your )?(?:user|client|human|operator)"
@@ -38,7 +39,7 @@ _SAYS_CANCELLED = re.compile(
     r"|(?:\W?(?:the )?(?:request|operation|command|tool call|tool execution) (?:was |has been )?"
     r"(?:cancell?ed|aborted|interrupted))\W*)"
 ).fullmatch
-"""What agents say in place of a result that there is none, and why: the first line of a short text."""
+"""How agents report in place of a result that there is none, and why: the first line of a short text."""
 _SAYS_TIMEOUT = re.compile(
     r"(?i)(?:error: ?)?(?:[\w ]{1,40} )?timed out(?: after [\w .]{1,30})?[.!]?"
 ).fullmatch
@@ -85,7 +86,7 @@ def as_drafted(known: Known, draft: CallDraft) -> ObservedCall:
 
 
 def _ended(call: ObservedCall, *, is_v2: bool) -> int | None:
-    """Return the line on which the call was first told to have ended, in whatever words."""
+    """Return the line on which the call was first reported as ended, by whatever name of the status."""
     if call.ended is not None:
         return call.ended
     ends = (line for status, line in call.statuses if in_acp(status, is_v2=is_v2)[0] in FINAL)
@@ -93,7 +94,7 @@ def _ended(call: ObservedCall, *, is_v2: bool) -> int | None:
 
 
 def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason | None:
-    """Return why a call failed that the agent tells as completed; None if it may well be."""
+    """Return why a call failed that the agent reports as completed; None without evidence of a failure."""
     refused = _refused(call, ended) or _reads_refused(call)
     if refused is not None:
         return refused
@@ -113,9 +114,9 @@ def _why_not_done(known: Known, call: ObservedCall, ended: int | None) -> Reason
 def _why_failed(
     known: Known, call: ObservedCall, ended: int | None, word: Reason | None
 ) -> Reason | None:
-    """Return why a call failed that the agent tells as failed; None if nothing tells.
+    """Return why a call failed that the agent reports as failed; None if nothing shows it.
 
-    `word` is what its status says. People's own word counts more.
+    `word` is the reason that its status implies. What the user decided takes precedence over it.
     """
     refused = _declared(call) or _refused(call, ended)
     if refused is not None:
@@ -141,7 +142,7 @@ def _why_failed(
 
 
 def _refused(call: ObservedCall, ended: int | None) -> Reason | None:
-    """Return what people answered before the call ended, if that was a no."""
+    """Return the reason if the user rejected or cancelled the approval before the call ended."""
     denied = call.denied
     if denied is None or (ended is not None and (denied.answered or 0) > ended):
         return None
@@ -149,7 +150,10 @@ def _refused(call: ObservedCall, ended: int | None) -> Reason | None:
 
 
 def _reads_refused(call: ObservedCall) -> Reason | None:
-    """Return why there is no result, where a call shows just that. A file or a program may say the same."""
+    """Return why there is no result, where a call shows only a message about that.
+
+    A file may have the same text, so a completed call that reads or searches is no evidence.
+    """
     if call.status == "completed" and call.fields.get("kind") in ("read", "search", "fetch"):
         return None
     said = _MARKS("", result_text(call).partition("\n")[0])
@@ -159,7 +163,10 @@ def _reads_refused(call: ObservedCall) -> Reason | None:
 
 
 def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
-    """Whether the call ran when its turn was cancelled. A turn that went on has stopped nothing."""
+    """Whether the call ran when its turn was cancelled, and may have been stopped by that.
+
+    A turn that ended with another stop reason before the call did was not stopped.
+    """
     turn = call.turn
     if turn is None or ended is None or not ran_when_cancelled(call, ended):
         return False
@@ -167,13 +174,13 @@ def _was_stopped(call: ObservedCall, ended: int | None) -> bool:
 
 
 def _declared(call: ObservedCall) -> Reason | None:
-    """Return the reason that the agent tells itself, as Callsheet does."""
+    """Return the reason that the agent itself reports in `_meta`, as Callsheet's own agents do."""
     told = obj(obj(call.fields.get("_meta")).get("callsheet")).get("reason")
     return _REASONS.get(text(told) or "")
 
 
 def _beside(call: ObservedCall) -> Iterator[Json]:
-    """Return the objects beside the result in which agents may say how it went."""
+    """Yield the objects beside the raw output in which agents may report an error."""
     for item in many(call.fields.get("content")):
         told = obj(item)
         yield told
@@ -199,6 +206,6 @@ def _reads_timed_out(call: ObservedCall) -> bool:
 
 
 def _edges(said: str) -> Iterator[str]:
-    """Return the first lines of a text and the last, where agents write what they have to say."""
+    """Return the first two lines of a text and the last, where agents put messages of their own."""
     above, below = said[:_EDGE].strip("` \n").split("\n"), said[-_EDGE:].strip("` \n").split("\n")
     return (line.strip() for line in (*above[:2], below[-1]))

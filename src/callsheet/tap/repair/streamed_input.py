@@ -1,8 +1,8 @@
-"""Arguments that an agent streams in a call's content: recognised, read, and no longer shown as output.
+"""Recognise arguments that an agent streams in a call's content, so that they are not shown as output.
 
-They are taken for arguments if the call was announced as a skeleton (no input, a bare title) and
-the tool, where it is well known, could use them; if the title is made of them; or if something else
-took their place, as nothing does that of output. See `callsheet.observe.evidence`.
+A text counts as arguments in one of three cases: the call was announced as a skeleton (no input, a bare
+title) and its tool, where it is well known, could use them; the title is made of them; or other content
+replaced them, which does not happen to output. `callsheet.observe.evidence` stores the text.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def object_in(said: str) -> Json | None:
 
 
 def members_of(said: str) -> Json:
-    """Return the first members of an object of which only the beginning is there. Cut ones don't count."""
+    """Return the complete members at the beginning of an object that may be cut off."""
     found: Json = {}
     said, at = said[:_SOME], 1
     while match := _MEMBER.match(said, at):
@@ -146,7 +146,7 @@ def _in_chunks(known: Known) -> Streamed | None:
 
 
 def _is_meant(found: Streamed, known: Known, draft: CallDraft) -> bool:
-    """Whether a text that looks like arguments is what the call was given."""
+    """Whether a text that looks like arguments is the call's input, by the module's three cases."""
     if _is_skeleton(known, draft):
         return _fits(found, draft.name)
     if _is_in_title(found, draft):
@@ -179,7 +179,7 @@ def _cut_member(said: str) -> Json:
 
 
 def _fits(found: Streamed, name: str) -> bool:
-    """Whether a tool could be given this."""
+    """Whether a tool could have these arguments."""
     needs = needs_of(name)
     if found.whole is not None:
         if not needs:

@@ -1,4 +1,9 @@
-"""The title on a call's card, where the agent sends no more than the name of a tool."""
+"""Find a title for a call's card where the agent's own is poor, such as no more than the name of a tool.
+
+A good title of the agent stays, unless the call's arguments are still being streamed. Otherwise an earlier
+good title, or that of a permission request, is used; else one that `describe` makes, unless that would
+show less.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from callsheet.tap.repair.description import arguments_of, description_of, stand
 from callsheet.tap.repair.names import core_of, is_bare, mentions
 
 _FEW = 4
-"""Words that a title has at most which is just a tool's name, written for people."""
+"""Words that a title has at most if it is just a tool's name in a readable form."""
 
 _GENERAL = frozenset(
     re.findall(
@@ -28,13 +33,13 @@ _GENERAL = frozenset(
         "url tool",
     )
 )
-"""Words that say what sort of call it is, and nothing of the one that it is."""
+"""Words that describe a sort of call, and nothing specific to one call."""
 
 _LONGEST_ARGUMENT = 1000
 
 
 def say_title(known: Known, draft: CallDraft) -> None:
-    """Find a title that says what is done. A good one of the agent stays when a poorer one comes."""
+    """Find a title that describes the call. A good one of the agent stays when a poorer one arrives."""
     newer = text(known.newer.get("title")) or ""
     if newer and newer != draft.title and not _is_poor(known, draft, newer):
         draft.title = newer
@@ -58,14 +63,14 @@ def say_title(known: Known, draft: CallDraft) -> None:
 
 
 def _says_less(made: str, draft: CallDraft) -> bool:
-    """Whether a title of ours would not say what the agent's does: one long argument, or one of a list."""
+    """Whether the tap's title would show none of the arguments that the agent's title shows."""
     given = arguments_of(draft.raw_input, draft.name)
     said = [one for one in _texts(given) if mentions(draft.title, one)]
     return bool(said) and not any(mentions(made, one) for one in said)
 
 
 def _is_poor(known: Known, draft: CallDraft, title: str) -> bool:
-    """Whether a title is the tool's name, or says less than one of ours would."""
+    """Whether a title is the tool's name, or describes less than one that the tap would make."""
     if is_bare(title, draft.name, draft.kind, draft.raw_input):
         return True
     return (
@@ -92,7 +97,7 @@ def _is_end(path: str, whole: str) -> bool:
 
 
 def _is_vague(known: Known, draft: CallDraft, title: str) -> bool:
-    """Whether a title is a tool's name in words, and the input says more: `Read File`, `Preparing file…`."""
+    """Whether a title is a tool's name in words, and the input has more: `Read File`, `Preparing file…`."""
     if not draft.raw_input or len(title) > LONGEST_NAME:
         return False
     if not _is_weak(draft, title) and (core_of(title) == title or title != _opening(known)):
