@@ -59,17 +59,17 @@ class UnknownSession(ProtocolError):
 
 
 class AgentSettings(Struct, kw_only=True):
-    """How an agent is set up.
+    """The settings of an agent.
 
     Attributes:
         handler: Makes the handler of a session; usually the handler's class.
         protocol: The newest version of ACP to speak.
         permission: What happens at first to calls that change or run something.
         locale: The language of titles and messages, such as `de`.
-        tools: Tools beside the built-in ones.
-        tool_settings: What holds for all tools.
+        tools: Tools in addition to the built-in ones.
+        tool_settings: The settings of all tools.
         guard: What is redacted, and how much is sent.
-        history: Where sessions are stored, or what opens that; without one, they are not.
+        history: Where sessions are stored, or a function that opens it. None stores nothing.
     """
 
     handler: Callable[[], Handler]
@@ -83,12 +83,12 @@ class AgentSettings(Struct, kw_only=True):
 
 
 class Agent:
-    """Serves one client.
+    """Serve one client: dispatch its requests, and own its sessions.
 
     Args:
-        settings: How the agent is set up.
-        reader: Where the client's bytes come from.
-        writer: Where lines go to.
+        settings: The agent's settings.
+        reader: The source of the client's bytes.
+        writer: The pipe to the client.
     """
 
     def __init__(self, settings: AgentSettings, reader: Reader, writer: Writer) -> None:
@@ -120,14 +120,14 @@ class Agent:
         }
 
     async def run(self) -> None:
-        """Serve until the client goes, then end everything that it has started."""
+        """Serve until the client disconnects, then close every session."""
         try:
             await self.serve()
         finally:
             await self.close()
 
     async def serve(self, *ends: asyncio.Future[Any]) -> None:
-        """Serve until the client goes or stops reading, or one of `ends` is done."""
+        """Serve until the client disconnects or is given up as dead, or one of `ends` is done."""
         running = asyncio.ensure_future(self.connection.run())
         waited = running, self.connection.writer.gone, *ends
         try:
@@ -136,7 +136,7 @@ class Agent:
             running.cancel()
 
     async def close(self) -> None:
-        """End every session, and whatever runs for it."""
+        """Close every session, and stop everything that runs for it."""
         waiting = asyncio.ensure_future(self._wait_for_client())
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
@@ -385,10 +385,13 @@ def _mode(given: JsonValue, field: str) -> str:
 
 
 def serve(settings: AgentSettings) -> int:
-    """Serve the client at stdin and stdout until it goes or a signal comes.
+    """Serve the client on stdin and stdout until it disconnects or a signal arrives.
+
+    Args:
+        settings: The agent's settings.
 
     Returns:
-        The exit code: 0 when the client has gone, 128 plus the signal's number after a signal.
+        The exit code: 0 if the client disconnected, 128 plus the signal's number after a signal.
     """
     from callsheet.tools.stdio_guard import own_stdio
 
@@ -412,6 +415,7 @@ async def _serve(settings: AgentSettings, stdin: int, stdout: int) -> int:
                 loop.add_signal_handler(number, stop, number)
     await agent.serve(signalled)
     code = 128 + signalled.result() if signalled.done() else 0
+    # A handler or a tool that blocks the loop, or a thread that never ends, must not delay the exit for ever.
     timer = threading.Timer(LAST, os._exit, (code,))
     timer.daemon = True
     timer.start()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from callsheet.agent.client_host import SessionClient
 
 MOST_BYTES = 1_000_000
-"""A larger file is not asked for."""
+"""Bytes up to which a file is requested from the client."""
 
 MOST_SENT = 4_000_000
 """A larger text is not sent."""
@@ -36,7 +36,7 @@ WRITE_SECONDS = 30.0
 """How long the client may take. It may format a file before it has written it."""
 
 LATE_SECONDS = 1.0
-"""Seconds in which a cancelled write still waits for the answer that says whether the file was written."""
+"""Seconds that a cancelled write still waits for its response, to know whether the file was written."""
 
 
 class ClientFiles(Machine):
@@ -132,7 +132,7 @@ def _waiting_for_late_answer(go_on: GoOn, shown: str) -> GoOn:
 
 
 def _suits(call: Call, path: Path, document: Document) -> bool:
-    """Whether the client can read and write a file without loss."""
+    """Return whether the client can read and write a file without loss."""
     return (
         document.text is not None
         and document.codec == UTF8
@@ -152,7 +152,7 @@ def _held(document: Document, given: str) -> Document:
 
 
 def _is_same(saved: str, given: str) -> bool:
-    """Whether the client's text is what is saved. Some clients leave out the newline at the end."""
+    """Return whether the client's text is what is saved. Some clients leave out the newline at the end."""
     return given == saved or (saved.endswith("\n") and given == saved[:-1])
 
 

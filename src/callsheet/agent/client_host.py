@@ -3,9 +3,9 @@
 `client_host` makes a `ClientHost` from the client's capabilities. Its files are `ClientFiles`, its commands
 run in a `ClientTerminal`: the user sees them as they run, with their colours.
 
-A command is run once. If the client says that it can't make a terminal, the command runs on this machine; if
-nobody knows whether it has started, it is not started again. A terminal is released only after the client
-has been sent the end of the call, because a client may drop what it shows together with the terminal.
+A command is run once. If the client answers `terminal/create` with an error, the command runs on this
+machine; if it is unknown whether it has started, it is not started again. A terminal is released only after
+the end of the call was sent, because a client may drop the output that it shows together with the terminal.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ class SessionClient:
     async def ask(
         self, method: str, params: JsonObject, seconds: float | None = None
     ) -> JsonObject:
-        """Send a request, and return the result, or an empty object where it is none.
+        """Send a request, and return its result, or an empty object if the result is no object.
+
+        Args:
+            method: The method of ACP.
+            params: The params, without `sessionId`.
+            seconds: Seconds to wait for the response at most.
 
         Raises:
             ClientError: The client has answered with an error.
@@ -59,7 +64,10 @@ class SessionClient:
     def ask_in_thread(
         self, method: str, params: JsonObject, seconds: float, go_on: Callable[[], None]
     ) -> JsonObject:
-        """Ask from a thread, and wait for the answer. If `go_on` raises, the request is cancelled."""
+        """Send a request from another thread, and wait for the response.
+
+        `go_on` is called every `_SLICE` seconds. If it raises, the request is cancelled.
+        """
         asked = asyncio.run_coroutine_threadsafe(self.ask(method, params, seconds), self._loop)
         try:
             while not wait([asked], _SLICE).done:
@@ -78,7 +86,7 @@ SETTLE_SECONDS = 2.0
 """Seconds at the end of a turn for the client to release terminals."""
 
 OUTPUT_LIMIT = 1 << 20
-"""Bytes of output that the client keeps."""
+"""Bytes of output that the client is asked to retain."""
 
 CUT = b"[The client has kept only the end of the output.]\n"
 
@@ -106,7 +114,11 @@ class ClientTerminal:
         self._spawn: Spawn = spawn
 
     async def run(self, timeout: float | None = None) -> Ended:
-        """Run it to its end, or end it after so many seconds, or when this is cancelled."""
+        """Run the command to its end. Kill it after `timeout` seconds, or when this task is cancelled.
+
+        Raises:
+            IOFailed: The client is gone, or its terminal failed.
+        """
         terminal = await self._create()
         if terminal is None:
             try:
@@ -131,7 +143,11 @@ class ClientTerminal:
         return self.ended
 
     async def _create(self) -> str | None:
-        """Make the terminal, which starts the command. Return None if the client says that it can't."""
+        """Create the terminal, which starts the command. Return None if the client can't.
+
+        After a timeout or a cancel, the request stays open (it is shielded): a terminal that the client
+        creates late is killed by `_drop`.
+        """
         asked = asyncio.ensure_future(self._client.ask("terminal/create", self._request))
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), CREATE_SECONDS)
@@ -223,7 +239,7 @@ def request_of(command: str, cwd: str, env: Mapping[str, str | None]) -> JsonObj
 
 
 def _exit_of(status: JsonValue) -> tuple[int | None, str | None]:
-    """Read an exit status. What the client does not say is None."""
+    """Return the exit code and the signal of an exit status; None for what the client leaves out."""
     if not is_object(status):
         return None, None
     code, signal = status.get("exitCode"), status.get("signal")

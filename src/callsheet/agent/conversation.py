@@ -1,8 +1,9 @@
 """One ACP session of the agent: its calls, its mode, its messages, and the turn that runs.
 
-A turn is over only when nothing of it runs any more, everything of it was sent, and everything is stored;
-then the prompt is answered. Messages of a handler come in pieces, and a secret may be split over two: what
-may be the beginning of one waits in `MessageStream` for the next piece, a pause, or whatever follows.
+A turn ends only when nothing of it runs any more, everything was sent, and everything is stored; then the
+prompt is answered. A handler sends its messages in chunks, and a secret may be split over two of them. So
+text that may be the beginning of a secret waits in `MessageStream` for the next chunk, a pause, or an update
+that must come after it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ if TYPE_CHECKING:
 
 
 QUIET = 0.1
-"""Seconds without a piece of a message, after which what waits of it is sent."""
+"""Seconds without a chunk of a message, after which its withheld text is sent."""
 
 DEAD_AFTER = 3600.0
-"""Seconds after which a client that reads nothing is given up. Until then, updates for it wait, merged."""
+"""Seconds after which a client that reads nothing is considered dead. Until then, updates wait, merged."""
 
 PIECE = 1 << 18
 """Characters of a message that are sent at once."""
@@ -69,7 +70,7 @@ class MessageStream:
         self._timer: asyncio.TimerHandle | None = None
 
     async def write(self, kind: str, text: str) -> None:
-        """Take in a piece, and send what surely is no part of a secret."""
+        """Add a chunk, and send the text that can't be part of a secret."""
         if kind != self._kind:
             await self.flush()
             self._kind = kind
@@ -333,11 +334,11 @@ class Conversation:
         await self._agent.connection.writer.post(self._frames.line(update))
 
     async def say(self, kind: str, text: str) -> None:
-        """Send a piece of a message. What may be a part of a secret waits for the next."""
+        """Send a chunk of a message. Text that may be part of a secret waits for the next chunk."""
         await self.messages.write(kind, text)
 
     async def flush_message(self) -> None:
-        """Send what waits of a message, because something else follows."""
+        """Send the withheld text of a message, because something else follows."""
         await self.messages.flush()
 
     async def _send_piece(self, kind: str, text: str) -> None:
@@ -391,7 +392,7 @@ class Conversation:
         return config_options(self.mode, self.session.desk.phrase, self._agent.peer.version)
 
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
-        """Give up a client that can't be sent anything. Without the history, work goes on."""
+        """Disconnect a client that can't be sent anything. If the history is lost, go on without it."""
         if sink is not self._log:
             self._agent.connection.writer.give_up()
 
@@ -400,7 +401,7 @@ class Conversation:
 
     @staticmethod
     def new_id(what: str) -> str:
-        """Return an id of its own."""
+        """Return a new unique id."""
         return f"{what}_" + new_call_id().removeprefix("call_")
 
 

@@ -1,7 +1,7 @@
-"""What decides what the agent does: a handler, and what it can do in a turn.
+"""Handlers, which decide what the agent does, and `Turn`, which they do it with.
 
-A handler is a class with one method. The agent makes one for each session, and calls it for each prompt. One
-that asks a model looks like this:
+A handler is a class with one method. The agent creates one for each session, and calls it for each prompt. A
+handler that asks a model looks like this:
 
     class MyHandler:
         async def turn(self, prompt, turn):
@@ -71,14 +71,22 @@ class Command(Struct, frozen=True):
 
 
 class Handler(Protocol):
-    """Decides what is done in a turn."""
+    """Decide what is done in a turn. The agent creates one handler per session."""
 
     def commands(self, tools: Sequence[Tool]) -> Sequence[Command]:
-        """Return the slash commands that the user may type. A handler may leave this method out."""
+        """Return the slash commands to offer to the user. This method is optional."""
         ...
 
     async def turn(self, prompt: Prompt, turn: Turn) -> StopReason | None:
-        """Do what the user asks for. Return why it stopped; None means that it is done."""
+        """Do what the user asks for.
+
+        Args:
+            prompt: The user's message.
+            turn: What to send messages and run tools with.
+
+        Returns:
+            Why the turn stopped. None means that it is done.
+        """
         ...
 
 
@@ -136,7 +144,7 @@ STATUSES = ("pending", "in_progress", "completed")
 
 
 class Turn:
-    """What a handler can do until its turn ends."""
+    """Send messages and plans, and run tools, on behalf of a handler until its turn ends."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation: Conversation = conversation
@@ -144,7 +152,7 @@ class Turn:
 
     @property
     def session(self) -> Session:
-        """The session, for what is not here."""
+        """The session, for what `Turn` does not offer."""
         return self._conversation.session
 
     @property
@@ -155,29 +163,41 @@ class Turn:
     def past(self) -> AsyncIterator[Entry]:
         """Return the messages and calls of this session before this turn: `async for one in turn.past()`.
 
-        They are `StoredMessage`s and `StoredCall`s of `callsheet.history`. Without a history, there are none.
+        Returns:
+            `StoredMessage`s and `StoredCall`s of `callsheet.history`, in order; none without a history.
         """
         return self._conversation.past()
 
     async def say(self, text: str) -> None:
-        """Send a piece of a message to the user. It is shown at once."""
+        """Send a chunk of a message to the user. Text that may be part of a secret is withheld briefly."""
         await self._conversation.say("agent_message_chunk", check_text(text, "say"))
 
     async def think(self, text: str) -> None:
-        """Send a piece of a thought."""
+        """Send a chunk of a thought."""
         await self._conversation.say("agent_thought_chunk", check_text(text, "think"))
 
     async def plan(self, entries: Sequence[JsonObject | str]) -> None:
-        """Show the plan, whole each time.
+        """Send the plan. It replaces the one that was sent before.
 
         Args:
-            entries: `{"content": "…", "priority": "medium", "status": "pending"}`; a text alone is an entry
+            entries: `{"content": "…", "priority": "medium", "status": "pending"}`; a plain string is an entry
                 of medium priority that is pending.
+
+        Raises:
+            InvalidValue: An entry has no content, or an unknown priority or status.
         """
         await self._conversation.plan([_plan_entry(entry) for entry in entries])
 
     async def usage(self, used: int, size: int) -> None:
-        """Send how much of the model's window is used, in tokens."""
+        """Send how much of the model's context window is used.
+
+        Args:
+            used: Tokens in use.
+            size: Tokens of the whole window.
+
+        Raises:
+            InvalidValue: One of them is no integer, or is negative.
+        """
         for name, value in (("used", used), ("size", size)):
             if type(value) is not int or value < 0:
                 raise InvalidValue(f"usage: {name}: expected tokens, from 0 on, got {value!r}")
@@ -188,19 +208,43 @@ class Turn:
     async def run(
         self, name: str, arguments: JsonObject | None = None, **links: Unpack[Links]
     ) -> ToolResult:
-        """Run a tool: announced, permitted, timed, reported. What goes wrong is a result, too."""
+        """Run a tool, with its announcement, approval, timeout and report.
+
+        Args:
+            name: The tool's name.
+            arguments: The tool's arguments.
+            links: `alias`, `parent`, `depends_on`, `batch`, `meta` and `custom`, as in `Session.call`.
+
+        Returns:
+            The result. A failing tool, bad arguments and a denial are failed results, not exceptions.
+        """
         await self._conversation.flush_message()
         return await self.session.run(name, arguments, **links)
 
     async def run_all(self, calls: Iterable[Asked], *, at_once: int = AT_ONCE) -> list[ToolResult]:
-        """Run tools in parallel, and return their results in that order."""
+        """Run tools in parallel.
+
+        Args:
+            calls: Names and arguments: `[("read", {"path": "a"}), …]`.
+            at_once: How many run at the same time.
+
+        Returns:
+            The results, in the order of `calls`.
+        """
         await self._conversation.flush_message()
         return await self.session.run_all(calls, at_once=at_once)
 
     def call(self, name: str, input: Any = None, **options: Any) -> OwnCall:  # noqa: A002
-        """Report a call of a tool that you run yourself: `async with turn.call(…) as call`.
+        """Report a call of a tool that the handler runs itself: `async with turn.call(…) as call`.
 
-        If the client cancels it, what runs inside is stopped, and `Cancelled` is raised at its end.
+        Args:
+            name: The tool's name.
+            input: The call's raw input.
+            options: As in `Session.call`.
+
+        Raises:
+            Cancelled: The client has cancelled this call. Raised at the end of the scope, whose body was
+                cancelled.
         """
         return OwnCall(self.session.call(name, input, **options), self._conversation.own_calls)
 

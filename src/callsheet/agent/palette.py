@@ -45,7 +45,7 @@ _HELP = ("tool", "named", "shell", "lines", "parallel", "more")
 
 
 class BadCommand(CallsheetError):
-    """A line that can't be run. The message says why, and what can."""
+    """A line can't be run. The message is for the user."""
 
 
 class UnknownCommand(BadCommand):
@@ -234,7 +234,7 @@ def _path(uri: str, cwd: str) -> str:
 
 
 class Palette:
-    """Slash commands for every tool."""
+    """Offer a slash command for every tool, and run what the user types."""
 
     def __init__(self) -> None:
         self._reported: set[str] = set()

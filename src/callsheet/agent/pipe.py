@@ -24,9 +24,9 @@ AHEAD = 64
 
 
 class Writer:
-    """One pipe for many: sessions, answers and requests. What comes first is written first.
+    """The pipe to the client, shared by sessions, responses and requests. Lines are written in order.
 
-    `gone` is done when the client does not read any more, or is given up. From then on nothing is written.
+    `gone` is done when the client has closed its end, or after `give_up`. From then on nothing is written.
     """
 
     def __init__(self, file: int | Any) -> None:
@@ -62,7 +62,7 @@ class Writer:
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append((items, done))
         if rest is not None:
-            # A task of its own: whoever waits may be cancelled, and a line that was begun is finished.
+            # A separate task: the sender may be cancelled, but a line that was begun must be finished.
             self._pump = loop.create_task(self._write(asyncio.ensure_future(rest)))
         return done
 
@@ -73,7 +73,7 @@ class Writer:
             await rest
 
     def give_up(self) -> None:
-        """Write nothing more. Whoever waits gets a BrokenPipeError."""
+        """Write nothing more. Senders that wait get a `BrokenPipeError`."""
         if not self.gone.done():
             self.gone.set_result(None)
         if self._pump is not None:

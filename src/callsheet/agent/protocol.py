@@ -1,8 +1,8 @@
-"""ACP v1 and v2, as an agent speaks them: what params must carry, what is answered, how updates look.
+"""ACP v1 and v2 on the agent's side: required params, responses, and the form of updates.
 
-`AcpV1` is what v1 and v2 have in common and v1's own ways; `AcpV2` overrides what the draft of v2 does
-differently. Above all, v1 answers `session/prompt` when the turn has ended; v2 answers at once, and the
-session's state says the rest.
+`AcpV1` implements v1 and what both have in common; `AcpV2` overrides what the draft of v2 does differently.
+Above all, v1 answers `session/prompt` when the turn has ended; v2 answers at once, and updates of the
+session's state report the end.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class AcpV1:
         return {"sessionUpdate": "plan", "entries": entries}
 
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
-        """Answer `session/prompt`: when the turn has ended."""
+        """Answer `session/prompt` when the turn has ended."""
         conversation.begin()
         try:
             key = conversation.new_id("msg")
@@ -223,7 +223,7 @@ class AcpV1:
             raise ProtocolError(conversation.safe_message(exc)) from exc
 
     async def asking(self, conversation: Conversation, begins: bool) -> None:
-        """Send that the user is asked something, or no longer is; v1's request says it all."""
+        """Report that the user is being asked, or no longer is. Do nothing: in v1, the request is enough."""
 
 
 class AcpV2(AcpV1):
@@ -266,7 +266,7 @@ class AcpV2(AcpV1):
         return {"sessionUpdate": "plan_update", "plan": plan}
 
     async def prompt(self, conversation: Conversation, blocks: Sequence[JsonObject]) -> Answer:
-        """Answer `session/prompt`: at once. The state of the session says when the turn has ended."""
+        """Answer `session/prompt` at once. An update of the session's state reports the end of the turn."""
         conversation.begin()
         key = conversation.new_id("msg")
 
@@ -291,7 +291,7 @@ class AcpV2(AcpV1):
             await self._state(conversation, {"state": "idle", **end})
 
     async def asking(self, conversation: Conversation, begins: bool) -> None:
-        """Send that the user is asked something, or no longer is."""
+        """Report that the user is being asked, or no longer is."""
         await self._state(conversation, {"state": "requires_action" if begins else "running"})
 
     async def _state(self, conversation: Conversation, state: JsonObject) -> None:

@@ -1,9 +1,9 @@
-"""JSON-RPC both ways on one pipe: the client's requests are served, ours are answered by the client.
+"""JSON-RPC in both directions on one pipe: serve the client's requests, and send requests to the client.
 
-A request is served in a task of its own, so that waiting for one never holds up another, and
-`$/cancel_request` can end it. Nothing that a client sends ends the loop: it gets an error, or is ignored.
-What waits is bounded: so many requests are served at once, and a client that does not read its answers is
-not read from.
+Each request is served in its own task, so that one never blocks another, and `$/cancel_request` can end it.
+Nothing that a client sends ends the loop: it is answered with an error, or ignored. What waits is bounded: at
+most `AT_ONCE` requests are served at once, and while `UNREAD` responses are unread, nothing more is read from
+the client.
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ class ClientConnection:
     # Requests to the client
 
     async def ask(self, method: str, params: JsonObject) -> JsonValue:
-        """Send the client a request, and return its result. A cancel is passed on to the client.
+        """Send a request to the client, and return its result.
+
+        If this task is cancelled, the client is sent `$/cancel_request`.
 
         Raises:
             ClientError: The client has answered with an error.
@@ -179,7 +181,7 @@ class ClientConnection:
             self._asked.pop(key, None)
 
     async def notify(self, method: str, params: JsonObject) -> None:
-        """Send the client a notification."""
+        """Send a notification to the client."""
         await self.writer.post(encode_line(Notification(method, params)))
 
     # Requests from the client
@@ -310,7 +312,7 @@ def _params(request: Request, served: _Served) -> JsonObject:
 
 
 def _is_fit(key: RequestId) -> bool:
-    """Whether an id can be sent back."""
+    """Return whether an id can be sent back."""
     if isinstance(key, str):
         return len(key) <= LONGEST_ID
     return key is None or -(1 << 63) <= key < 1 << 63

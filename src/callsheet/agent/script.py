@@ -1,4 +1,4 @@
-"""A handler that plays a script: a JSON file that says what is done, for demos and tests.
+"""A handler that plays a script, for demos and tests. A script is a JSON file.
 
 A script is a list of steps, which every prompt plays; or `{"turns": [[…], …]}`, of which the first prompt
 plays the first, and so on. A step is an object with one of
@@ -11,7 +11,7 @@ plays the first, and so on. A step is an object with one of
     {"wait": 0.5}                        wait, in seconds
     {"expect": "success"}                check the last result (or those of `parallel`, one by one)
     {"usage": {"used": 5, "size": 10}}   send how much of a model's window is used
-    {"stop": "refusal"}                  end the turn, and say why
+    {"stop": "refusal"}                  end the turn with this stop reason
 
 `expect` is "success", "failure", or an object with some of `success`, `output` and `error` (texts that
 are in it) and `exit_code`; it may also stand in a `run`. If it is not met, the turn ends with an error that
@@ -180,7 +180,7 @@ def read_script(file: str) -> Callable[[], Script]:
     """Read a script from a file.
 
     Returns:
-        What makes a handler that plays it, for each session anew.
+        A factory that creates a handler for each session.
 
     Raises:
         BadScript: The file can't be read, or is no script.
@@ -198,7 +198,7 @@ def read_script(file: str) -> Callable[[], Script]:
 
 
 def script_of(given: JsonValue) -> Callable[[], Script]:
-    """Return what makes a handler that plays a script. Raises `BadScript`."""
+    """Return a factory of handlers that play a script. Raise `BadScript` if it is none."""
     if is_list(given):
         steps = _steps(given, "")
         return lambda: Script([steps], repeats=True)

@@ -1,7 +1,7 @@
-"""The agent as the command line asks for it: its handler, its tools, its language.
+"""Start the agent from the options of the command line: its handler, its tools, its language.
 
-This is imported at every start of `callsheet agent`, so what it imports itself is little. Whatever is wrong
-with an option is a `BadStart`, before anything is served.
+This is imported at every start of `callsheet agent`, so it imports little. A bad option raises `BadStart`
+before anything is served.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ To run one tool by hand: callsheet call read path=README.md. To leave: Ctrl-D.
 
 
 class BadStart(CallsheetError):
-    """The agent can't be started like this. `option` is the one that is wrong."""
+    """The agent can't be started with these options. `option` is the wrong one."""
 
     def __init__(self, option: str, message: str) -> None:
         super().__init__(f"{option}: {message}")
@@ -49,7 +49,7 @@ class Options(NamedTuple):
 
 
 def start(options: Options) -> int:
-    """Serve the client at stdin and stdout until it goes, and return the exit code.
+    """Serve the client on stdin and stdout until it disconnects, and return the exit code.
 
     Raises:
         BadStart: An option can't be used.

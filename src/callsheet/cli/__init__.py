@@ -1,8 +1,8 @@
-"""The command line. stdout carries only the answer; messages go to stderr.
+"""The command line. stdout carries only the result; messages go to stderr.
 
-Exit codes: 0 success, 1 the command failed or found something, 2 bad usage, 130 interrupted. This module
-only starts a command and ends the process decently; each command lives in a module of its own, which is
-imported when the command is run.
+Exit codes: 0 success, 1 the command failed or found something, 2 bad usage, 130 interrupted. This module only
+starts a command and ends the process cleanly; each command has its own module, which is imported when the
+command is run.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ages, sizes and moments: read from what people type, and times written for people and machines.
+"""Parse ages, sizes and times as users type them, and format times for users and for machines.
 
-People type `90d`, `2GB`, `2026-11-01`, or `2h` for two hours ago. Sizes and durations are written by
+Users type `90d`, `2GB`, `2026-11-01`, or `2h` for two hours ago. Sizes and durations are formatted by
 `callsheet.report.humanize`.
 """
 
@@ -37,14 +37,14 @@ MOMENTS = (
 
 
 class BadAmount(ValueError):
-    """A value is not written as expected. The message says how it is."""
+    """A value can't be parsed. The message describes the expected form."""
 
 
 # Reading
 
 
 def parse_age(text: str) -> float:
-    """Return an age in seconds. Raises `BadAmount`."""
+    """Return an age in seconds. Raise `BadAmount` if it can't be parsed."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None:
         raise BadAmount(f"{text!r}: {AGES}")
@@ -55,7 +55,7 @@ def parse_age(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Return a size in bytes. Raises `BadAmount`."""
+    """Return a size in bytes. Raise `BadAmount` if it can't be parsed."""
     found = _AMOUNT.fullmatch(text.strip().lower())
     if found is None or found[2] not in _BYTES:
         raise BadAmount(f"{text!r}: {SIZES}")
@@ -63,7 +63,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_moment(text: str, now: float) -> float:
-    """Return a moment in seconds since 1970; without a zone, it is local time. Raises `BadAmount`."""
+    """Return a time in seconds since 1970; without a zone, it is local. Raise `BadAmount` if it is none."""
     word = text.strip()
     today = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     try:

@@ -1,4 +1,4 @@
-"""Which commands there are. Each is imported only to run it: an editor waits for our start."""
+"""The commands, by name. Each is imported only to run it, because an editor waits for our start."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """Knows the commands by name, and imports one only to run it."""
+    """A group that knows its commands by name, and imports one only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a command's module and give its `command`."""
+        """Import a command's module, and return its `command`."""
         if cmd_name not in COMMANDS:
             return None
         return cast("click.Command", import_module(f"callsheet.cli.{cmd_name}").command)
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant, or say which one may be."""
+        """Return the command that is meant, or fail with a suggestion."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 

@@ -163,7 +163,7 @@ def _writer(
 
 
 def _settle(outcome: CheckOutcome, known: Baseline, path: str, update: bool) -> int:
-    """Report what is gone, or write the baseline anew. Returns the exit code."""
+    """Report what is gone, or write the baseline anew. Return the exit code."""
     if not update:
         if outcome.gone:
             gone = count(sum(one.calls for one in outcome.gone), "known finding")

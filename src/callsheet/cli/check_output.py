@@ -1,4 +1,4 @@
-"""What `callsheet check` writes for people: findings, the score card, rules, and a progress bar.
+"""The text output of `callsheet check`: findings, the score card, rules, and a progress bar.
 
 Findings are grouped by recording and call. What repeats is folded: of each rule, the findings of a few calls
 are written out, and the others are counted. The formats for machines are in `callsheet.check`.
@@ -65,7 +65,7 @@ class _Folded(Struct):
 
 
 class TextWriter:
-    """Writes the findings of each recording when it is read. With `show_all`, nothing is folded."""
+    """Write the findings of each recording when it is read. With `show_all`, nothing is folded."""
 
     def __init__(self, page: Page, rules: tuple[CheckRule, ...], *, show_all: bool = False) -> None:
         self._page: Page = page
@@ -83,7 +83,7 @@ class TextWriter:
         self._groups, self._shown, self._folded = {}, {}, {}
 
     def found(self, finding: Finding, title: str, fingerprint: str) -> None:
-        """Keep a finding, or count it."""
+        """Store a finding to be written out, or count it."""
         del fingerprint
         key, rule = (finding.session, finding.call), finding.rule
         group = self._groups.get(key)
@@ -106,14 +106,14 @@ class TextWriter:
         group.shown.setdefault(rule, []).append(_WrittenFinding(finding))
 
     def over(self, call: ObservedCall) -> None:
-        """Take the last title of a call: it says most."""
+        """Store the last title of a call, which is the most informative."""
         group = self._groups.get((call.session.id, call.id))
         title = text(call.fields.get("title"))
         if group is not None and title:
             group.title = title
 
     def end(self, recording: CheckedRecording) -> None:
-        """Write the recording, if there is something to say about it."""
+        """Write the recording, if there is something to report about it."""
         if not self._groups:
             return
         self._head(recording)
@@ -246,7 +246,7 @@ def show_rules(page: Page, rules: tuple[CheckRule, ...]) -> None:
 
 
 def explain(page: Page, rules: tuple[CheckRule, ...]) -> None:
-    """Show what the protocol says of each rule, the harm of breaking it, how to fix it, and an example."""
+    """Show for each rule what the protocol demands, the harm of breaking it, the fix, and an example."""
     for number, rule in enumerate(rules):
         if number:
             page.blank()

@@ -1,4 +1,4 @@
-"""`callsheet lint`: tools that break the result standard, as text for people or as JSON."""
+"""`callsheet lint`: report tools that break the result standard, as text or as JSON."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def naming(path: str) -> Generator[None]:
 
 
 def is_terminal(stream: TextIO | None = None) -> bool:
-    """Whether somebody looks at it, on a terminal that can be drawn on. Default: stdout."""
+    """Return whether a stream is a terminal that can be drawn on. Default: stdout."""
     is_dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
     return (stream or sys.stdout).isatty() and not is_dumb
 
@@ -124,7 +124,7 @@ def write(text: str) -> None:
 
 
 def is_closed() -> bool:
-    """Whether nobody reads stdout any more."""
+    """Return whether nobody reads stdout any more."""
     if not hasattr(select, "poll"):
         return False
     with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Runs one tool for `callsheet call`: shows it, asks for permission, stores it, and finds the exit code.
+"""Run one tool for `callsheet call`: show it, ask for permission, store it, and return the exit code.
 
 stdout belongs to the answer alone: a card, ACP's lines, or the result as JSON. Whatever a tool or its
 children write there goes to stderr instead; while a card is drawn on a terminal, it is printed above the
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Format = Literal["pretty", "acp", "result"]
 
 HISTORY_PATIENCE = 2.0
-"""Seconds that the history gets at most when the call is over."""
+"""Seconds that the history gets at most when the call has ended."""
 
 _ALIAS = "call"
 
@@ -71,7 +71,7 @@ def run(plan: CallPlan) -> int:
 
 
 class Runner:
-    """Runs one plan."""
+    """Run one plan."""
 
     def __init__(
         self, plan: CallPlan, stdio: OwnStdio, stream: TextIO, signals: StopSignals
@@ -181,7 +181,7 @@ class Runner:
         return history.session(session_id, cwd=plan.cwd, title=title, info=info)
 
     def _give_up(self, exc: OSError) -> None:
-        """Stop: nobody sees any more what is done. A reader who has read enough is no failure."""
+        """Stop, because stdout can't be written any more. A reader that has simply left is no failure."""
         is_gone = isinstance(exc, (BrokenPipeError, ConnectionError))
         self._lost = "" if is_gone else exc.strerror or str(exc)
         if self._task is not None:
@@ -202,7 +202,7 @@ class Runner:
 
 
 class CardSink:
-    """Shows the session's lines on a board. The first write that fails ends it, and calls `lost`."""
+    """Show the session's lines on a board. The first write that fails ends it, and calls `lost`."""
 
     def __init__(self, board: Board, lost: Callable[[OSError], None]) -> None:
         self.board: Board = board
@@ -251,10 +251,10 @@ class CardSink:
 
 
 class CapturedOutput:
-    """Captures what is written to descriptors 1 and 2, which the tool's children share.
+    """Capture what is written to descriptors 1 and 2, which the tool's children share.
 
-    It goes into a temporary file, not a pipe: so nobody who writes waits for us, even if the tool blocks
-    the event loop that would have to read the pipe.
+    It goes into a temporary file, not a pipe: writers must not wait for us if the tool blocks the event loop,
+    which would have to read the pipe.
     """
 
     def __enter__(self) -> CapturedOutput:
@@ -314,12 +314,12 @@ def _open_closed_streams() -> None:
 
 
 def can_ask(stdin: int) -> bool:
-    """Whether there is somebody at the terminal to ask."""
+    """Return whether there is somebody at the terminal to ask."""
     return os.isatty(stdin) and os.isatty(2)
 
 
 class PermissionPrompt:
-    """Asks on stderr whether a call may leave its directory. Only a clear yes is a yes."""
+    """Ask on stderr for approval of a call that leaves its directory. Only a clear yes approves it."""
 
     def __init__(
         self, stdin: int, cwd: str, hidden: Callable[[], AbstractContextManager[None]]
@@ -355,7 +355,7 @@ class PermissionPrompt:
 
 
 def question_text(question: Question, cwd: str) -> str:
-    """Return the question, with the whole input: nobody approves blind."""
+    """Return the question, with the whole input, so that the user sees what is approved."""
     report = question.report
     given = json.dumps(report.raw_input, indent=2, ensure_ascii=False)
     return "\n".join(
@@ -405,7 +405,7 @@ def open_history(plan: CallPlan) -> History | None:
 
 
 def is_off(flag: str | None) -> bool:
-    """Whether the flag or the environment turns the history off."""
+    """Return whether the flag or the environment turns the history off."""
     value = flag if flag is not None else os.environ.get("CALLSHEET_HISTORY")
     return value is not None and value.strip().lower() == "off"
 

@@ -83,7 +83,7 @@ SHORTEST_LITERAL = 3
 
 
 def own_settings(environ: Mapping[str, str] = os.environ) -> SettingsFile | None:
-    """Return the user's own settings, if there are any. Raises `BadSettings`."""
+    """Return the user's own settings, if there are any. Raise `BadSettings`."""
     named = environ.get(VARIABLE)
     file = Path(os.path.abspath(os.path.expanduser(named))) if named else user_file(environ)  # noqa: PTH100, PTH111
     if file is None or not (named or os.path.lexists(file)):
@@ -342,7 +342,7 @@ def use_rules(
     """Use the rules and exceptions of the user in this process, and the rules of the project.
 
     The user's settings may add rules, replace some, turn some off, and make exceptions. A project's may only
-    add rules: its author has no say in which secrets of the user are shown.
+    add rules: its author must not decide which secrets of the user are shown.
 
     Raises:
         BadSettings: The user's file is wrong. A mistake in the project's is warned of, and ignored.

@@ -1,4 +1,4 @@
-"""`callsheet tap`: stands in front of any agent and makes its reports complete, slim and safe."""
+"""`callsheet tap`: run any agent behind a proxy that makes its reports complete, slim and safe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def repair_options(command: _C) -> _C:
 
 
 def _refuse_protocol_to(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Say what to do instead: editors' settings may still have the option."""
+    """Refuse a removed option, and explain what to do instead: editors' settings may still have it."""
     del context, option
     if value is not None:
         raise click.UsageError(
@@ -126,7 +126,7 @@ def refuse_same_file(**paths: str | None) -> None:
 def write_report(
     account: Account, path: str | None, say: Callable[[str], None], *, by: str = "tap"
 ) -> None:
-    """Write what was done to stderr, or to a file. `by` is the command that did it."""
+    """Write the report of what was changed to stderr, or to a file. `by` is the name of the command."""
     text = table(account, by)
     if path is None and not text and by == "repair":
         say("no calls")

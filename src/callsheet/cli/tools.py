@@ -163,7 +163,7 @@ def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    """Return a schema without null, which only says that the argument may be left out."""
+    """Return a schema without null, which only means that the argument is optional."""
     options = schema.get("anyOf")
     if is_list(options):
         others = [one for one in options if not (is_object(one) and one.get("type") == "null")]

@@ -383,7 +383,7 @@ def _put_back_odd(report: ToolCallReport, odd: JsonObject) -> ToolCallReport:
 
 
 def _is_odd(item: Any) -> bool:
-    """Whether v1 would lose something of an item."""
+    """Return whether v1 would lose something of an item."""
     if type(item) is TextContent and item.annotations is item.meta is item.extra is item.outer:
         return False  # nearly always: all are None
     if item.meta and NOTES in item.meta:

@@ -143,7 +143,7 @@ class Database(ABC):
 
     @abstractmethod
     async def release_blobs(self, hashes: Iterable[bytes]) -> None:
-        """Remove blobs that a row has used and uses no more, if nobody does: now, or later."""
+        """Remove blobs that a row uses no more, if no other row uses them: now, or later."""
 
     async def remove_unused_blobs(self, hashes: Iterable[bytes]) -> None:
         """Remove those of these blobs that no row uses."""
@@ -173,7 +173,7 @@ class Database(ABC):
         return {key for (key,) in gone}
 
     async def is_settled(self, row: CallRow) -> bool:
-        """Whether this state of a call was accepted, and nothing needs an earlier one any more."""
+        """Return whether this state of a call was accepted, and nothing needs an earlier one any more."""
         sql = "SELECT 1 FROM calls WHERE session_id = ? AND key = ? AND payload = ?"
         return bool(await self.fetch(sql, row.session_id, row.owner, row.payload))
 

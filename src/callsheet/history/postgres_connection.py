@@ -5,7 +5,7 @@ does not answer, and no error shows the password.
 
 The tables stand in a schema of their own, `callsheet`, which every connection has as its search path, so
 that statements name them as in SQLite. `facts` holds how many of `STEPS` a database has gone through. A new
-step is added to the end. Whoever migrates holds a lock, so many may start at once.
+step is added to the end. A migration holds a lock, so many processes may start at once.
 """
 
 from __future__ import annotations
@@ -378,14 +378,14 @@ async def _transaction(db: Any, work: Callable[[Any], Awaitable[_T]], kind: str)
 
 
 def _is_servers(exc: Exception) -> bool:
-    """Whether an error is the server's, or of the way to it. A `ValueError` is about a value of ours."""
+    """Return whether an error is the server's or the network's. A `ValueError` is about a value of ours."""
     if isinstance(exc, ValueError):
         return False
     return isinstance(exc, (OSError, EOFError)) or type(exc).__module__.startswith("asyncpg")
 
 
 def _is_lost(exc: Exception) -> bool:
-    """Whether a connection is of no more use after this."""
+    """Return whether a connection is of no more use after this."""
     state = getattr(exc, "sqlstate", None)
     if state is None:
         return _is_servers(exc)

@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
             )
 
     async def release_blobs(self, hashes: Iterable[bytes]) -> None:
-        """Note blobs that a row has used and uses no more: `prune` removes them if nobody does."""
+        """Record blobs that a row uses no more: `prune` removes them if no other row uses them."""
         await self.execute_many(
             "INSERT INTO leftovers VALUES (?) ON CONFLICT DO NOTHING", [(key,) for key in hashes]
         )
@@ -213,7 +213,7 @@ class PostgresDatabase(Database):
                 await self.db.execute(f"VACUUM FULL {table}", timeout=LONG)
 
     async def vacuum(self) -> None:
-        """Write the tables anew, as small as they can be."""
+        """Rewrite the tables, as small as they can be."""
         await self.db.execute(f"VACUUM (FULL, ANALYZE) {', '.join(TABLES)}", timeout=LONG)
 
 
@@ -290,7 +290,7 @@ class PostgresStore(Store):
         await self._load_dictionaries(database, write=self._writes)
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._is_open and self._writes:
             with suppress(StoreUnavailable):
                 await self._link.if_connected(lambda db: self.writers.leave(self._database(db)))

@@ -1,4 +1,4 @@
-"""Removing calls: what is too old or too much, and sessions that somebody wants forgotten.
+"""Remove calls that exceed the limits, and sessions that a user wants removed.
 
 Calls go in the order in which they were written (`seq`), the oldest first, and never while they run. With a
 call go the messages before it in its session, the blobs that nobody else uses, and its words in the index. A

@@ -235,7 +235,7 @@ class Spool:
         return msgspec.msgpack.decode(body, type=RowBatch), begin + size
 
     def done(self) -> None:
-        """Let go of the first batch: it is in the store."""
+        """Drop the first batch, which is in the store."""
         with self._lock:
             end, self._first = self._end, None
             self._begin = end
@@ -262,14 +262,14 @@ class Spool:
         self._fd, self.file = fd, file
 
     def close(self) -> None:
-        """Let go of the file. If nothing waits in it, it goes."""
+        """Close the file, and remove it if nothing waits in it."""
         with self._lock:
             if self.file is not None and not self:
                 self.file.unlink(missing_ok=True)
             self.drop()
 
     def drop(self) -> None:
-        """Let go of the file as it is, also in a forked child: it stays the parent's."""
+        """Close the file and leave it as it is; in a forked child, it stays the parent's."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
@@ -292,7 +292,7 @@ class Spool:
 
 
 def is_encodable(row: Struct) -> bool:
-    """Whether a row can be spooled: an id from elsewhere may be no text at all."""
+    """Return whether a row can be spooled: an id from elsewhere may be no text at all."""
     try:
         msgspec.msgpack.encode(row)
     except (UnicodeError, OverflowError, TypeError):
@@ -321,7 +321,7 @@ def claimed(url: str) -> Iterator[Spool]:
 
 
 def is_waiting(url: str) -> bool:
-    """Whether a process that is gone has left something for a store."""
+    """Return whether a process that is gone has left something for a store."""
     for spool in claimed(url):
         spool.drop()
         return True

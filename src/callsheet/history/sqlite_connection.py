@@ -272,7 +272,7 @@ def guarded(file: Path, *, writing: bool = False) -> Generator[None]:
 
 
 def is_certain(exc: StoreDamaged) -> bool:
-    """Whether it is the file that is at fault, and not the question: who asks may give anything."""
+    """Return whether it is the file that is at fault, and not the question: who asks may give anything."""
     cause = exc.__cause__
     if isinstance(cause, sqlite3.Error):
         text = str(cause)
@@ -295,7 +295,7 @@ async def transact(db: sqlite3.Connection, work: Callable[[], Awaitable[_T]]) ->
 
 
 def _may_be_ours(file: Path) -> bool:
-    """Whether a file that can't be read may be a damaged history, and not somebody's text."""
+    """Return whether a file that can't be read may be a damaged history, and not somebody's text."""
     with file.open("rb") as opened:
         begins = opened.read(len(_MAGIC))
     return begins == _MAGIC or file.suffix.lower() in _SUFFIXES
@@ -391,5 +391,5 @@ def _error(exc: sqlite3.Error, file: Path) -> HistoryError:
 
 
 def _is_short(exc: sqlite3.Error) -> bool:
-    """Whether a file ends before a page that its head counts."""
+    """Return whether a file ends before a page that its head counts."""
     return getattr(exc, "sqlite_errorname", "") == "SQLITE_IOERR_SHORT_READ"

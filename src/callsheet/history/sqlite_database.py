@@ -48,7 +48,7 @@ _LATER = (
 
 
 class SqliteDatabase(Database):
-    """A connection to a file. Whoever writes has it alone, so nothing has to be locked in it."""
+    """A connection to a file. SQLite has one writer at a time, so no rows have to be locked."""
 
     indexed_calls: str = "calls_text_docsize"
 
@@ -73,11 +73,11 @@ class SqliteDatabase(Database):
         await self.execute_many("INSERT INTO blobs VALUES (?, ?, ?) ON CONFLICT DO NOTHING", rows)
 
     async def release_blobs(self, hashes: Iterable[bytes]) -> None:
-        """Remove blobs that a row has used and uses no more, if nobody does."""
+        """Remove blobs that a row uses no more, if no other row uses them."""
         await self.remove_unused_blobs(hashes)
 
     async def is_settled(self, row: CallRow) -> bool:
-        """Whether a state of a call was accepted, and the index has forgotten earlier ones."""
+        """Return whether a state of a call was accepted, and the index has forgotten earlier ones."""
         later = (
             "SELECT 1 FROM calls_later l JOIN calls c ON c.seq = l.seq "
             "WHERE c.session_id = ? AND c.key = ? AND l.was IS NOT NULL"
@@ -218,7 +218,7 @@ class SqliteDatabase(Database):
         return min(most, count - stay)
 
     async def is_full(self, limit: int) -> bool:
-        """Whether the file has too many bytes still, after all calls were removed that were to go."""
+        """Return whether the file has too many bytes still, after all calls were removed that were to go."""
         await self.note(_STAY, -1)
         return await self._used_bytes() > limit and not await self.is_loose()
 

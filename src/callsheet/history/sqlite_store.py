@@ -75,7 +75,7 @@ class FileWriters(Writers):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def after_fork(self) -> None:
-        """Let go of the parent's lock, in a child: it stands for the parent being alive."""
+        """Close the parent's lock file in a child: the lock must last only as long as the parent."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1

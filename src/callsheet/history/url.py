@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
 
 
 def is_postgres(url: str) -> bool:
-    """Whether a URL is one of PostgreSQL's."""
+    """Return whether a URL is one of PostgreSQL's."""
     return url.startswith(("postgresql://", "postgres://"))
 
 

@@ -1,7 +1,7 @@
 """Writing to one store, whatever becomes of it: opening it, encoding, writing in batches, upkeep.
 
 A store that can't be written is no reason to stop. Users are notified once; what is to be written waits,
-encoded, and the store is tried again and again. Whoever needs it on a disk meanwhile calls `spool_pending`.
+encoded, and the store is tried again and again. `spool_pending` puts it on the local disk meanwhile.
 What waits is bounded: if it becomes too much, the oldest goes, and users are notified of that, too. All of
 this happens in the thread of a `History`, but for `take`, `spool_pending` and `leave`, which any thread may
 call.
@@ -225,7 +225,7 @@ class StoreWriter:
             self._notify(f"{text} could not be written earlier {verb} kept now.")
 
     async def end(self, sessions: dict[str, SessionRow]) -> None:
-        """Let go of the store. What could not be written is spooled, for the next process."""
+        """Close the store. What could not be written is spooled, for the next process."""
         self.leave(sessions)
         if self._kept_up_at is None and random.randrange(SELDOM) == 0:
             await self.upkeep()
@@ -288,26 +288,26 @@ class StoreWriter:
             self._drop()
 
     async def renew(self) -> None:
-        """Let go of a store that is damaged: when it is opened again, it is set aside."""
+        """Close a damaged store: when it is opened again, it is set aside."""
         with suppress(Exception):
             await self.store.close()
         self._is_open = False
 
     def stuck(self, why: str) -> None:
-        """Note that nothing can be written for now."""
+        """Record that nothing can be written for now."""
         if self.health.problem is None:
             self.health.problem = why
             self._notify(f"{sentence(why)} {_GOES_ON}")
 
     def _refused(self, exc: Exception) -> None:
-        """Note that an entry can't be stored, whatever the store does."""
+        """Record that an entry is lost, because it can't be stored in any store."""
         self.health.lost += 1
         if not self._notified_refused:
             self._notified_refused = True
             self._notify(sentence(f"An entry can't be kept: {type(exc).__name__}: {exc}"))
 
     def _drop(self) -> None:
-        """Let go of the oldest, until what waits is small enough."""
+        """Drop the oldest entries, until what waits is small enough."""
         limit = 0 if self._is_hopeless else MOST_WAITING
         lost = self._pending.drop_oldest(limit)
         self.health.lost += lost

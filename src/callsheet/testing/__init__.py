@@ -1,13 +1,13 @@
-"""What callsheet is tested with, for your tests too.
+"""Helpers for tests: the ones that callsheet itself is tested with.
 
-- `Recorder`: a sink that keeps what it is sent, and can fold it as a client would.
-- `assert_every_call_ended`: holds for any recording that no call was left open.
+- `Recorder`: a sink that records what it receives, and can fold it as a client would.
+- `assert_every_call_ended`: asserts that no call of a recording was left open.
 - `check_tool`: runs any tool through success, failure, bad arguments, timeout and cancel.
-- `assert_standard`: holds that a `ToolResult` obeys the standard.
-- `AgentClient`: starts any ACP agent, plays its client, and keeps every line.
-- `Recording`: what went between a client and an agent; `check()` finds what is wrong with it. The pytest
-  plugin (`plugin.py`) has it as a fixture, `acp_recording`.
-- `FakeClock`: time that passes when you say so.
+- `assert_standard`: asserts that a `ToolResult` conforms to the standard.
+- `AgentClient`: starts any ACP agent, plays its client, and records every line.
+- `Recording`: the traffic between a client and an agent; `check()` finds what is wrong with it. The pytest
+  plugin (`plugin.py`) provides it as a fixture, `acp_recording`.
+- `FakeClock`: a clock that a test advances.
 - `SlowPeer`, `DyingPeer`: real pipes with a reader that is slow, stops, or goes away.
 """
 

@@ -1,6 +1,6 @@
-"""`AgentClient`: starts any ACP agent, plays its client, and keeps every line of both.
+"""`AgentClient`: starts any ACP agent, plays its client, and records every line of both.
 
-The agent is a child process in a session of its own, so that a Ctrl-C is for us and the agent is ended by us.
+The agent is a child process in its own process session, so that Ctrl-C reaches only us, and we end the agent.
 Its lines are read as fast as it writes them, whatever the test does meanwhile. A request of the agent is
 answered by a task, so that several can wait at once; the client's requests wait for the response with their
 id.
@@ -41,7 +41,7 @@ Serve: TypeAlias = Callable[[JsonObject], "JsonValue | Awaitable[JsonValue]"]
 """Serves a method that the agent calls: takes its params, returns its result."""
 
 READ, STDERR_BYTES = 1 << 16, 1 << 16
-"""Bytes that are read at once, and that are kept of what an agent writes to stderr."""
+"""Bytes that are read at once, and that are stored of what an agent writes to stderr."""
 
 _CANCELLED: JsonObject = {"outcome": {"outcome": "cancelled"}}
 _PERMISSION = "session/request_permission"
@@ -60,7 +60,7 @@ class AgentError(CallsheetError):
 
 
 class AgentClient:
-    """Plays the client of an agent that it starts, in ACP v1 or v2.
+    """Start an agent, and play its client, in ACP v1 or v2.
 
     async with AgentClient(["callsheet", "agent"], on_permission="allow_once") as client:
         session = await client.new_session("/home/me/project")
@@ -68,16 +68,16 @@ class AgentClient:
     assert_every_call_ended(client.lines)
 
     Args:
-        command: What starts the agent.
-        protocol: The version that the client asks for.
+        command: The command that starts the agent.
+        protocol: The version of ACP to request.
         cwd: The agent's directory.
         env: The agent's environment.
-        capabilities: What the client says that it can do; `serve` holds the methods behind that.
+        capabilities: The client's capabilities, as sent in `initialize`; `serve` implements them.
         on_permission: The answer to every request for permission, or a function that decides.
         serve: Methods that the agent may call.
-        on_line: Is called with each line of the agent, as it comes.
-        recording: Gets every line, both ways, as it goes.
-        timeout: Seconds that an answer may take.
+        on_line: Called with each line of the agent, as it arrives.
+        recording: Receives every line, both ways.
+        timeout: Seconds that a response may take.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class AgentClient:
     # What a client can do
 
     async def initialize(self) -> JsonObject:
-        """Agree on a version."""
+        """Send `initialize`, and return the response."""
         info: JsonObject = {"name": "callsheet-client", "version": "1"}
         params: JsonObject = {"protocolVersion": self.protocol}
         if self.protocol == 1:
@@ -154,7 +154,7 @@ class AgentClient:
         return self.agent
 
     async def new_session(self, cwd: str, **params: JsonValue) -> str:
-        """Make a session, and return its id."""
+        """Create a session, and return its id. Further params are sent as they are."""
         answer = await self.request("session/new", {"cwd": cwd, "mcpServers": [], **params})
         key = _object(answer).get("sessionId")
         if not isinstance(key, str):
@@ -162,13 +162,13 @@ class AgentClient:
         return key
 
     async def load_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
-        """Go on with an earlier session, and receive all of its updates again. Return the answer."""
+        """Continue an earlier session, and have it replayed. Return the response."""
         if self.version == 2:
             return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
         return await self._go_on("session/load", session, cwd, params)
 
     async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
-        """Go on with an earlier session. Return the answer."""
+        """Continue an earlier session, by default without a replay. Return the response."""
         return await self._go_on("session/resume", session, cwd, params)
 
     async def _go_on(self, method: str, session: str, cwd: str, params: JsonObject) -> JsonObject:
@@ -176,7 +176,7 @@ class AgentClient:
         return _object(await self.request(method, given))
 
     async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
-        """Return the sessions that the agent knows, all pages of them."""
+        """Return all sessions that the agent lists, from all pages."""
         found: list[JsonObject] = []
         while True:
             answer = _object(await self.request("session/list", params))
@@ -191,7 +191,7 @@ class AgentClient:
         await self.request("session/delete", {"sessionId": session})
 
     async def prompt(self, session: str, prompt: str | Sequence[JsonObject]) -> str:
-        """Send a prompt, wait for the end of the turn, and return why it stopped."""
+        """Send a prompt, wait for the end of the turn, and return its stop reason."""
         blocks = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else list(prompt)
         params: JsonObject = {"sessionId": session, "prompt": blocks}
         if self.version == 1:
@@ -203,7 +203,7 @@ class AgentClient:
         return str(answer.get("stopReason"))
 
     async def cancel(self, session: str) -> None:
-        """Cancel the turn that runs. Requests that wait for the user are answered: cancelled."""
+        """Cancel the running turn. Permission requests that wait for the user are answered `cancelled`."""
         await self.notify("session/cancel", {"sessionId": session})
         for key, task in list(self._serving.values()):
             if key == session:
@@ -222,7 +222,7 @@ class AgentClient:
         return await self._wait(answer, method)
 
     def begin(self, method: str, params: JsonObject) -> asyncio.Future[JsonValue]:
-        """Send a request, and return the future of its result."""
+        """Send a request, and return a future of its result."""
         if self._lost is not None:
             raise self._lost
         self._next_id += 1
@@ -243,7 +243,7 @@ class AgentClient:
         await self._drain()
 
     def post(self, message: Message | bytes) -> None:
-        """Write a message without waiting until the agent has room for it."""
+        """Write a message without waiting for room in the pipe. Raise `AgentGone` if no agent runs."""
         line = message if isinstance(message, bytes) else encode_line(message)
         if self._stdin is None or self._stdin.is_closing():
             raise AgentGone("the agent does not run")
@@ -284,7 +284,7 @@ class AgentClient:
         return fold(self._of(session), version=self.version)
 
     def said(self, session: str | None = None) -> str:
-        """Return the text of all messages of the agent."""
+        """Return the text of all agent messages, of one session or of all."""
         updates = updates_in(self._of(session))
         chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
         return "".join(str(_object(one.get("content")).get("text") or "") for one in chunks)
@@ -356,7 +356,7 @@ class AgentClient:
     async def _read(self, stdout: asyncio.StreamReader) -> None:
         try:
             await self._read_lines(stdout)
-        except Exception as exc:  # noqa: BLE001 - whoever waits for an answer is told
+        except Exception as exc:  # noqa: BLE001 - it is raised in those who wait for a response
             self._lose(exc)
             while await stdout.read(READ):
                 pass  # an agent that can't write could not end

@@ -1,4 +1,4 @@
-"""Holds any tool to the standard: it is really run through success, failure, bad arguments, timeout, cancel.
+"""Check that a tool conforms to the standard by running it: success, failure, bad arguments, timeout, cancel.
 
 from callsheet.testing import check_tool
 
@@ -37,11 +37,22 @@ async def check_tool(
     cwd: str | Path = ".",
     **options: Any,
 ) -> dict[str, ToolResult]:
-    """Run a tool through everything that can happen to it, and hold it to the standard.
+    """Run a tool through everything that can happen to it, and assert that it conforms to the standard.
 
-    `good` are arguments with which it succeeds, `failing` with which it fails, `slow` with which it runs
-    for ten seconds or more; for a tool that can't be slow, leave that out. `one` may be a built-in tool's
-    name. `options` are the session's. Gives the results by what was tried; raises `AssertionError`.
+    Args:
+        one: The tool, a function to make one of, or the name of a built-in tool.
+        good: Arguments with which it succeeds.
+        failing: Arguments with which it fails. Without them, a failure is not tried.
+        slow: Arguments with which it runs for ten seconds or more. Without them, timeout and cancel are tried
+            with a stand-in that has the tool's name and schema.
+        cwd: The session's directory.
+        options: Further options of the `Session`.
+
+    Returns:
+        The results, by what was tried: `success`, `failure`, `timeout`, `cancel`, `bad NAME`, …
+
+    Raises:
+        AssertionError: The tool does not conform.
     """
     made = one if isinstance(one, (str, Tool)) else tool(one)
     name = made if isinstance(made, str) else made.name
@@ -79,7 +90,11 @@ async def check_tool(
 
 
 def assert_standard(result: ToolResult) -> None:
-    """Hold that a result obeys the standard, whatever tool it is of."""
+    """Assert that a result conforms to the standard, whatever its tool.
+
+    Raises:
+        AssertionError: It does not. The message names what is missing.
+    """
     data = result.to_dict()
     time, code, metadata = data["execution_time_ms"], data["exit_code"], data["metadata"]
     stamp = metadata.get("timestamp") if is_object(metadata) else None
@@ -129,7 +144,7 @@ async def _with_bad_arguments(
 
 
 def _held_up(one: Tool) -> Tool:
-    """Return the same tool, except that it never gets to work."""
+    """Return a stand-in with the tool's name and schema, which only waits."""
 
     async def wait(*_: Any, **__: Any) -> None:
         await asyncio.sleep(_PATIENCE)

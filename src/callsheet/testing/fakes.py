@@ -1,4 +1,4 @@
-"""Fakes for tests: a clock that passes when a test says so, and peers that misbehave behind real pipes."""
+"""Fakes for tests: a clock that the test advances, and peers that misbehave behind real pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from callsheet.runtime.sinks import PipeSink
 
 
 class FakeClock:
-    """A clock for `Session(clock=…)`. `advance` lets time pass, and what is due then happens."""
+    """A clock for `Session(clock=…)`. Time stands still until `advance`, which fires the timers that are due.
+
+    Args:
+        start: The time of day at the beginning, in seconds since 1970.
+    """
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._now: float = 0.0
@@ -34,14 +38,14 @@ class FakeClock:
     def call_later(
         self, loop: asyncio.AbstractEventLoop, delay: float, callback: Callable[[], None]
     ) -> _FakeTimer:
-        """Call back when `delay` seconds have passed."""
+        """Schedule a callback after `delay` seconds, and return its timer."""
         del loop  # time passes when `advance` is called, on whatever loop that is
         timer = _FakeTimer(callback)
         heappush(self._timers, (self._now + delay, next(self._number), timer))
         return timer
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass, stopping at each timer on the way so that its work is done in its time."""
+        """Advance the clock. Stop at each timer on the way, so that its work sees the time that it is due."""
         end = self._now + seconds
         await self._settle()
         while self._timers and self._timers[0][0] <= end:
@@ -52,6 +56,7 @@ class FakeClock:
         self._now = end
 
     async def _settle(self) -> None:
+        # Several rounds: a callback may wake a task that wakes another one.
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -61,7 +66,7 @@ class _FakeTimer:
         self._callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the timer."""
         self._callback = None
 
     def fire(self) -> None:
@@ -71,10 +76,13 @@ class _FakeTimer:
 
 
 class SlowPeer:
-    """Reads `rate` bytes a second from a pipe; with 0, nothing at all.
+    """A client that reads slowly: `with SlowPeer(rate=1024) as slow: Session(sinks=[slow.sink()])`.
 
-    `with SlowPeer(rate=1024) as slow: Session(sinks=[slow.sink()])`. What it has read so far is in
-    `received`.
+    `received` holds the bytes that it has read so far.
+
+    Args:
+        rate: Bytes to read per second; with 0, it reads nothing.
+        step: Bytes to read at once.
     """
 
     def __init__(self, rate: float = 1024, *, step: int = 256) -> None:
@@ -119,7 +127,7 @@ class SlowPeer:
 
 
 class DyingPeer(SlowPeer):
-    """Reads as fast as it can until it has `lines` lines, then closes its end of the pipe."""
+    """A client that reads until it has `lines` lines, and then closes its end of the pipe."""
 
     def __init__(self, lines: int = 1) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The pytest plugin: `acp_recording`, its file where a test has failed, and findings in words.
+"""The pytest plugin: the fixture `acp_recording`, its file if the test fails, and readable findings.
 
 It is loaded in every run of pytest where callsheet is installed. So it imports nothing of callsheet before it
-is used, and whatever goes wrong in it never breaks a run.
+is used, and a recording that can't be saved never breaks a run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FINDING = "callsheet.check.finding"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let people say where recordings go."""
+    """Add the option that chooses where recordings are saved."""
     parser.getgroup("callsheet").addoption(
         "--acp-recordings",
         metavar="DIR",
@@ -35,10 +35,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def acp_recording(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Recording:
-    """Record an agent's traffic, and hold what it is: `assert acp_recording.check() == []`.
+    """Record an agent's traffic, to be checked: `assert acp_recording.check() == []`.
 
-    Give it to `AgentClient(…, recording=acp_recording)`; or let any other client start
-    `acp_recording.command("my-agent", …)`. If the test fails, its report says where the recording is.
+    Pass it to `AgentClient(…, recording=acp_recording)`, or let any other client start
+    `acp_recording.command("my-agent", …)`. If the test fails, its report names the file of the recording.
     """
     from callsheet.testing.recordings import Recording
 
@@ -52,7 +52,7 @@ def acp_recording(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, None]:
-    """Save the recording of a test that has failed, and say where it is and what was found in it."""
+    """Save the recording of a failed test, and add its path and findings to the test's report."""
     outcome: Any = yield
     kept = item.stash.get(_KEPT, None)
     if kept is None or call.when != "call":
@@ -80,7 +80,7 @@ def _attach(item: pytest.Item, report: pytest.TestReport, recording: Recording, 
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Tell findings in words where there should be none."""
+    """Describe findings that are compared with an empty list."""
     if op != "==" or _FINDING not in sys.modules:
         return None
     if not (isinstance(left, list) and isinstance(right, list)):

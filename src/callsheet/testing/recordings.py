@@ -1,8 +1,8 @@
 """Recordings: lines that a sink or a client has received, folded into calls, and checked.
 
 `Recorder` is a sink for a session of your own. `Recording` holds what went between a client and an agent,
-both ways; it can be checked by the rules of `callsheet check`, saved, and read again. Both, and files and
-lists of lines or messages, can be given to `updates_in`, `fold` and `assert_every_call_ended`.
+both ways; it can be checked by the rules of `callsheet check`, saved, and read again. `updates_in`, `fold`
+and `assert_every_call_ended` accept a `Recorder`, a file, or an iterable of lines or messages.
 """
 
 from __future__ import annotations
@@ -42,19 +42,23 @@ class Frame(NamedTuple):
 
 
 class Recorder:
-    """A sink that keeps the lines that it is sent, as the peer that it plays would get them."""
+    """A sink that stores the lines that it receives.
+
+    Args:
+        peer: The client to play: its version and capabilities decide how updates are encoded.
+    """
 
     def __init__(self, peer: Peer | None = None) -> None:
         self.peer: Peer | None = peer or Peer()
         self.lines: list[bytes] = []
 
     def send(self, items: deque[Any]) -> None:
-        """Keep the lines."""
+        """Store the lines."""
         self.lines.extend(items)
         items.clear()
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: there is nothing to close."""
 
     @property
     def updates(self) -> list[JsonObject]:
@@ -71,7 +75,7 @@ Recorded: TypeAlias = Recorder | str | Path | Iterable[Any]
 
 
 def updates_in(recording: Recorded) -> Iterator[JsonObject]:
-    """Return the updates of a recording, whatever they are wrapped in. Other messages are left out."""
+    """Yield the updates of a recording, from lines, messages, params or bare updates. Skip other messages."""
     for item in _items(recording):
         message = json.loads(item) if isinstance(item, (bytes, bytearray, str)) else item
         if is_object(message) and is_object(message.get("msg")):
@@ -95,7 +99,12 @@ def _items(recording: Recorded) -> Iterator[Any]:
 
 
 def fold(recording: Recorded, *, version: int | None = None) -> Ledger:
-    """Return the calls as a client sees them at the end of a recording."""
+    """Return the calls as a client sees them at the end of a recording.
+
+    Args:
+        recording: The recording.
+        version: The version of ACP. Default: inferred from the updates. A `Recorder` has its own.
+    """
     updates = list(updates_in(recording))
     if version is None:
         is_v1 = any(update["sessionUpdate"] == "tool_call" for update in updates)
@@ -122,9 +131,17 @@ def calls_in(recording: Recorded) -> dict[str, list[str]]:
 
 
 def assert_every_call_ended(recording: Recorded, at_least: int = 1) -> dict[str, list[str]]:
-    """Hold that every call of a recording was announced, ended once, and that nothing came after.
+    """Assert that every call of a recording was announced, ended once, and had no update after its end.
 
-    A recording with fewer calls than `at_least` fails, too. Gives the statuses of each call, by id.
+    Args:
+        recording: The recording.
+        at_least: How many calls it must have, so that an empty recording does not pass.
+
+    Returns:
+        The statuses of each call, by its id.
+
+    Raises:
+        AssertionError: A call did not end properly, or there are too few.
     """
     calls: dict[str, list[str]] = {}
     ended: set[str] = set()
@@ -167,18 +184,19 @@ class _Taken(NamedTuple):
 
 
 class Recording:
-    """What went between a client and an agent.
+    """The traffic between a client and an agent.
 
     async with AgentClient(["my-agent"], recording=recording) as client:
         ...
     assert recording.check() == []
 
-    `directory` is where `command` lets agents be recorded to.
+    Args:
+        directory: Where agents that are started by `command` are recorded.
     """
 
     def __init__(self, directory: str | Path | None = None) -> None:
         self.found: list[Finding] = []
-        """What was found when it was checked last."""
+        """The findings of the last `check`."""
         self._directory: Path | None = None if directory is None else Path(directory)
         self._taken: list[_Taken] = []
         self._files: list[Path] = []
@@ -186,7 +204,7 @@ class Recording:
 
     @classmethod
     def of(cls, source: Source) -> Self:
-        """Make one of what was kept: by a client, by a sink, in a file, or as lines or messages."""
+        """Return a recording of what a client or a sink has received, of a file, or of lines or messages."""
         made = cls()
         if isinstance(source, (str, Path)):
             made._files.append(Path(source))
@@ -196,7 +214,9 @@ class Recording:
             made._files += source._files
             return made
         kept: Any = getattr(source, "traffic", None)
-        if kept is None and hasattr(source, "send"):  # a sink: it has heard the agent only
+        if kept is None and hasattr(
+            source, "send"
+        ):  # a sink: it has received only the agent's lines
             kept = [_Taken(line, "agent->client") for line in getattr(source, "lines", ())]
         made._taken += map(_taken, source if kept is None else kept)  # pyright: ignore[reportArgumentType]
         return made
@@ -204,19 +224,26 @@ class Recording:
     # Recording
 
     def agent(self, line: bytes) -> None:
-        """Take a line that the agent wrote. It can be a session's `on_update`."""
+        """Record a line of the agent. Can be passed as a session's `on_update`."""
         self._taken.append(_Taken(line, "agent->client", time.monotonic() - self._began))
 
     def client(self, line: bytes) -> None:
-        """Take a line that the client wrote."""
+        """Record a line of the client."""
         self._taken.append(_Taken(line, "client->agent", time.monotonic() - self._began))
 
     def take(self, frame: Frame) -> None:
-        """Take a line of a client's traffic, at the time that it is now."""
+        """Record a line of a client's traffic, with the current time."""
         (self.agent if frame.way == "in" else self.client)(frame.line)
 
     def command(self, *agent: str) -> list[str]:
-        """Return the command that runs an agent and records it here, for whatever client starts it."""
+        """Return a command that runs an agent and records it here, for any client to start.
+
+        Args:
+            agent: The agent's command and its arguments.
+
+        Raises:
+            ValueError: The recording has no directory.
+        """
         if self._directory is None:
             raise ValueError("there is nowhere to record to: give Recording a directory")
         path = self._directory / f"agent-{len(self._files) + 1}.jsonl"
@@ -227,7 +254,7 @@ class Recording:
 
     @property
     def lines(self) -> list[RecordedLine]:
-        """Its lines: each has its `number`, `message`, `sender` and `time`, or a `problem`."""
+        """The lines: each has its `number`, `message`, `sender` and `time`, or a `problem`."""
         return list(read_lines(BytesIO(self.to_bytes())))
 
     @property
@@ -242,10 +269,15 @@ class Recording:
         ignore: str | Iterable[str] = (),
         clients: str | Iterable[str] = (),
     ) -> list[Finding]:
-        """Find what is wrong with it; see `callsheet check`.
+        """Check the recording by the rules of `callsheet check`.
 
-        `select` and `ignore` name rules or categories; `clients` (zed, toad, acpx) those whose own rules
-        hold, too. The findings' lines are those of the file that `save` makes.
+        Args:
+            select: Rules or categories to check. Default: all.
+            ignore: Rules or categories to skip.
+            clients: Clients (zed, toad, acpx) whose own rules apply, too.
+
+        Returns:
+            The findings. Their line numbers are those of the file that `save` writes.
         """
         from callsheet.check.engine import check_stream
         from callsheet.check.runner import choose, named
@@ -258,11 +290,14 @@ class Recording:
         return list(self.found)
 
     def to_bytes(self) -> bytes:
-        """Return what a file of it holds."""
+        """Return the recording as the content of a file."""
         return b"".join(self._parts())
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file that only its owner can read. One that is there is replaced."""
+        """Write the recording to a file that only its owner can read, and return its path.
+
+        A file that exists is replaced.
+        """
         path = Path(path)
         path.unlink(missing_ok=True)
         path.touch(0o600)
@@ -304,7 +339,7 @@ def _words(given: str | Iterable[str]) -> list[str]:
 
 
 def describe_findings(findings: Sequence[Finding]) -> Iterator[str]:
-    """Return each finding with its line, call and rule, and for each rule once how to fix it."""
+    """Yield lines that describe each finding, with the fix for each rule once."""
     from callsheet.check.rules import RULES
 
     fixes = {rule.id: rule.fix for rule in RULES}

@@ -122,7 +122,7 @@ class Board(ABC):
 
     @contextmanager
     def hidden(self) -> Generator[None]:
-        """Make room for somebody else who writes to the same terminal."""
+        """Make room for other output on the same terminal."""
         yield
 
 

@@ -1,6 +1,6 @@
 """One call as rows of styled text: a live card while it runs, and the one that stays when it has ended.
 
-No row is wider than the setting says, so that whoever draws them can count on it.
+No row is wider than the setting's width: `terminal` relies on it to redraw rows in place.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _title_rows(report: ToolCallReport, setting: CardSetting) -> list[Text]:
 
 
 def _foot(report: ToolCallReport, setting: CardSetting) -> list[Text]:
-    """Return the last rows: what is said under a call, broken between its facts."""
+    """Return the footer's rows, broken between its facts."""
     colour = COLOURS[report.status]
     rows = [Text.assemble((setting.glyphs.foot, colour), " ")]
     for index, fact in enumerate(footer_of(report, setting.cwd, setting.home)):

@@ -63,7 +63,7 @@ def end_text(report: ToolCallReport) -> str:
 
 
 def repeats_the_end(text: str, report: ToolCallReport) -> bool:
-    """Whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
+    """Return whether a text only repeats how the call ended: `Cancelled`, `Exit code 3`."""
     return report.status.is_final and text.strip().lower() in end_text(report).split(": ")
 
 

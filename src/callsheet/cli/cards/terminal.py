@@ -146,5 +146,5 @@ class TerminalBoard(Board):
 
 
 def has_links(console: Console) -> bool:
-    """Whether a terminal shows hyperlinks; those that do not ignore them, but for the Linux console."""
+    """Return whether hyperlinks are safe: terminals without them ignore them, except the Linux console."""
     return console.color_system is not None and os.environ.get("TERM") != "linux"

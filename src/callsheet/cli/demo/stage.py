@@ -1,4 +1,4 @@
-"""Plays the scenes with a real agent, shows them, and checks the traffic at the end."""
+"""Play the scenes with a real agent, show them, and check the traffic at the end."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class Stage:
         """Choose a mode for the user, and show what it is called."""
         params: JsonObject = {"sessionId": session, "configId": "permission", "value": mode}
         if client.version == 2:
-            params["type"] = "id"  # v2 has it said what kind of value it is
+            params["type"] = "id"  # v2 requires the type of the value
         answer = await client.request("session/set_config_option", params)
         options = answer.get("configOptions") if is_object(answer) else None
         for option in options if is_list(options) else []:

@@ -1,7 +1,7 @@
-"""Follows the history: calls are shown as they come and go.
+"""Follow the history: show calls as they start and end.
 
-The store is asked again and again. New calls are found by their time, and those that run are looked at until
-they have ended. A call may be written a little after it began, so the last minute is looked at each time.
+The store is polled. New calls are found by their time, and running ones are queried until they have ended. A
+call may be written a little after it began, so each poll covers the last minute again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EVERY = 0.5
 
 OVERLAP = 60.0
 FIRST = 10
-"""Calls that are shown to begin with, if no limit is given."""
+"""Calls that are shown to begin with, by default."""
 MOST_FIRST = 10_000
 """And the most of them."""
 
@@ -41,7 +41,7 @@ MOST_FIRST = 10_000
 def follow_calls(
     url: str | None, query: Query, session: str | None, limit: int | None, *, as_json: bool
 ) -> int:
-    """Show calls as they come and go, until nobody reads any more. Returns the exit code."""
+    """Show calls as they come and go, until nobody reads any more. Return the exit code."""
 
     async def work(store: Store) -> int:
         follower = Follower(store, await with_session(store, query, session))
@@ -149,7 +149,7 @@ class Follower:
 
 
 def is_in(head: Head, status: str | None) -> bool:
-    """Whether a call is in a status, `open`, or ended for a reason."""
+    """Return whether a call is in a status, `open`, or ended for a reason."""
     if status is None or head.status == status:
         return True
     if status == "open":

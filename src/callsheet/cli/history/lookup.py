@@ -1,6 +1,6 @@
-"""Opens the history for one command, reads it page by page, and finds the call or session that is meant.
+"""Open the history for one command, read it page by page, and find the call or session that is meant.
 
-People name a call or a session by its id, by how that begins or ends, or by `last`.
+Users name a call or a session by its id, by the beginning or the end of the id, or by `last`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _MANY = 100
 
 
 class Trouble(click.ClickException):
-    """A command can't do what it was asked for. It reports so in a line, and exits with 1."""
+    """A command failed. It reports the error in one line, and exits with 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Report it."""
+        """Write the error to stderr."""
         click.echo(f"callsheet: {self.message}", file=file, err=file is None)
 
 
@@ -207,7 +207,7 @@ async def all_sessions(store: Store, limit: int | None = None) -> AsyncIterator[
 
 
 async def find_call(store: Store, text: str, session: str | None) -> StoredCall:
-    """Return the call that is meant, whole. Raises `Trouble` if there is none, or several."""
+    """Return the call that is meant, whole. Raise `Trouble` if there is none, or several."""
     chosen_session = None if session is None else (await find_session(store, session)).session_id
     found = await _find_heads(store, text, chosen_session)
     if not found:
@@ -241,7 +241,7 @@ async def _find_heads(store: Store, text: str, session: str | None) -> Sequence[
 
 
 def is_part(text: str, key: str) -> bool:
-    """Whether an id begins or ends like this."""
+    """Return whether an id begins or ends like this."""
     return bool(text) and (key.startswith(text) or key.endswith(text))
 
 
@@ -288,7 +288,7 @@ async def with_session(store: Store, query: Query, session: str | None) -> Query
 
 
 async def find_session(store: Store, text: str) -> StoredSession:
-    """Return the session that is meant. Raises `Trouble` if there is none, or several."""
+    """Return the session that is meant. Raise `Trouble` if there is none, or several."""
     found = await store.session(text) if text and text != LAST else None
     if found is not None:
         return found

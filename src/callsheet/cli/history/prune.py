@@ -1,4 +1,4 @@
-"""Makes a history smaller: removes the oldest calls or a session, and gives space back."""
+"""Make a history smaller: remove the oldest calls or a session, and release the space."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def forget(url: str | None, text: str, *, is_sure: bool) -> int:
     async def remove(store: Store) -> int:
         before, removed, (key,) = await _size(store), Counter(call=0), meant
         _add(removed, replace(await store.forget(key), sessions=0))
-        await store.prune(Retention(), now=time.time())  # removes nothing, and gives the space back
+        await store.prune(Retention(), now=time.time())  # removes nothing, and releases the space
         text = f"Removed session {visible(key)} with {_counts(removed)}."
         click.echo(f"{text} {await _given_back(store, before)}", err=True)
         return 0

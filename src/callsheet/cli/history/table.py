@@ -47,7 +47,7 @@ Key = tuple[str, str]
 
 HOW = "Calls get there by `callsheet call`, `callsheet agent`, and sessions with a `SessionLog`."
 FEW = 50
-"""Calls or sessions that are listed if no limit is given."""
+"""Calls or sessions that are listed by default."""
 
 SHORT_ID = 8
 """Characters of an id that a table shows: its last ones, for ids begin with the time."""
