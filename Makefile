@@ -6,6 +6,9 @@ CLIENTS := tests/clients/node_modules
 WORKERS ?= 3
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -q
 
+# Hundreds of processes are started here: each would compile the code anew where no bytecode may be written.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run test quick slow live check format bench fuzz storm goldens schemas locales diagrams clean
 
 help: ## show this help
@@ -18,7 +21,7 @@ test: $(VENV)/.dev $(CLIENTS)/.done ## run all tests, in three processes; in mor
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 quick: $(VENV)/.dev ## the tests of a minute: no servers, no clients from npm
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit
+	CALLSHEET_EXAMPLES=$(or $(CALLSHEET_EXAMPLES),20) $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
 
 slow: $(VENV)/.dev ## the slow suites in full size
 	CALLSHEET_FULL=1 $(BIN)/python -m pytest $$(grep -rlE '^from tests.support.sizes import' tests --include='test_*.py')

@@ -30,7 +30,7 @@ from tests.support.postgres import Server, programs
 from callsheet.history.rows import CallRow, Query, RowBatch, SessionRow
 from callsheet.history.store import Store
 from callsheet.history.url import file_of, store_at
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 from . import mix
 from .table import Claim, Figures, Subject

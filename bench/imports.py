@@ -16,7 +16,7 @@ _IMPORTS = {
     "msgspec": "import msgspec",
     "callsheet": "import callsheet",
     "callsheet, with ledger and wires": (
-        "import callsheet, callsheet.runtime.timing, callsheet.acp.views, callsheet.acp.codec"
+        "import callsheet, callsheet.runtime.clock, callsheet.acp.views, callsheet.acp.codec"
     ),
     "acp": "import acp",
 }

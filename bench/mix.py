@@ -27,8 +27,8 @@ from callsheet.acp.peer import Peer
 from callsheet.history.codec import as_json_bytes, record_of
 from callsheet.history.sink import WaitingCall
 from callsheet.report.terminal import CallRecord
+from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.sanitizer import GuardSettings
-from callsheet.runtime.timing import new_call_id
 
 ROOT = Path(__file__).parent.parent
 SEED = 2026

@@ -13,7 +13,7 @@ from callsheet.report.content import TextContent
 from callsheet.report.fields import ToolCallLocation, ToolKind
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import ToolCallStatus
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 from .work import LIMIT, LINE, NAME, PATH, SESSION, TEXT, TITLE
 

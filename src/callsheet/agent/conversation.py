@@ -25,9 +25,9 @@ from callsheet.history.store_errors import HistoryError
 from callsheet.redaction.redactor import StreamRedactor
 from callsheet.report.errors import CallsheetError, InvalidValue
 from callsheet.report.json import JsonObject, JsonValue
+from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.health import short_message
 from callsheet.runtime.permission import Question
-from callsheet.runtime.timing import new_call_id
 from callsheet.tools.session import Session
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from callsheet.cli.output import visible
 from callsheet.cli.signals import StopSignals
 from callsheet.limits.limits import ROOMY, SAFE
 from callsheet.report.json import JsonObject
+from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.permission import Question
 from callsheet.runtime.sanitizer import GuardSettings
 from callsheet.runtime.sinks import PipeSink, Sink
-from callsheet.runtime.timing import new_call_id
 from callsheet.tools.errors import NotPermitted, ToolError
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Session

@@ -305,7 +305,7 @@ async def _write_calls(db: Database, calls: Sequence[CallRow], writer: str) -> N
 
 
 async def rename_calls(db: Database, calls: Iterable[CallRow]) -> None:
-    """Give calls ids that no other call of their session has, within a transaction."""
+    """Assign calls ids that no other call of their session has, within a transaction."""
     taken: dict[tuple[str, str], str] = {}
     for row in calls:
         row.key = db.storable(row.owner)

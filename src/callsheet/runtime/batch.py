@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from callsheet.report.json import JsonValue
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.call import RuntimeCall

@@ -31,10 +31,10 @@ from callsheet.runtime.call_state import (
     exit_text,
     is_about,
 )
+from callsheet.runtime.clock import Stopwatch
 from callsheet.runtime.desk import Opening
 from callsheet.runtime.health import Misuse, PermissionDenied, safely
 from callsheet.runtime.live_output import KEEP, Output, to_bytes
-from callsheet.runtime.timing import Stopwatch
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession

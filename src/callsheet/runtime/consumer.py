@@ -28,10 +28,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from callsheet.report.report import ToolCallReport
+from callsheet.runtime.clock import Clock, Timer
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.send_queue import MAX_WEIGHT, SendQueue
 from callsheet.runtime.sinks import Sink
-from callsheet.runtime.timing import Clock, Timer
 
 if TYPE_CHECKING:
     from callsheet.runtime.session import RuntimeSession

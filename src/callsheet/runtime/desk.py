@@ -41,10 +41,10 @@ from callsheet.report.terminal import (
     TerminalState,
     terminal_ids,
 )
+from callsheet.runtime.clock import Clock, new_call_id
 from callsheet.runtime.health import Faults
 from callsheet.runtime.live_output import LAGGING, Output
 from callsheet.runtime.sanitizer import Sanitizer
-from callsheet.runtime.timing import Clock, new_call_id
 
 if TYPE_CHECKING:
     from callsheet.runtime.call import RuntimeCall

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import CallRecord
+from callsheet.runtime.clock import Timer
 from callsheet.runtime.consumer import PACE, TRIES, TookNothing
 from callsheet.runtime.live_output import Output
 from callsheet.runtime.sinks import Sink
-from callsheet.runtime.timing import Timer
 
 if TYPE_CHECKING:
     from callsheet.runtime.desk import Desk

@@ -27,6 +27,7 @@ from callsheet.report.status import Reason
 from callsheet.runtime import shutdown
 from callsheet.runtime.batch import Batch
 from callsheet.runtime.call import RuntimeCall
+from callsheet.runtime.clock import Clock, SystemClock, new_call_id
 from callsheet.runtime.consumer import Consumer
 from callsheet.runtime.desk import Desk, Opening
 from callsheet.runtime.health import ConsumerLost, Faults, Health, SessionClosed
@@ -34,7 +35,6 @@ from callsheet.runtime.permission import OnPermission
 from callsheet.runtime.record_consumer import RecordConsumer
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.sinks import CallbackSink, OnUpdate, Sink
-from callsheet.runtime.timing import Clock, SystemClock, new_call_id
 
 
 class SessionOptions(TypedDict, total=False):

@@ -14,10 +14,10 @@ from callsheet.observe.model import SeenIds
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.json import check_path
 from callsheet.report.terminal import CallRecord
+from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import GuardSettings, LocalPhrases, Sanitizer
 from callsheet.runtime.spill_store import SpillStore
-from callsheet.runtime.timing import to_rfc3339
 from callsheet.tap.calls import Ids
 from callsheet.tap.stats import Account
 

@@ -31,7 +31,7 @@ from callsheet.report.terminal import (
 )
 from callsheet.runtime.sanitizer import LocalPhrases, Sanitizer
 from callsheet.tap.hold import ANNOUNCEMENT, ARGUMENTS, was_never_allowed
-from callsheet.tap.outgoing import Post
+from callsheet.tap.outbox import Post
 from callsheet.tap.render import Maker
 
 from .calls import Ids, Tapped, own_notes

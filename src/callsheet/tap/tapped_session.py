@@ -1,7 +1,7 @@
 """One session of another agent, whose calls are repaired and then reported as Callsheet's own would be.
 
 `TappedSession` receives the tracker's events about its calls. It decides when a report changes, and ends
-calls that the agent does not end. `render` and `repair` decide what the report is, `outgoing` when it is
+calls that the agent does not end. `render` and `repair` decide what the report is, `outbox` when it is
 sent. `TappedSessions` holds all sessions of a tap, and knows in which of them something is due.
 """
 
@@ -48,7 +48,7 @@ from callsheet.tap.hold import (
     was_only_allowed,
     why_denied,
 )
-from callsheet.tap.outgoing import Post
+from callsheet.tap.outbox import Post
 from callsheet.tap.permissions import complete_request, is_blind, shows_the_same
 from callsheet.tap.render import Drafts, declare
 from callsheet.tap.repair import CallDraft

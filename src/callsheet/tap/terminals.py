@@ -22,7 +22,7 @@ from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState
 from callsheet.runtime.sanitizer import Sanitizer
 from callsheet.tap.hold import OUTPUT_PAUSE
-from callsheet.tap.outgoing import Post
+from callsheet.tap.outbox import Post
 
 MOST = 256
 """Terminals whose output is redacted at once. Of more, the oldest stream is finished first."""

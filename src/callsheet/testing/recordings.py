@@ -23,7 +23,7 @@ from callsheet.acp.peer import Peer
 from callsheet.observe.lines import Direction, RecordedLine, encode_line, read_lines
 from callsheet.report.json import JsonObject, is_object
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 if TYPE_CHECKING:
     from callsheet.check.finding import Finding

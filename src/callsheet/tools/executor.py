@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
+from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import SessionClosed
-from callsheet.runtime.timing import to_rfc3339
 from callsheet.tools import stdio_guard
 from callsheet.tools.invocation import (
     in_thread,

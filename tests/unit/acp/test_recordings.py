@@ -18,7 +18,7 @@ from callsheet.acp import v1
 from callsheet.acp.codec import as_dict
 from callsheet.report.errors import CorrelationError, IllegalMove
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support import RECORDINGS, schemas
 
 FILES = sorted(RECORDINGS.glob("*.jsonl"))

@@ -21,7 +21,7 @@ from callsheet.acp.views import View, view_for
 from callsheet.report.events import CallOpened, Event
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import TerminalState
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer
 

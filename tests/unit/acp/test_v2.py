@@ -15,7 +15,7 @@ from callsheet.acp.permission import InvalidOption, PermissionOption, UnknownInp
 from callsheet.report.content import DiffContent, FileChange, UnknownContent
 from callsheet.report.events import CallChanged
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from callsheet.testing import Recorder
 from tests.unit.acp.test_v1 import a_report
 

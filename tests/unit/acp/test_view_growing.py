@@ -29,7 +29,7 @@ from callsheet.acp.views import View, view_for
 from callsheet.report.content import DiffContent, FileChange, TextContent, ToolCallContent
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import ToolCallStatus
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from callsheet.testing import FakeClock, Recorder, Recording
 from tests.support.sizes import sized
 

@@ -19,7 +19,7 @@ from callsheet.report.content import DiffContent, FileChange, TerminalContent, T
 from callsheet.report.events import ExitStatus
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import CallRecord, TerminalRecord
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer
 

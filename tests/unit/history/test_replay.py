@@ -23,7 +23,7 @@ from callsheet.report.content import TerminalContent
 from callsheet.report.events import CallChanged, CallOpened, Event
 from callsheet.report.ledger import Ledger
 from callsheet.report.terminal import CallRecord, TerminalRecord, TerminalState
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from callsheet.testing import Recorder, assert_every_call_ended, fold, updates_in
 from tests.support import schemas
 from tests.support import strategies as some

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from callsheet.report.errors import InvalidId
 from callsheet.report.ids import IdFactory, check_id, is_ours
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support.sizes import sized
 
 THREADS, EACH = 8, sized(100_000, 20_000)

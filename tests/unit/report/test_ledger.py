@@ -28,7 +28,7 @@ from callsheet.report.events import (
 from callsheet.report.ids import is_ours
 from callsheet.report.ledger import CallSummary, Ledger
 from callsheet.report.terminal import KEEP_OUTPUT, TerminalState
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support.sizes import sized
 
 

@@ -33,7 +33,7 @@ from callsheet.report.errors import (
 from callsheet.report.events import CallChanged, ExitStatus, TerminalChanged
 from callsheet.report.fields import CustomKind
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.unit.report.test_values import NOT_JSON
 
 

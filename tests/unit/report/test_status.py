@@ -12,7 +12,7 @@ from callsheet import Reason, ToolCallReport, ToolCallStatus
 from callsheet.report.errors import IllegalMove, InvalidReason, InvalidStatus, LateUpdate
 from callsheet.report.ledger import Ledger
 from callsheet.report.status import MOVES
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 S = ToolCallStatus
 LEGAL = {

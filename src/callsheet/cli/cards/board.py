@@ -28,7 +28,7 @@ from callsheet.report.ledger import Ledger
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 from callsheet.report.terminal import TerminalState
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 
 TICK = 0.1
 """Seconds after which `tick` is to be called again."""

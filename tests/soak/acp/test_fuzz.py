@@ -23,7 +23,7 @@ from callsheet.acp.views import view_for
 from callsheet.report.content import UnknownContent
 from callsheet.report.events import Event
 from callsheet.report.ledger import Ledger
-from callsheet.runtime.timing import new_call_id
+from callsheet.runtime.clock import new_call_id
 from tests.support import strategies as some
 from tests.support.sizes import fewer
 from tests.unit.acp.test_roundtrip import send, updates_in
