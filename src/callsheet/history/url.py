@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -29,28 +27,27 @@ _SECRET = re.compile(r"pass\w*\s*=", re.IGNORECASE)
 _SCHEME = re.compile(r"(?:sqlite\d?|postgres(?:ql)?|https?|file):", re.IGNORECASE)
 
 
-def default_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the file of this user's history, in the directory for a user's data."""
-    data = environ.get("XDG_DATA_HOME") or environ.get("LOCALAPPDATA")
-    if data and Path(data).is_absolute():
-        return Path(data) / "callsheet" / "history.sqlite"
-    home = Path.home()
-    base = (
-        home / "Library/Application Support" if sys.platform == "darwin" else home / ".local/share"
-    )
-    return base / "callsheet" / "history.sqlite"
+def default_file() -> Path:
+    """Return the file of this user's history, in the directory for a user's data.
+
+    Raises:
+        RuntimeError: There is no home directory.
+    """
+    from platformdirs import user_data_path
+
+    return user_data_path("callsheet", appauthor=False) / "history.sqlite"
 
 
-def chosen_url(flag: str | None = None, environ: Mapping[str, str] = os.environ) -> str | None:
+def chosen_url(flag: str | None = None) -> str | None:
     """Return the URL to use: the flag's, the environment's, or the default; None if no history is stored.
 
     Raises:
         BadUrl: The URL names no store.
     """
-    url = flag if flag is not None else environ.get(VARIABLE) or None
+    url = flag if flag is not None else os.environ.get(VARIABLE) or None
     if url is None:
         try:
-            return "sqlite:///" + str(default_file(environ)).replace("%", "%25")
+            return "sqlite:///" + str(default_file()).replace("%", "%25")
         except RuntimeError:  # no home directory
             return None
     if url.strip().lower() in OFF:

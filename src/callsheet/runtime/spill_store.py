@@ -41,13 +41,12 @@ _LOCK_PAUSE = 0.005
 _HALF_WRITTEN_AGE = 3600.0
 
 
-def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
+def default_directory() -> Path:
     """Return the directory for spills of this user: in the place for things that may be deleted."""
-    cache = environ.get("XDG_CACHE_HOME") or environ.get("LOCALAPPDATA")
-    if cache and Path(cache).is_absolute():
-        return Path(cache) / "callsheet" / "spill"
+    from platformdirs import user_cache_path
+
     try:
-        return Path.home() / ".cache" / "callsheet" / "spill"
+        return user_cache_path("callsheet", appauthor=False) / "spill"
     except RuntimeError:  # no home
         return Path(tempfile.gettempdir()) / f"callsheet-{os.getuid()}" / "spill"
 

@@ -174,11 +174,14 @@ BAD: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("how", BAD)
-def test_a_bad_entry_in_the_users_file_is_named(tmp_path: Path, how: str) -> None:
+def test_a_bad_entry_in_the_users_file_is_named(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "mine.toml"
+    monkeypatch.setenv("CALLSHEET_CONFIG", str(file))
     file.write_text(BAD[how][0])
     with pytest.raises(BadSettings) as caught:
-        use_rules(tmp_path, environ={"CALLSHEET_CONFIG": str(file)})
+        use_rules(tmp_path)
     assert str(file) in str(caught.value)
     assert BAD[how][1] in str(caught.value)
 
@@ -204,13 +207,16 @@ def test_a_bad_rule_of_the_users_stops_a_command_at_its_start(
 
 
 @pytest.fixture
-def redactor_of(tmp_path: Path) -> Iterator[Callable[[str], Redactor]]:
+def redactor_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Redactor]]:
     before = Redactor.settings
+    monkeypatch.setenv("CALLSHEET_CONFIG", str(tmp_path / "own.toml"))
 
     def made(project: str, own: str = "") -> Redactor:
         (tmp_path / "pyproject.toml").write_text(project)
         (tmp_path / "own.toml").write_text(own)
-        use_rules(tmp_path, environ={"CALLSHEET_CONFIG": str(tmp_path / "own.toml")})
+        use_rules(tmp_path)
         return Redactor()
 
     yield made

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from callsheet.cli import settings
 from callsheet.cli.amounts import BadAmount, parse_age, parse_moment, parse_size
-from callsheet.cli.settings import BadSettings, history_settings
-from callsheet.history import KEEP, BadUrl
+from callsheet.cli.settings import BadSettings
+from callsheet.history import KEEP, BadUrl, Retention
 from callsheet.history.url import file_of
 from tests.integration.cli.conftest import Command
 from tests.support.shells import CALLSHEET
@@ -24,6 +25,18 @@ def environ(home: Path, **more: str) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(home / "config"),
         **more,
     }
+
+
+def history_settings(
+    flag: str | None = None, *, environ: dict[str, str], cwd: str | Path = "."
+) -> tuple[str | None, Retention]:
+    """Return the settings of the history in an environment that has just these of our variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CALLSHEET_CONFIG", "CALLSHEET_HISTORY"):
+            patch.delenv(name, raising=False)
+        for name, value in environ.items():
+            patch.setenv(name, value)
+        return settings.history_settings(flag, cwd=cwd)
 
 
 def toml(file: Path, text: str) -> Path:
@@ -86,7 +99,10 @@ def test_a_file_says_how_much_is_kept(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[history\n", "no TOML"),
-        ('[history]\nmax_aeg = "1d"\n', "has no 'max_aeg'; did you mean max_age?; it has url, max"),
+        (
+            '[history]\nmax_aeg = "1d"\n',
+            "[history] Object contains unknown field `max_aeg`; it has url, max_age",
+        ),
         ("[history]\nx = 1\n", "it has url, max_age, max_calls, max_bytes, session_max_calls"),
         ("[histroy]\nx = 1\n", "there is no [histroy]; did you mean [history]?"),
         (
@@ -95,12 +111,12 @@ def test_a_file_says_how_much_is_kept(tmp_path: Path) -> None:
         ),
         ("history = 3\n", "[history] is no table"),
         ("[tool.callsheet]\nhistory = 3\n", "[tool.callsheet.history] is no table"),
-        ("[history]\nurl = 5\n", "Expected `str | null`, got `int` - [history] url"),
+        ("[history]\nurl = 5\n", "[history] Expected `str | null`, got `int` - at `url`"),
         ('[history]\nmax_age = "90"\n', "max_age = '90': expected a number and a unit"),
         ('[history]\nmax_bytes = "big"\n', "max_bytes = 'big': expected a number of bytes"),
         ('[history]\nmax_bytes = "100kB"\n', "max_bytes = '100kB': expected 1MB or more"),
         ('[history]\nmax_calls = "many"\n', "max_calls = 'many': expected a number of calls"),
-        ("[history]\nmax_calls = -1\n", "max_calls = -1: expected a number of calls"),
+        ("[history]\nmax_calls = -1\n", "max_calls = '-1': expected a number of calls"),
     ],
 )
 def test_a_file_that_is_wrong_is_named_with_what_is_wrong(

@@ -49,7 +49,7 @@ def test_relative_paths_begin_here_and_a_tilde_is_home(
     ],
 )  # fmt: skip
 def test_a_wrong_url_is_refused_with_what_would_be_right_and_no_password(url: str) -> None:
-    for refuse in (check_url, store_at, History, lambda one: chosen_url(one, {})):
+    for refuse in (check_url, store_at, History, chosen_url):
         with pytest.raises(BadUrl) as error:
             refuse(url)
         assert "postgresql://USER@HOST/DATABASE" in str(error.value)
@@ -83,28 +83,35 @@ def test_what_is_no_password_is_shown() -> None:
     assert without_password("postgresql://me:x@h:1/db?a=b") == "postgresql://me:…@h:1/db?a=b"
 
 
-def test_the_flag_holds_then_the_environment_then_the_default(tmp_path: Path) -> None:
-    environ = {"XDG_DATA_HOME": str(tmp_path)}
+def test_the_flag_holds_then_the_environment_then_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     default = f"sqlite:///{tmp_path}/callsheet/history.sqlite"
-    assert chosen_url(None, environ) == default
-    assert file_of(default) == default_file(environ)
-    assert chosen_url(None, {**environ, "CALLSHEET_HISTORY": ""}) == default
-    assert chosen_url(None, {**environ, "CALLSHEET_HISTORY": "/x.db"}) == "/x.db"
-    assert chosen_url("/y.db", {"CALLSHEET_HISTORY": "/x.db"}) == "/y.db"
+    for value, url in (("", default), ("/x.db", "/x.db")):
+        monkeypatch.setenv("CALLSHEET_HISTORY", value)
+        assert chosen_url() == url
+    assert file_of(default) == default_file()
+    assert chosen_url("/y.db") == "/y.db"
     for off in ("off", "OFF", "none", "0", "false", " no "):
-        assert chosen_url(off, environ) is None
-        assert chosen_url(None, {"CALLSHEET_HISTORY": off}) is None
+        assert chosen_url(off) is None
+        monkeypatch.setenv("CALLSHEET_HISTORY", off)
+        assert chosen_url() is None
 
 
-def test_the_default_is_found_whatever_the_directory_is_called(tmp_path: Path) -> None:
-    environ = {"XDG_DATA_HOME": f"{tmp_path}/100%41 ?#é"}
-    url = chosen_url(None, environ)
+def test_the_default_is_found_whatever_the_directory_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", f"{tmp_path}/100%41 ?#é")
+    monkeypatch.delenv("CALLSHEET_HISTORY", raising=False)
+    url = chosen_url()
     assert url is not None
-    assert file_of(url) == default_file(environ)
+    assert file_of(url) == default_file()
 
 
 def test_a_directory_for_data_that_is_relative_does_not_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
-    assert default_file({"XDG_DATA_HOME": "data"}).is_relative_to("/home/me")
+    monkeypatch.setenv("XDG_DATA_HOME", "data")
+    assert default_file().is_relative_to("/home/me")
