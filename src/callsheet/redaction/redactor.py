@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any, ClassVar, TypeAlias, cast
 
 from callsheet.redaction.commands import LONGEST, Runnable, is_inert
+from callsheet.redaction.encoded_json import UNCERTAIN, in_json, secret_names
 from callsheet.redaction.known_values import forms, secrets_of, secrets_of_mcp
 from callsheet.redaction.rules import (
     ID,
@@ -27,8 +29,9 @@ from callsheet.redaction.rules import (
     default_rules,
     read_settings,
     rules_of,
+    table,
 )
-from callsheet.redaction.scanner import Budget, Scanner
+from callsheet.redaction.scanner import Budget, Gate, Scanner, make_gate
 from callsheet.redaction.secret_names import family_of, is_placeholder, scheme_length
 from callsheet.redaction.spans import MARK, MARKS, Marks, Span
 from callsheet.redaction.stream import QuickCheck, StreamRedactor
@@ -66,15 +69,19 @@ class Redactor:
         allow: Iterable[str] = (),
         marks: Marks = MARKS,
     ) -> None:
+        if rules is None:
+            allow = (*allow, *self.settings.allow)
         for rule in rules or ():
             check(rule)
-        if rules is None:
-            rules, allow = rules_of(self.settings), (*allow, *self.settings.allow)
-        self._rules = tuple(rules)
+        self._rules = rules_of(self.settings) if rules is None else tuple(rules)
         self._known: dict[str, str] = {}
         self._allow = tuple(allow)
         self._marks = marks
         self._compile(_named(known))
+        if rules is not None:
+            _ = (
+                self._scanner.gate
+            )  # what RE2 does not accept is refused here, not at the first text
         self._clean: str | None = None
         self._rules_found: dict[str, tuple[str, ...]] = {}
 
@@ -158,6 +165,22 @@ class Redactor:
         joined = leaves(value)
         return joined is not None and self.passes(joined)
 
+    def is_clean_json(self, data: bytes) -> bool:
+        """Return whether nothing in encoded JSON looks like a secret at first sight, in one search.
+
+        If so, `value` would leave it as it is. If not, `value` decides.
+
+        Args:
+            data: What `msgspec.json.encode` made of a value. JSON that is written in another way, with
+                spaces or needless escapes, may hold secrets that are not found.
+        """
+        return not self._json_gate.finds(data)
+
+    @cached_property
+    def _json_gate(self) -> Gate:
+        patterns = [in_json(pattern) for pattern in self._scanner.patterns()]
+        return make_gate((*patterns, secret_names(table().keys, _FLAGS), *UNCERTAIN))
+
     def found(self, value: JsonValue) -> dict[str, int]:
         """Return how many secrets each rule finds in JSON data.
 
@@ -227,6 +250,7 @@ class Redactor:
         self._known |= known
         self._scanner = Scanner(self._rules, forms(self._known), self._allow)
         self._unfinished = Unfinished(self._scanner)
+        self.__dict__.pop("_json_gate", None)
 
     def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
         parts: list[bytes] = []
@@ -473,7 +497,7 @@ def _flag_family(command: list[JsonValue], flag: JsonValue) -> str:
     """Return the family of the secret after this flag, in a command that is a list of words, or ""."""
     if type(flag) is not str or not flag.startswith("-") or "=" in flag:
         return ""
-    if flag in ("-u", "--user", "-U", "--proxy-user") and "curl" in command[:3]:
+    if flag in _USER_FLAGS and "curl" in command[:3]:
         return "user"
     program = str(command[0]).rpartition("/")[2]
     if flag in _SHORT_FLAGS.get(program, ()):
@@ -481,7 +505,9 @@ def _flag_family(command: list[JsonValue], flag: JsonValue) -> str:
     return family_of(flag.lstrip("-"))
 
 
+_USER_FLAGS = ("-u", "--user", "-U", "--proxy-user")
 _SHORT_FLAGS = {
     "sshpass": ("-p",), "redis-cli": ("-a",), "docker": ("-p",), "podman": ("-p",), "helm": ("-p",),
     "mongosh": ("-p",), "mongo": ("-p",), "mongodump": ("-p",), "sqlcmd": ("-P",), "ldapsearch": ("-w",),
 }  # fmt: skip
+_FLAGS = frozenset(chain(_USER_FLAGS, *_SHORT_FLAGS.values()))

@@ -183,10 +183,14 @@ class Scanner:
         self._by_length = sorted(known, key=len, reverse=True)
         self._allowed, self._allow = _allow_list(allow)
         self._at: dict[bytes, tuple[list[RuleMatcher], list[bytes]]] = {}
-        self.gate = make_gate(tuple(self.patterns()))
         self.work: int = 0
         """How many places were looked at so far. Tests hold it down."""
         self.blocks = [rule.block for rule in self.rules if rule.block is not None]
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The gate for whole texts. Made when first needed: clean JSON needs another one only."""
+        return make_gate(tuple(self.patterns()))
 
     def patterns(self) -> list[bytes]:
         """Return what the gate searches for: rules, secret names, known values, text in base64."""
