@@ -1,13 +1,12 @@
 """JSON-RPC 2.0, one message on a line: framing for both directions.
 
-In: `LineReader.feed(bytes)` returns messages and typed errors, in order. Lines may have any length,
-and nothing that a peer sends raises anything: a bad line becomes a `ProtocolError` in its place,
-and the next line is read as usual.
+In: a `LineBuffer` cuts bytes into lines, and `decode_line` returns the message on a line, or what is wrong
+with it. Nothing that a peer sends raises anything: a bad line becomes a `ProtocolError` in its place.
 
 Out: `encode_line` returns the bytes of one message and holds them to a budget, counted on what really
 goes over the wire.
 
-Not here: what the messages mean (`v1`, `v2`), and reading from or writing to anything.
+Not here: what the messages mean (`v1`, `v2`), and reading, writing and waiting (`runtime.rpc`).
 """
 
 from __future__ import annotations
@@ -26,6 +25,9 @@ RequestId: TypeAlias = str | int | None
 
 FRAME_BUDGET = 8 * 1024 * 1024
 """Default limit of a line, in bytes. Known readers fail at 10 MiB (some at 64 KiB)."""
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of a line that are held until it is complete."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -129,51 +131,69 @@ class Response(Struct, frozen=True):
 Message: TypeAlias = Request | Notification | Response
 
 
-class LineReader:
-    """Cuts a stream of bytes into messages."""
+class LineBuffer:
+    """Cuts bytes that arrive in pieces into whole lines, in bounded memory.
 
-    def __init__(self, *, max_line: int | None = None) -> None:
-        self._max_line: int | None = max_line
+    At most `limit` bytes of a line are held until its line feed arrives. A line that grows longer is not
+    held: its parts are returned as they arrive, apart from the whole lines, so that one reader can pass
+    them on and another can drop them. Nothing is lost either way.
+    """
+
+    def __init__(self, limit: int = LONGEST_LINE) -> None:
+        self.limit: int = limit
         # One block of memory: many small ones, with others among them, would stay with the process.
-        self._held: bytearray = bytearray()
-        self._skipping: bool = False
+        self._rest: bytearray = bytearray()
+        self._is_long: bool = False
 
-    def feed(self, data: bytes) -> list[Message | ProtocolError]:
-        """Take in bytes; return what is complete now."""
-        *complete, rest = data.split(b"\n")
-        found = [item for line in complete for item in self._finish(line)]
-        self._hold(rest, found)
-        return found
+    def feed(self, data: bytes) -> tuple[bytes, bytes, bytes]:
+        """Take in a piece.
 
-    def end(self) -> list[Message | ProtocolError]:
-        """End the stream; return what a last line without a line feed holds."""
-        return self._finish(b"")
+        Returns:
+            More of a line that is too long, up to its end; whole lines, which `split_lines` separates; and
+            the beginning of another line that is too long. Joined, they are all that came and is not held.
+        """
+        if not self._rest and not self._is_long and data.endswith(b"\n"):
+            return b"", data, b""
+        more = b""
+        if self._is_long:
+            end = data.find(b"\n") + 1
+            if not end:
+                return data, b"", b""
+            self._is_long = False
+            more, data = data[:end], data[end:]
+        end = data.rfind(b"\n") + 1
+        whole = data[:end]
+        if whole and self._rest:
+            whole = bytes(self._rest) + whole
+            self._rest = bytearray()
+        return more, whole, self._hold(data[end:])
 
-    def _finish(self, last: bytes) -> list[Message | ProtocolError]:
-        found: list[Message | ProtocolError] = []
-        line = last
-        if self._held or self._skipping or len(last) > (self._max_line or len(last)):
-            self._hold(last, found)
-            line = bytes(self._held)
-            self._held, self._skipping = bytearray(), False
-        if line.strip():
-            found.append(decode_line(line))
-        return found
+    def skip(self) -> None:
+        """Treat the line that is under way as one that is too long: pieces of it are missing."""
+        self._rest, self._is_long = bytearray(), True
 
-    def _hold(self, part: bytes, found: list[Message | ProtocolError]) -> None:
-        """Store a part of a line. If the line exceeds its limit, report that once instead."""
-        if self._skipping or not part:
-            return
-        self._held += part
-        if self._max_line is not None and len(self._held) > self._max_line:
-            self._held, self._skipping = bytearray(), True
-            found.append(
-                InvalidRequest(f"a line has over {self._max_line} bytes, which is the limit")
-            )
+    def end(self) -> bytes:
+        """Return the line whose end never came."""
+        rest, self._rest = bytes(self._rest), bytearray()
+        return rest
+
+    def _hold(self, data: bytes) -> bytes:
+        self._rest += data
+        if len(self._rest) <= self.limit:
+            return b""
+        begun, self._rest, self._is_long = bytes(self._rest), bytearray(), True
+        return begun
 
 
-def decode_line(line: bytes | str) -> Message | ProtocolError:
-    """Return the message on a line, or what is wrong with it."""
+def split_lines(lines: bytes) -> list[bytes]:
+    """Return whole lines one by one, each with its line feed. Nothing else ends a line."""
+    return [line + b"\n" for line in lines.split(b"\n")[:-1]]
+
+
+def decode_line(line: bytes | str) -> Message | ProtocolError | None:
+    """Return the message on a line, or what is wrong with it; None if the line is blank."""
+    if not line.strip():
+        return None
     try:
         value = _decode(line)
     except (msgspec.MsgspecError, ValueError) as exc:  # UnicodeDecodeError is a ValueError

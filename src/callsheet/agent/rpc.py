@@ -20,22 +20,21 @@ from callsheet.acp.jsonrpc import (
     InvalidAnswer,
     InvalidParams,
     InvalidRequest,
-    LineReader,
+    LineBuffer,
     Message,
     Notification,
     ProtocolError,
     Request,
     RequestId,
     Response,
+    decode_line,
     encode_line,
     error_response,
+    split_lines,
 )
 from callsheet.agent.pipe import Reader, Writer
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
-
-LONGEST_LINE = 64 * 1024 * 1024
-"""Bytes of a line that is read. Longer ones are refused, and skipped without being stored."""
 
 LONGEST_ID = 1024
 """Characters of a request's id."""
@@ -133,12 +132,16 @@ class ClientConnection:
 
     async def run(self) -> None:
         """Serve until the client closes its end."""
-        lines = LineReader(max_line=LONGEST_LINE)
+        lines = LineBuffer()
         try:
             while data := await self._reader.piece():
-                if not await self._take_all(lines.feed(data)):
+                _, whole, begun = lines.feed(data)
+                if not await self._take_all(map(decode_line, split_lines(whole))):
                     return
-            await self._take_all(lines.end())
+                if begun:
+                    why = f"a line has over {lines.limit} bytes, which is the limit"
+                    self._reply(error_response(InvalidRequest(why)))
+            await self._take_all([decode_line(lines.end())])
         finally:
             self.is_over = True
             for _, answer in self._asked.values():
@@ -186,7 +189,7 @@ class ClientConnection:
 
     # Requests from the client
 
-    async def _take_all(self, messages: Iterable[Message | ProtocolError]) -> bool:
+    async def _take_all(self, messages: Iterable[Message | ProtocolError | None]) -> bool:
         """Handle messages. Return False when the client has gone without reading its answers."""
         for message in messages:
             if isinstance(message, Request):
@@ -198,7 +201,7 @@ class ClientConnection:
                 self._answered(message)
             elif isinstance(message, InvalidAnswer) and message.request_id in self._asked:
                 self._answered(Response(message.request_id, error=message.to_error()))
-            else:
+            elif message is not None:
                 self._reply(error_response(message))
             if self._unread >= UNREAD and not await self._is_read():
                 return False

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
+from callsheet.acp.jsonrpc import LineBuffer
 from callsheet.observe.model import obj
 
 Sender: TypeAlias = Literal["client", "agent"]
@@ -209,21 +210,16 @@ def _faulty(number: int, size: int, fault: Fault, problem: str) -> RecordedLine:
 
 def _split(stream: BinaryIO) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines of a stream, and whether each is whole: of one that is too long, the beginning."""
-    rest: list[bytes] = []
-    size = 0
+    buffer = LineBuffer(LONGEST)
     while piece := stream.read(PIECE):
-        *lines, last = piece.split(b"\n")
-        for found in lines:
-            line = found
-            if rest:
-                line = b"".join((*rest, found))
-                rest, size = [], 0
+        _, whole, begun = buffer.feed(piece)
+        for line in whole.split(b"\n")[:-1]:
             yield line[:LONGEST], len(line) <= LONGEST
-        if size <= LONGEST:
-            rest.append(last)
-        size += len(last)
-    if size:
-        yield b"".join(rest), size <= LONGEST
+        if begun:
+            yield begun[:LONGEST], False
+    rest = buffer.end()
+    if rest:
+        yield rest, True
 
 
 # What is wrong with a line, and how it could be meant

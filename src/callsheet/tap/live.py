@@ -21,8 +21,9 @@ from contextlib import suppress
 from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING
 
+from callsheet.acp.jsonrpc import LineBuffer, split_lines
 from callsheet.processes.child import CannotStart
-from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
+from callsheet.tap.stdio import Between, Send
 
 if TYPE_CHECKING:
     from callsheet.history.history import History
@@ -241,7 +242,7 @@ class FromClient:
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
-        self._lines: LineSplitter = LineSplitter()
+        self._lines: LineBuffer = LineBuffer()
 
     def begin(self, send: Send) -> None:
         """Let the tap send to the agent, too."""
@@ -249,7 +250,7 @@ class FromClient:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        ended, lines, part = self._lines.take(data)
+        ended, lines, part = self._lines.feed(data)
         try:
             if ended:
                 send(ended)
@@ -274,7 +275,7 @@ class FromAgent:
 
     def __init__(self, driver: Driver) -> None:
         self._driver: Driver = driver
-        self._lines: LineSplitter = LineSplitter()
+        self._lines: LineBuffer = LineBuffer()
 
     def begin(self, send: Send) -> None:
         """Let the timer thread send to the client, too."""
@@ -282,7 +283,7 @@ class FromAgent:
 
     def take(self, data: bytes, send: Send) -> None:
         """Take the next piece."""
-        ended, lines, part = self._lines.take(data)
+        ended, lines, part = self._lines.feed(data)
         if ended:
             self._driver.pass_on(ended, send)
         if lines:

@@ -23,8 +23,9 @@ from stat import S_ISREG
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from callsheet.acp.jsonrpc import LineBuffer, split_lines
 from callsheet.processes.child import CannotStart
-from callsheet.tap.stdio import Between, LineSplitter, Send, split_lines
+from callsheet.tap.stdio import Between, Send
 
 if TYPE_CHECKING:
     from callsheet.observe.lines import Direction
@@ -117,12 +118,12 @@ class _Side:
     """The lines of one direction. Of a line that is too long, the beginning is recorded, and its size."""
 
     def __init__(self) -> None:
-        self.lines: LineSplitter = LineSplitter()
+        self.lines: LineBuffer = LineBuffer()
         self._long: tuple[bytes, int] | None = None
 
     def take(self, data: bytes) -> list[tuple[bytes, int]]:
         """Take a piece, and return the lines that end in it, each with its size."""
-        ended, lines, part = self.lines.take(data)
+        ended, lines, part = self.lines.feed(data)
         found: list[tuple[bytes, int]] = []
         if self._long is not None:
             beginning, size = self._long
@@ -132,7 +133,7 @@ class _Side:
                 self._long = None
         found += [(line[:-1], len(line) - 1) for line in split_lines(lines)]
         if part:
-            self._long = part[: self.lines.longest], len(part)
+            self._long = part[: self.lines.limit], len(part)
         return found
 
     def end(self) -> list[tuple[bytes, int]]:

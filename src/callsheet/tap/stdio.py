@@ -1,7 +1,7 @@
 """Run an agent, and relay bytes between it and the client, which is on this process's stdin and stdout.
 
 `Between` starts the agent and serves until it ends. A `Relay` for each direction passes bytes on at once,
-in a thread of its own, through a `Hook`. `LineSplitter` is for hooks that work on lines.
+in a thread of its own, through a `Hook`. Hooks that work on lines use `acp.jsonrpc.LineBuffer`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Hook(Protocol):
     """Receives what one side sends, piece by piece, and sends on what the other side is to receive.
 
     Pieces end anywhere. A hook that only watches sends each piece on unchanged. A hook that changes
-    lines holds back a line that is not complete yet (`LineSplitter`).
+    lines holds back a line that is not complete yet (`LineBuffer`).
     """
 
     def begin(self, send: Send) -> None:
@@ -241,69 +241,3 @@ def _wait(descriptor: int, what: int, seconds: float | None = None) -> bool:
     poll = select.poll()
     poll.register(descriptor, what)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
-
-
-LONGEST = 64 * 1024 * 1024
-"""Bytes of a line that are held until it is complete. A longer line is passed on in parts."""
-
-
-class LineSplitter:
-    """Splits what one side sends, in pieces that end anywhere, into whole lines.
-
-    A line that is longer than `longest` is not held: its parts come as they are.
-    """
-
-    def __init__(self, longest: int = LONGEST) -> None:
-        self.longest: int = longest
-        self._rest: list[bytes] = []
-        self._size: int = 0
-        self._is_long: bool = False
-
-    def take(self, data: bytes) -> tuple[bytes, bytes, bytes]:
-        """Take a piece.
-
-        Returns:
-            More of a line that is too long, up to its end; whole lines; and the beginning of
-            another line that is too long. Joined, they are all that came and is not held.
-        """
-        if not self._rest and not self._is_long and data.endswith(b"\n"):
-            return b"", data, b""
-        ended = b""
-        if self._is_long:
-            end = data.find(b"\n") + 1
-            if not end:
-                return data, b"", b""
-            self._is_long = False
-            ended, data = data[:end], data[end:]
-        end = data.rfind(b"\n") + 1
-        if not end:
-            return ended, b"", self._hold(data)
-        whole = data[:end]
-        if self._rest:
-            whole = b"".join((*self._rest, whole))
-            self._rest, self._size = [], 0
-        return ended, whole, self._hold(data[end:])
-
-    def skip(self) -> None:
-        """Treat the line that is under way as one that is too long: pieces of it are missing."""
-        self._rest, self._size, self._is_long = [], 0, True
-
-    def end(self) -> bytes:
-        """Return the line whose end never came."""
-        rest, self._rest = b"".join(self._rest), []
-        return rest
-
-    def _hold(self, data: bytes) -> bytes:
-        if not data:
-            return b""
-        self._rest.append(data)
-        self._size += len(data)
-        if self._size <= self.longest:
-            return b""
-        part, self._rest, self._size, self._is_long = b"".join(self._rest), [], 0, True
-        return part
-
-
-def split_lines(lines: bytes) -> list[bytes]:
-    """Return whole lines one by one, each with its line feed. Nothing else ends a line."""
-    return [line + b"\n" for line in lines.split(b"\n")[:-1]]

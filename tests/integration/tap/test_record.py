@@ -19,11 +19,11 @@ from typing import Any
 import psutil
 import pytest
 
+from callsheet.acp.jsonrpc import LineBuffer
 from callsheet.check.engine import check_stream
 from callsheet.observe.lines import is_json, read_lines
 from callsheet.tap import recording
 from callsheet.tap.recording import RecordingWriter
-from callsheet.tap.stdio import LineSplitter
 from callsheet.testing import AgentClient, assert_every_call_ended
 from tests.support.processes import linux, new_token, wait_until_gone, with_token
 
@@ -388,7 +388,7 @@ def test_a_disk_that_is_too_slow_loses_lines_and_says_which(
 def test_a_line_that_is_too_long_is_cut_and_says_so(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LineSplitter.__init__, "__defaults__", (5,))
+    monkeypatch.setattr(LineBuffer.__init__, "__defaults__", (5,))
     writer = RecordingWriter(str(path), warn=pytest.fail)
     for piece in (b"123", b"456", b"78\n12", b"345\n\n123456"):
         writer.write("agent->client", piece)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ from callsheet.acp.jsonrpc import (
     InvalidAnswer,
     InvalidParams,
     InvalidRequest,
-    LineReader,
+    LineBuffer,
     Message,
     Notification,
     ParseError,
@@ -26,6 +27,7 @@ from callsheet.acp.jsonrpc import (
     decode_line,
     encode_line,
     error_response,
+    split_lines,
 )
 from tests.support import strategies as some
 from tests.support.sizes import fewer
@@ -54,12 +56,13 @@ def test_messages_survive_whatever_the_stream_is_cut_into(
     sent: list[Message], data: st.DataObject
 ) -> None:
     stream = b"".join(encode_line(message) for message in sent)
-    reader, received, at = LineReader(), [], 0
+    buffer, whole, at = LineBuffer(), b"", 0
     while at < len(stream):
         step = data.draw(st.integers(1, 40))
-        received += reader.feed(stream[at : at + step])
+        whole += buffer.feed(stream[at : at + step])[1]
         at += step
-    assert received + reader.end() == sent
+    assert [decode_line(line) for line in split_lines(whole)] == sent
+    assert buffer.end() == b""
 
 
 WRONG: dict[str, tuple[bytes, type[ProtocolError], str]] = {
@@ -90,50 +93,53 @@ WRONG: dict[str, tuple[bytes, type[ProtocolError], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_line_is_a_typed_error_and_the_next_line_is_read(name: str) -> None:
+def test_a_wrong_line_is_a_typed_error(name: str) -> None:
     line, error, problem = WRONG[name]
-    found = LineReader().feed(line + b'\n{"jsonrpc":"2.0","method":"next"}\n')
-    assert type(found[0]) is error
-    assert problem in str(found[0])
-    assert found[1] == Notification("next")
+    found = decode_line(line)
+    assert type(found) is error
+    assert problem in str(found)
 
 
-def test_the_id_of_a_wrong_request_is_told() -> None:
+def test_the_id_of_a_wrong_request_is_in_the_answer() -> None:
     error = decode_line(b'{"jsonrpc":"2.0","id":7,"method":1}')
     assert isinstance(error, InvalidRequest)
     assert error_response(error).id == 7
 
 
-@given(
-    st.lists(st.binary(max_size=60) | st.sampled_from([b"\n", b"{", b'"', b"\r\n"]), max_size=20)
-)
-def test_arbitrary_bytes_never_raise(chunks: list[bytes]) -> None:
-    reader = LineReader()
-    for chunk in chunks:
-        for item in reader.feed(chunk):
-            assert isinstance(item, Request | Notification | Response | ProtocolError)
-    reader.end()
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_never_raise(line: bytes) -> None:
+    decoded = decode_line(line)
+    assert decoded is None or isinstance(decoded, Request | Notification | Response | ProtocolError)
 
 
-def test_a_line_may_have_any_length() -> None:
-    message = Notification("m", {"text": "x" * 20_000_000})
-    line = encode_line(message, budget=1 << 30)
-    reader = LineReader()
-    found = [
-        item for at in range(0, len(line), 65536) for item in reader.feed(line[at : at + 65536])
-    ]
-    assert found == [message]
+def test_pieces_that_end_anywhere_contain_the_same_lines(request: pytest.FixtureRequest) -> None:
+    chance = random.Random(int(request.config.option.hypothesis_seed))
+    for _ in range(200):
+        lines = [b"x" * chance.choice((0, 1, 5, 30, 90)) + b"\n" for _ in range(12)]
+        data, limit = b"".join(lines) + b"rest", chance.choice((4, 20, 1000))
+        buffer, returned, found = LineBuffer(limit), b"", list[bytes]()
+        while data:
+            size = chance.choice((1, 3, 17, 200))
+            more, whole, begun = buffer.feed(data[:size])
+            data = data[size:]
+            returned += more + whole + begun
+            assert not whole or whole.endswith(b"\n")
+            found += split_lines(whole)
+        assert returned + buffer.end() == b"".join(lines) + b"rest"
+        if limit == 1000:
+            assert found == lines
 
 
-def test_a_limit_on_lines_is_told_once_and_the_next_line_is_read() -> None:
-    reader = LineReader(max_line=50)
-    found = [item for _ in range(10) for item in reader.feed(b"x" * 30)]
-    found += reader.feed(b'\n{"jsonrpc":"2.0","method":"next"}\n')
-    assert [type(item) for item in found] == [InvalidRequest, Notification]
+def test_what_follows_a_long_line_in_the_same_piece_does_not_wait() -> None:
+    buffer = LineBuffer(10)
+    assert buffer.feed(b"x" * 11) == (b"", b"", b"x" * 11)
+    assert buffer.feed(b"y\nnext\nhalf") == (b"y\n", b"next\n", b"")
+    assert buffer.end() == b"half"
 
 
 def test_blank_lines_and_carriage_returns_are_passed_over() -> None:
-    assert LineReader().feed(b'\n\r\n {"jsonrpc":"2.0","method":"m"}\r\n') == [Notification("m")]
+    lines = b'\n\r\n {"jsonrpc":"2.0","method":"m"}\r\n'
+    assert list(map(decode_line, split_lines(lines))) == [None, None, Notification("m")]
 
 
 def test_the_budget_counts_encoded_bytes() -> None:

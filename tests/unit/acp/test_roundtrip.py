@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from callsheet import ToolCallReport
 from callsheet.acp import v1, v2
 from callsheet.acp.codec import UpdateFrames, as_dict, same
-from callsheet.acp.jsonrpc import LineReader, Notification
+from callsheet.acp.jsonrpc import Notification, decode_line
 from callsheet.acp.peer import Peer
 from callsheet.acp.views import View, view_for
 from callsheet.report.events import CallOpened, Event
@@ -46,8 +46,7 @@ def send(events: list[Event], version: int) -> tuple[Ledger, list[bytes]]:
 
 
 def updates_in(lines: list[bytes]) -> list[dict[str, Any]]:
-    reader = LineReader()
-    messages = [message for line in lines for message in reader.feed(line)]
+    messages = [decode_line(line) for line in lines]
     assert all(isinstance(message, Notification) for message in messages)
     return [message.params for message in messages]  # type: ignore[union-attr]
 

@@ -3,49 +3,21 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
 import time
 from typing import Any, cast
 
-import pytest
-
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.live import Driver
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
-from callsheet.tap.stdio import Between, LineSplitter
+from callsheet.tap.stdio import Between
 from tests.support.made_recordings import announced, opening
 from tests.support.processes import linux
 from tests.support.puppet import puppet
 
 PATIENCE = 30
-
-
-def test_pieces_that_end_anywhere_give_the_same_lines(request: pytest.FixtureRequest) -> None:
-    chance = random.Random(int(request.config.option.hypothesis_seed))
-    for _ in range(200):
-        lines = [b"x" * chance.choice((0, 1, 5, 30, 90)) + b"\n" for _ in range(12)]
-        data, longest = b"".join(lines) + b"rest", chance.choice((4, 20, 1000))
-        cut, given, whole = LineSplitter(longest), b"", list[bytes]()
-        while data:
-            size = chance.choice((1, 3, 17, 200))
-            ended, some, part = cut.take(data[:size])
-            data = data[size:]
-            given += ended + some + part
-            assert not some or some.endswith(b"\n")
-            whole += some.splitlines(keepends=True)
-        assert given + cut.end() == b"".join(lines) + b"rest"
-        if longest == 1000:
-            assert whole == lines
-
-
-def test_what_follows_a_long_line_in_the_same_piece_does_not_wait() -> None:
-    cut = LineSplitter(10)
-    assert cut.take(b"x" * 11) == (b"", b"", b"x" * 11)
-    assert cut.take(b"y\nnext\nhalf") == (b"y\n", b"next\n", b"")
-    assert cut.end() == b"half"
 
 
 def test_nothing_comes_into_a_line_that_is_passed_on_in_parts() -> None:

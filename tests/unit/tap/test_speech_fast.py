@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callsheet.acp.jsonrpc import split_lines
 from callsheet.redaction.redactor import Redactor, Rule, default_rules
 from callsheet.redaction.spans import MARKS
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.passthrough import LineTemplate, TextRun
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
-from callsheet.tap.stdio import split_lines
 from tests.support.redaction import PLACES, SHAPES, Shape
 from tests.support.sizes import fewer, sized
 from tests.unit.redaction.test_redactor import KNOWING, texts

@@ -11,11 +11,11 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from callsheet.acp import v1, v2
-from callsheet.acp.jsonrpc import LineReader, Notification
+from callsheet.acp.jsonrpc import Notification, decode_line
 from callsheet.acp.peer import Peer
 from callsheet.acp.terminal_text import to_plain
 from callsheet.cli.cards.body import body_of
@@ -50,7 +50,6 @@ class Board(ABC):
         self.open: dict[str, float] = {}
         """The calls that go on, in the order of their announcement, and since when they run or wait."""
         self._running: set[str] = set()
-        self._reader: LineReader = LineReader()
         self._decode: Callable[[Any], Any] = v2.decode if version == 2 else v1.decode
 
     # As a sink
@@ -70,16 +69,15 @@ class Board(ABC):
 
     def take(self, line: bytes) -> None:
         """Take in what an agent wrote. What is not about tool calls is passed over."""
-        for message in self._reader.feed(line):
-            if not isinstance(message, Notification) or message.method != "session/update":
-                continue
-            try:
-                for event in self._decode(message.params["update"]):
-                    changed = self.ledger.apply(event)
-                    if isinstance(changed, ToolCallReport):
-                        self._changed(changed)
-            except (CallsheetError, KeyError, TypeError):
-                continue  # another agent's mistake; what it sent before stands
+        message = decode_line(line)
+        if not isinstance(message, Notification) or message.method != "session/update":
+            return
+        # What fails is another agent's mistake; what it sent before stands.
+        with suppress(CallsheetError, KeyError, TypeError):
+            for event in self._decode(message.params["update"]):
+                changed = self.ledger.apply(event)
+                if isinstance(changed, ToolCallReport):
+                    self._changed(changed)
 
     def _changed(self, report: ToolCallReport) -> None:
         key = report.tool_call_id
