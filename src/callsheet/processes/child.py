@@ -6,7 +6,6 @@ environment; an agent that exits normally may mean to leave something running.
 
 `Watchdog` is for the case that we are killed ourselves: a small process, forked before anything
 else is done, that waits for the end of a pipe that only we hold open, and then does the same.
-Systems without fork have none: there, the agent notices the end of its input.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic, sleep
 from types import FrameType
 
-from callsheet.processes.table import ask_to_end, family, kill
+from callsheet.processes.table import end_tree
 
 LINGER = 0.3
 """Seconds for what still runs in the agent's group when the agent has ended."""
@@ -49,7 +48,7 @@ class Child:
         """Whether a signal came for an agent that had ended already."""
         self._is_over: bool = False
         self._was_ended: bool = False
-        self._mark: str = f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}"
+        self._mark: str = f"CALLSHEET_BEHIND_{os.getpid()}_{os.urandom(4).hex()}=1"
         self._watchdog: Watchdog | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._early: list[int] = []
@@ -62,8 +61,8 @@ class Child:
         """
         self._watchdog = Watchdog.start()
         self._listen()
-        group = 0 if os.name == "posix" else None
-        os.environ[self._mark] = "1"
+        name, _, value = self._mark.partition("=")
+        os.environ[name] = value
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
         try:
@@ -71,7 +70,7 @@ class Child:
                 command,
                 stdin=theirs_in,
                 stdout=theirs_out,
-                process_group=group,
+                process_group=0,
                 close_fds=False,  # what the client has left open is for the agent; ours is not
             )
         except (OSError, ValueError) as exc:
@@ -80,8 +79,7 @@ class Child:
         finally:
             os.close(theirs_in)
             os.close(theirs_out)
-        if self._watchdog is not None:
-            self._watchdog.watch(self._process.pid, self._mark)
+        self._watchdog.watch(self._process.pid, self._mark)
         for number in self._early:
             self._pass_on(number, None)
         return stdin, stdout
@@ -95,10 +93,11 @@ class Child:
         assert self._process is not None
         code = self._process.wait()
         self._is_over = True
-        if os.name == "posix" and not is_gone(self._process.pid, LINGER):
-            end_group(self._process.pid)
+        has_left = not _is_gone(self._process.pid, LINGER)
         if code < 0 or self._was_ended:
-            end_marked(self._mark)
+            end_tree(self._process.pid, marker=self._mark)
+        elif has_left:
+            end_tree(self._process.pid)
         self._dismiss()
         return code if code >= 0 else 128 - code
 
@@ -106,10 +105,7 @@ class Child:
         """End it, and all of its group: its client has gone."""
         if self._process is not None and not self._is_over:
             self._was_ended = True
-            if os.name == "posix":
-                end_group(self._process.pid)
-            else:
-                self._process.kill()
+            end_tree(self._process.pid)
 
     def _dismiss(self) -> None:
         if self._watchdog is not None:
@@ -119,8 +115,8 @@ class Child:
     def _listen(self) -> None:
         """Install signal handlers. Signals that were ignored stay ignored, by the agent as well."""
         for name in (*TO_ALL, *TO_AGENT):
-            number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            number = getattr(signal, name)
+            if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._pass_on)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
@@ -129,7 +125,7 @@ class Child:
             self._early.append(number)
         elif self._is_over:
             self.told_to_leave = True
-        elif os.name == "posix" and signal.Signals(number).name in TO_ALL:
+        elif signal.Signals(number).name in TO_ALL:
             with suppress(OSError):
                 os.killpg(process.pid, number)
         else:
@@ -144,9 +140,6 @@ def _cannot(command: Sequence[str], exc: Exception) -> CannotStart:
     return CannotStart(f"{command[0]}: {why}", code)
 
 
-GRACE = 0.4
-"""Seconds from SIGTERM to SIGKILL."""
-
 _PACE = 0.01
 _MOST_DESCRIPTORS = 1 << 16
 _DISMISSED = b"."
@@ -160,10 +153,8 @@ class Watchdog:
         self._pipe: int = pipe
 
     @classmethod
-    def start(cls) -> Watchdog | None:
+    def start(cls) -> Watchdog:
         """Fork it. There must be no thread yet."""
-        if not hasattr(os, "fork"):
-            return None
         read, write = os.pipe()
         pid = os.fork()
         if not pid:
@@ -191,13 +182,12 @@ class Watchdog:
 
 def _watch(pipe: int) -> None:
     _let_go_of_all_but(pipe)
-    heard = b""
+    received = b""
     while more := os.read(pipe, 64):
-        heard += more
-    group, _, mark = heard.partition(b"\n")[0].decode().partition(" ")
-    if group and not heard.endswith(_DISMISSED):
-        end_group(int(group))
-        end_marked(mark)
+        received += more
+    group, _, mark = received.partition(b"\n")[0].decode().partition(" ")
+    if group and not received.endswith(_DISMISSED):
+        end_tree(int(group), marker=mark)
 
 
 def _let_go_of_all_but(pipe: int) -> None:
@@ -212,46 +202,14 @@ def _let_go_of_all_but(pipe: int) -> None:
     os.closerange(pipe + 1, min(os.sysconf("SC_OPEN_MAX"), _MOST_DESCRIPTORS))
 
 
-def end_group(group: int, grace: float = GRACE) -> None:
-    """Ask a process group to end, and kill what is still there after the grace."""
-    for number in (signal.SIGTERM, signal.SIGCONT):
-        with suppress(OSError):
-            os.killpg(group, number)
-    if not is_gone(group, grace):
-        with suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
-
-
-def is_gone(group: int, within: float) -> bool:
+def _is_gone(group: int, within: float) -> bool:
     """Wait until no process is left in a group, and return whether that is so."""
-    until = time.monotonic() + within
+    until = monotonic() + within
     while True:
         try:
             os.killpg(group, 0)
         except OSError:
             return True
-        if time.monotonic() >= until:
+        if monotonic() >= until:
             return False
-        time.sleep(_PACE)
-
-
-ROUNDS = 3
-"""How often we look for what was started meanwhile."""
-
-
-def end_marked(mark: str, grace: float = GRACE) -> None:
-    """Ask all that was started with a mark in its environment to end, and kill what stays.
-
-    Some agents run each command in a session of its own, so it is in no group of theirs. Systems
-    without /proc show no environments; there, nothing is found.
-    """
-    marker = mark.encode() + b"="
-    ask_to_end(family((), marker))
-    until = time.monotonic() + grace
-    while (left := family((), marker)) and time.monotonic() < until:
-        time.sleep(_PACE)
-    for _ in range(ROUNDS):
-        if not left:
-            return
-        kill(left)
-        left = family((), marker)
+        sleep(_PACE)

@@ -19,11 +19,12 @@ A phase ends early when nothing is left (`is_over`). It is entered by its deadli
 our parent has gone. Three things wake the loop: a signal (SIGCHLD above all, through `set_wakeup_fd`, so
 that none is lost between a check and the wait), the control socket, and the deadline.
 
-The protocol, over a socket that is the keeper's standard input (the command's output is its standard output):
+The protocol, over a socket that is the keeper's standard input (the command's outputs are the keeper's own):
 
 1. The keeper receives the grace in seconds, a marker, the number of arguments, the arguments, and the
    environment, all joined by NUL, after their length in eight bytes. The directory to run in is open, under
-   the number that is the keeper's last argument: a name could lead elsewhere by now.
+   the number that is the keeper's second argument: a name could lead elsewhere by now. The third is that of
+   the command's standard input, or empty if it has none.
 2. It sends `started PID`; or `failed ERRNO directory|program`, and ends.
 3. It receives `T` to end the command with all it started, or `K` to kill it at once. The end of the socket
    means `T`: so the command ends too if we are killed. A fork of ours may hold the socket open; so the
@@ -45,6 +46,7 @@ from contextlib import suppress
 from time import monotonic
 
 from callsheet.processes.table import (
+    PATIENCE,
     ask_to_end,
     can_look_below,
     family,
@@ -56,9 +58,6 @@ from callsheet.processes.table import (
 
 LINGER = 0.3
 """Seconds for what still runs when the command has ended, such as the `tee` of `> >(tee log)`."""
-
-PATIENCE = 1.0
-"""Seconds after SIGKILL until a process counts as one that can't be ended."""
 
 CHASE = 6.0
 """Seconds for killing what forks all the time, so that its processes are others at every look."""
@@ -239,12 +238,14 @@ def main() -> None:
     wakeup = _take_signals()
     owns = _prctl(_SET_CHILD_SUBREAPER, 1)
     _prctl(_SET_PDEATHSIG, signal.SIGUSR1)
-    directory = int(sys.argv[-1])
+    directory = int(sys.argv[2])
     os.set_inheritable(directory, False)
+    stdin = int(sys.argv[3]) if sys.argv[3] else os.open(os.devnull, os.O_RDONLY)
+    os.set_inheritable(stdin, False)
     grace, marker, count, *rest = _receive(control).split(b"\0")
     words, pairs = rest[: int(count)], rest[int(count) :]
     environment = dict(pair.split(b"=", 1) for pair in pairs)
-    shell = _start(control, directory, words, environment)
+    shell = _start(control, directory, stdin, words, environment)
     keeper = Keeper(control, parent, shell, float(grace), marker, owns)
     keeper.run(wakeup)
     _send_line(control, keeper.report())
@@ -295,12 +296,12 @@ def _receive_just(control: int, size: int) -> bytes:
 
 
 def _start(
-    control: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]
+    control: int, directory: int, stdin: int, words: list[bytes], environment: dict[bytes, bytes]
 ) -> int:
     """Start the command, or report why not and end.
 
     The pipe is closed by a successful exec, so reading nothing from it means that the command runs. After
-    that, the keeper closes its own copy of the output, or the reader would never see its end.
+    that, the keeper closes its own copies of the pipes, or the other end would never see that they end.
     """
     read, write = os.pipe()
     try:
@@ -309,9 +310,9 @@ def _start(
         _send_line(control, b"failed %d %s\n" % (exc.errno or 0, PROGRAM))
         os._exit(0)
     if not shell:
-        _become(write, directory, words, environment)
-    os.close(write)
-    os.close(directory)
+        _become(write, directory, stdin, words, environment)
+    for fd in (write, directory, stdin):
+        os.close(fd)
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -325,9 +326,9 @@ def _start(
 
 
 def _become(
-    report: int, directory: int, words: list[bytes], environment: dict[bytes, bytes]
+    report: int, directory: int, stdin: int, words: list[bytes], environment: dict[bytes, bytes]
 ) -> None:
-    """Become the command, in a session of its own, without standard input and with default signals.
+    """Become the command, in a session of its own, with default signals.
 
     PDEATHSIG is set here as well: if the keeper is killed, its direct child dies with it, and `end_tree`
     finds the rest by the marker.
@@ -338,8 +339,7 @@ def _become(
         _prctl(_SET_PDEATHSIG, signal.SIGKILL)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(1, 2)
+        os.dup2(stdin, 0)
         os.fchdir(directory)
         where = PROGRAM
         os.execvpe(words[0], words, environment)

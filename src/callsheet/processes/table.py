@@ -1,4 +1,4 @@
-"""The system's table of processes: which come from which, and sending all of them a signal.
+"""The system's table of processes: which come from which, sending all of them a signal, and their end.
 
 The keeper runs this file outside of the package, so it imports little, and nothing of ours.
 """
@@ -10,8 +10,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from signal import SIGCONT, SIGKILL, SIGTERM
+from time import monotonic, sleep
+
+GRACE = 0.4
+"""Seconds from SIGTERM to SIGKILL."""
+
+PATIENCE = 1.0
+"""Seconds after SIGKILL until a process counts as one that can't be ended."""
 
 LONGEST_NAME = 80
+_PACE = 0.01
 
 Row = tuple[int, int, int, bool]
 """Parent, group, session, and whether it runs (and is not just a dead one that nobody waited for)."""
@@ -39,6 +47,33 @@ def family(roots: Iterable[int], marker: bytes = b"") -> dict[int, int]:
                 waiting.append(pid)
     known.discard(os.getpid())
     return {pid: rows[pid][1] for pid in known if pid in rows and rows[pid][3]}
+
+
+def end_tree(*roots: int, marker: str = "", grace: float = GRACE) -> int:
+    """End processes and all that came from them: SIGTERM, and SIGKILL after a grace.
+
+    Args:
+        roots: The processes.
+        marker: `NAME=value`, as it stands in the environment of what belongs to them. Systems without
+            /proc show no environments; there, nothing is found by it.
+        grace: Seconds from SIGTERM to SIGKILL.
+
+    Returns:
+        How many could not be ended.
+    """
+    mark = marker.encode()
+    members = family(roots, mark)
+    ask_to_end(members)
+    until = monotonic() + grace
+    while members and monotonic() < until:
+        sleep(_PACE)
+        members = family(roots, mark)
+    until = monotonic() + PATIENCE
+    while members and monotonic() < until:
+        kill(members)
+        sleep(_PACE)
+        members = family(roots, mark)
+    return len(members)
 
 
 def ask_to_end(members: dict[int, int], leaders: Iterable[int] = ()) -> None:

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from callsheet.processes import keeper, table
 from callsheet.processes import process as processes
-from callsheet.processes.process import Ended, Process, end_tree, run_process
+from callsheet.processes import table
+from callsheet.processes.process import Ended, Process
+from callsheet.processes.table import end_tree
 from tests.support.needs import needs
 from tests.support.processes import children, linux, new_token, wait_until_gone, with_token
 from tests.support.sizes import FULL
@@ -150,7 +151,7 @@ async def test_environment_and_directory_are_those_that_were_given(tmp_path: Pat
     output = Output()
     env = {"ODD": "a=b\nc ", "EMPTY": "", "PATH": os.environ["PATH"]}
     argv = ["bash", "-c", 'pwd; printf "%s|" "$ODD" "$EMPTY"; compgen -e']
-    await run_process(argv, cwd=tmp_path, env=env, on_output=output.extend)
+    await Process(argv, cwd=tmp_path, env=env, on_output=output.extend).run()
     directory, rest = output.decode().split("\n", 1)
     assert Path(directory) == tmp_path
     assert rest.startswith("a=b\nc ||")
@@ -357,7 +358,7 @@ async def test_signals_that_can_be_caught_do_not_end_the_keeper() -> None:
 HOST = """
 import asyncio, os, sys, time
 from callsheet.processes import process as processes
-from callsheet.processes.process import run_process
+from callsheet.processes.process import Process
 
 if "slow" in sys.argv:  # the keeper is held up as soon as the command runs
     slow = "import time; begin = keeper._start; "
@@ -373,7 +374,8 @@ def show(data):
     os.write(1, b"%d\\n" % other)
 
 command = "trap '' TERM; setsid sleep $TOKEN & sleep $TOKEN & echo up; wait"
-asyncio.run(run_process(["bash", "-c", command], cwd="/", env=dict(os.environ), on_output=show))
+process = Process(["bash", "-c", command], cwd="/", env=dict(os.environ), on_output=show)
+asyncio.run(process.run())
 """
 
 
@@ -429,7 +431,7 @@ async def test_a_fault_of_whoever_takes_the_output_ends_the_command(token: str) 
 
     argv = ["bash", "-c", f"echo up; sleep {token}"]
     with pytest.raises(KeyError, match="no room"):
-        await run_process(argv, cwd="/", env=dict(os.environ), on_output=take, timeout=20)
+        await Process(argv, cwd="/", env=dict(os.environ), on_output=take).run(20)
 
 
 async def test_many_run_at_the_same_time(token: str) -> None:
@@ -454,24 +456,46 @@ def test_any_thread_may_have_the_event_loop(token: str) -> None:
 
 
 @linux
-async def test_a_thread_that_ends_does_not_end_what_it_started(token: str) -> None:
-    """A keeper is told when the thread that started it ends. Only the end of the process counts."""
-    made: list[processes.Started] = []
-    root = os.open("/", os.O_RDONLY)
-    thread = threading.Thread(target=lambda: made.append(processes.start_keeper(root)))
+def test_a_thread_that_ends_does_not_end_what_it_started(token: str) -> None:
+    """A keeper gets a signal when the thread that started it ends. Only the end of the process counts."""
+    loop, output = asyncio.new_event_loop(), Output()
+
+    async def start() -> Process:
+        running = process("sleep 0.3; echo whole", output, token)
+        running.start()
+        return running
+
+    async def wait(running: Process) -> None:
+        await running.over
+        await running.end()
+
+    made: list[Process] = []
+    thread = threading.Thread(target=lambda: made.append(loop.run_until_complete(start())))
     thread.start()
     thread.join()
-    os.close(root)
-    (kept,) = made
-    env = {"PATH": os.environ["PATH"], "TOKEN": token}
-    argv = ["bash", "-c", "sleep 0.3; echo whole"]
-    kept.control.setblocking(True)
-    kept.control.sendall(processes.message(argv, env, "A=b", 0.1))
-    os.set_blocking(kept.output, True)
-    with kept.control:
-        assert os.read(kept.output, 100) == b"whole\n"
-        assert kept.keeper.wait(5) == 0
-    os.close(kept.output)
+    loop.run_until_complete(wait(*made))
+    loop.close()
+    assert made[0].ended is not None
+    assert (made[0].ended.exit_code, output) == (0, b"whole\n")
+
+
+async def test_a_program_may_have_a_standard_input_and_an_output_apart(token: str) -> None:
+    (stdin, feed), (result, stdout) = os.pipe(), os.pipe()
+    errors = Output()
+    command = ["bash", "-c", "read line; echo got $line; echo warned >&2; cat"]
+    running = Process(
+        command, cwd="/", env=dict(os.environ), on_output=errors.extend, stdin=stdin, stdout=stdout
+    )
+    running.start()
+    os.close(stdin)
+    os.close(stdout)
+    os.write(feed, b"this\n")
+    os.close(feed)  # which ends it
+    await asyncio.wait_for(running.over, 5)
+    await running.end()
+    with os.fdopen(result, "rb") as file:
+        assert file.read() == b"got this\n"
+    assert (running.ended and running.ended.exit_code, errors) == (0, b"warned\n")
 
 
 async def test_it_works_where_ends_of_children_are_ignored(token: str) -> None:
@@ -497,7 +521,7 @@ async def test_what_can_not_be_started_is_named(
     argv: list[str], cwd: str, kind: type[OSError], name: str, token: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        await run_process(argv, cwd=cwd, env=dict(os.environ), on_output=print)
+        await Process(argv, cwd=cwd, env=dict(os.environ), on_output=print).run()
     assert caught.value.filename == name
 
 
@@ -552,7 +576,7 @@ async def test_much_output_holds_up_neither_memory_nor_the_event_loop() -> None:
 
     ticking = asyncio.create_task(tick())
     argv = ["bash", "-c", "head -c 200000000 /dev/zero"]
-    await run_process(argv, cwd="/", env=dict(os.environ), on_output=take)
+    await Process(argv, cwd="/", env=dict(os.environ), on_output=take).run()
     ticking.cancel()
     assert count == 200_000_000
     assert max(gaps) < 0.25
@@ -569,22 +593,7 @@ async def test_end_tree_ends_what_was_started_elsewhere(token: str) -> None:
     with subprocess.Popen(["bash", "-c", command], env=env, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        assert await end_tree(other.pid, marker=f"MARK={token}", grace=0.1) == 0
-
-
-@linux
-async def test_end_tree_that_is_cancelled_kills_at_once(token: str) -> None:
-    command = f"trap '' TERM; echo up; sleep {token} & while :; do wait; sleep 0.1; done"
-    with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        task = asyncio.create_task(end_tree(other.pid, grace=20))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert other.wait(5) == -signal.SIGKILL
-    assert wait_until_gone(token) == []
+        assert await asyncio.to_thread(end_tree, other.pid, marker=f"MARK={token}", grace=0.1) == 0
 
 
 Patch = Callable[[str], None]
@@ -641,10 +650,8 @@ def test_a_process_without_a_command_line_is_named_by_its_number() -> None:
     assert len(table.name(os.getpid())) <= table.LONGEST_NAME
 
 
-def test_a_keeper_names_a_few_and_counts_the_others() -> None:
-    kept = keeper.Keeper(-1, 1, 1, 0.1, b"", True)
-    kept.left = [f"p{i}" for i in range(8)]
-    told = processes.KeeperReport()
-    told.take(kept.report())
-    assert told.ended is not None
-    assert told.ended.left == ("p0", "p1", "p2", "p3", "p4", "3 more")
+@linux
+async def test_a_keeper_names_a_few_and_counts_the_others(token: str) -> None:
+    ended, _ = await run("for i in {1..8}; do sleep {t} & done", token)
+    assert len(ended.left) == 6
+    assert ended.left[-1] == "3 more"

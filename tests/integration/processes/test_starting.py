@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from callsheet.tools.mcp.process import ServerProcess
+from callsheet.tools.mcp import McpServer
+from callsheet.tools.mcp.transports import PipeLink
 from callsheet.tools.search import ripgrep
 from tests.support.processes import linux, new_token, wait_until_gone
 
@@ -22,11 +23,9 @@ async def search(command: str) -> None:
 
 
 async def server(command: str) -> None:
-    process = await ServerProcess.start("sh", ["-c", command], {}, "/")
-    try:
-        await process.over
-    finally:
-        await process.close()
+    link = PipeLink(McpServer("sh", command="sh", args=["-c", command]), "/")
+    async with link.streams():
+        await link.over
 
 
 @linux
@@ -34,7 +33,7 @@ async def server(command: str) -> None:
 async def test_a_cancel_at_any_moment_of_a_start_leaves_nothing(
     start: Callable[[str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("callsheet.tools.mcp.process.GRACE", 0.05)
+    monkeypatch.setattr("callsheet.tools.mcp.transports.GRACE", 0.05)
     token = new_token()
     for turns in range(TURNS):
         task = asyncio.ensure_future(start(f"sleep {token} & sleep {token}"))

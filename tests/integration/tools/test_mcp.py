@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 
 from callsheet.testing import Recorder, assert_every_call_ended
-from callsheet.tools.mcp import InvalidServer, McpServer, McpServers, process
+from callsheet.tools.mcp import InvalidServer, McpServer, McpServers, transports
 from callsheet.tools.mcp.servers import LONGEST, name_tools, plain_name
 from callsheet.tools.session import Session
 from callsheet.tools.workspace import Workspace
@@ -44,7 +44,7 @@ def odd(*words: str, **more: Any) -> McpServer:
 @pytest.fixture(autouse=True, scope="module")
 def servers_get_less_time_to_end() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "GRACE", 0.3)
+        patch.setattr(transports, "GRACE", 0.3)
         yield
 
 
@@ -460,12 +460,14 @@ async def test_closing_ends_a_server_that_ignores_everything_and_its_children(
 async def test_nothing_is_left_when_this_process_is_killed(tmp_path: Path) -> None:
     code = f"""
 import asyncio, os, signal, sys
-from callsheet.tools.mcp.process import ServerProcess
+from callsheet.tools.mcp import McpServer, McpServers
+from callsheet.tools.workspace import Workspace
 async def main():
-    await ServerProcess.start(sys.executable, [{ODD!r}, "stubborn"], {{}}, {str(tmp_path)!r})
-    while not os.path.exists({str(tmp_path / "pids")!r}):
-        await asyncio.sleep(0.01)
-    os.kill(os.getpid(), signal.SIGKILL)
+    server = McpServer("odd", command=sys.executable, args=[{ODD!r}, "stubborn"])
+    async with McpServers([server], Workspace({str(tmp_path)!r})):
+        while not os.path.exists({str(tmp_path / "pids")!r}):
+            await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=False)

@@ -5,12 +5,10 @@
 | file | owns |
 |---|---|
 | `config` | the configuration of a server |
-| `process` | a server as a child process: its pipes, its stderr, its end |
-| `transports` | how a server is reached: pipes or HTTP |
-| `client` | the MCP protocol, by the SDK |
-| `connection` | one connection, and a server over its whole life: restarts, its tools |
+| `transports` | how a server is reached: a child's pipes, or HTTP |
+| `connection` | one connection, and the MCP protocol over it, by the SDK |
+| `servers` | all of a session's servers, their restarts, and the names of their tools |
 | `tool_adapter` | a server's tools and answers as ours |
-| `servers` | all of a session's servers, and the names of their tools |
 
 The MCP SDK is an extra, `pip install 'callsheet[mcp]'`, and imported only when a server is opened.
 """

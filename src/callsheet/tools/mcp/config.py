@@ -1,4 +1,4 @@
-"""Own the configuration of an MCP server: how it is started, or its URL. Nothing is started here."""
+"""The configuration of an MCP server: how it is started, or its URL. Nothing is started here."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ START_TIMEOUT = 30.0
 
 class InvalidServer(CallsheetError, ValueError):
     """The configuration of an MCP server can't be used."""
+
+
+class ServerFault(CallsheetError):
+    """A server can't be started, violates the protocol, or was lost. The message continues its name."""
+
+
+class NotDelivered(ServerFault):
+    """A server was lost before it received the request, which may be sent again."""
 
 
 class McpServer(Struct, frozen=True, repr_omit_defaults=True):

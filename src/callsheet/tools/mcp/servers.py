@@ -1,18 +1,28 @@
-"""Own the MCP servers of a session, started concurrently, and their tools' names: `mcp__SERVER__TOOL`."""
+"""The MCP servers of a session, started concurrently, and their tools' names: `mcp__SERVER__TOOL`.
+
+No call is sent twice. Only one that the server can't have received is sent again, over a new connection.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from callsheet.tools.mcp.config import InvalidServer, McpServer
-from callsheet.tools.mcp.connection import Server
+from callsheet.tools.errors import IOFailed
+from callsheet.tools.mcp.config import InvalidServer, McpServer, NotDelivered, ServerFault
 
 if TYPE_CHECKING:
+    import mcp_types
+    from mcp.shared.dispatcher import ProgressFnT
+
+    from callsheet.tools.mcp.connection import ServerConnection
     from callsheet.tools.tool import Registry, Tool
     from callsheet.tools.workspace import Workspace
 
@@ -56,6 +66,107 @@ def _marked(name: str, pair: Pair) -> str:
     """Shorten a name and append a mark derived from the pair, so that it is the same every time."""
     raw = "\0".join(pair).encode("utf-8", "surrogatepass")
     return f"{name[: LONGEST - 9]}_{sha256(raw).hexdigest()[:8]}"
+
+
+class Server:
+    """One server, over all its connections. `tools` are those that it listed last."""
+
+    def __init__(
+        self, config: McpServer, cwd: str, roots: Sequence[Path], on_change: Callable[[], None]
+    ) -> None:
+        self.config = config
+        self.tools: Sequence[mcp_types.Tool] = ()
+        self.problem: str | None = None
+        self._cwd = cwd
+        self._roots = roots
+        self._on_change = on_change
+        self._connections: list[ServerConnection] = []
+        self._is_stale = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Start the server. If that fails, store the reason in `problem`."""
+        try:
+            await self._connected()
+        except ServerFault as exc:
+            self.problem = f"{self.config} {exc}"
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT
+    ) -> mcp_types.CallToolResult:
+        """Call a tool. Start the server first if it is not connected.
+
+        Raises:
+            ToolError: The call failed, or the server can't be started or was lost.
+        """
+        try:
+            connection = await self._connected()
+            try:
+                return await connection.call(tool, arguments, on_progress)
+            except NotDelivered as exc:
+                connection.lose(str(exc))
+                connection = await self._connected()
+                return await connection.call(tool, arguments, on_progress)
+        except ServerFault as exc:
+            raise IOFailed(f"{self.config} {exc}", mcp_server_lost=True) from None
+
+    async def _connected(self) -> ServerConnection:
+        """Return a usable connection. All callers that need a new one wait for the same one."""
+        await asyncio.to_thread(_import_sdk)
+        from callsheet.tools.mcp.connection import ServerConnection
+
+        if self._is_closed:
+            raise ServerFault("was closed with its session")
+        if not self._connections or self._connections[-1].is_over:
+            made = ServerConnection(self.config, self._cwd, self._roots, self._refresh_soon)
+            self._connections = [old for old in self._connections if not old.is_gone] + [made]
+        connection = self._connections[-1]
+        self._take(await connection.ready())
+        self.problem = None
+        return connection
+
+    async def close(self) -> None:
+        """End the server and all its connections."""
+        self._is_closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        await asyncio.gather(*[connection.close() for connection in self._connections])
+
+    def _take(self, tools: Sequence[mcp_types.Tool]) -> None:
+        if list(tools) != list(self.tools):
+            self.tools = tools
+            self._on_change()
+
+    def _refresh_soon(self) -> None:
+        """Schedule a request for the tools. Only one runs at a time, however often they change."""
+        self._is_stale = True
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh())
+
+    async def _refresh(self) -> None:
+        while self._is_stale:
+            self._is_stale = False
+            try:
+                self._take(await self._connections[-1].list_tools())
+            except ServerFault as exc:
+                self.problem = f"{self.config} did not list its tools again: it {exc}"
+
+
+def _import_sdk() -> None:
+    """Import what needs the SDK, in a thread, because that takes most of a second."""
+    try:
+        import_module("callsheet.tools.mcp.connection")
+    except ImportError as exc:
+        install = "pip install 'callsheet[mcp]'"
+        try:
+            found = version("mcp")
+        except PackageNotFoundError:
+            raise ServerFault(f"needs the package mcp, which is not installed: {install}") from None
+        raise ServerFault(
+            f"needs the package mcp from version 2 on; {found} is installed and can't be used ({exc}): "
+            f"{install}"
+        ) from None
 
 
 class McpServers:

@@ -30,7 +30,7 @@ from callsheet.tools.tool import Tool
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
-    from callsheet.tools.mcp.connection import Server
+    from callsheet.tools.mcp.servers import Server
     from callsheet.tools.result import ToolResult
     from callsheet.tools.session import Call
 

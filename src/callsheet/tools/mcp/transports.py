@@ -1,6 +1,12 @@
-"""Connect to a server, over a child's pipes or over streamable HTTP.
+"""Connect to a server: a child process and its pipes, or streamable HTTP.
 
-A `Link` provides the two streams that the MCP SDK uses. Its `over` is done when no more messages can arrive.
+A link provides the two streams that the MCP SDK uses. Its `over` is done when no more messages can
+arrive. This file and `connection` need the SDK, which takes most of a second to import; they are imported
+when the first server is opened.
+
+The SDK has a stdio client of its own. Ours is there because a server runs under a keeper, like any command
+(`callsheet.processes`): so nothing of it is left, even if we are killed, and its exit code and last words on
+stderr can be reported. Also, its lines are bounded, and what it prints beside messages does no harm.
 
 Over HTTP, the SDK lets one failed request end the whole connection, and every call with it. So failures are
 converted to responses here: an error for the one request that failed, which states whether the server may
@@ -10,11 +16,12 @@ have received it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import os
+import select
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from secrets import token_hex
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import anyio
 import httpx2
@@ -22,104 +29,201 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types.jsonrpc import jsonrpc_message_adapter
 
-from callsheet.tools.mcp.config import McpServer
-from callsheet.tools.mcp.process import LONGEST_LINE, TAIL, PipeClosed, ServerProcess
+from callsheet.processes.process import Process
+from callsheet.tools.mcp.config import McpServer, ServerFault
 
 if TYPE_CHECKING:
-    from mcp.client._transport import ReadStream, TransportStreams
+    from mcp.client._transport import TransportStreams
 
+LONGEST_LINE = 64 * 1024 * 1024
+"""Maximum size of one message in bytes."""
 
-class Link(Protocol):
-    """A link to a server."""
+TAIL = 4096
+"""Bytes that are stored of what a server wrote to stderr."""
 
-    @property
-    def over(self) -> asyncio.Future[str]:
-        """Done when no more messages can arrive; its result is the reason."""
-        ...
+GRACE = 1.0
+"""Seconds that a server has to exit when its stdin is closed, and again after TERM."""
 
-    @property
-    def tail(self) -> str:
-        """The last of what the server wrote to stderr, where that can be known."""
-        ...
+SETTLE = 0.3
+"""Seconds in which a process that ends is expected to have closed its stdout, and the other way."""
 
-    def streams(self) -> AbstractAsyncContextManager[TransportStreams]:
-        """Return the streams for the SDK. Leaving this closes the link."""
-        ...
+_READ = 1 << 16
+_INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR", "TZ")
 
 
 class PipeLink:
-    """The pipes of a child."""
+    """A child process, its stdin and stdout, and the last of what it wrote to stderr."""
 
-    def __init__(self, process: ServerProcess) -> None:
-        self._process = process
+    def __init__(self, server: McpServer, cwd: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[str] = loop.create_future()
+        """Done when no more messages can arrive; its result is the reason."""
+        self._server: McpServer = server
+        self._cwd: str = server.cwd or cwd
+        self._tail: bytearray = bytearray()
+        self._closed: asyncio.Future[str] = loop.create_future()
+        """Done when the child has closed a pipe; its result says which."""
+        self._process: Process
+        self._stdin: asyncio.StreamWriter
+        self._stdout: asyncio.StreamReader
+        self._pipe: asyncio.ReadTransport
 
     @property
-    def over(self) -> asyncio.Future[str]:
-        """Done when no more messages can arrive; its result is the reason."""
-        return self._process.over
+    def is_over(self) -> bool:
+        """Whether the child can't answer any more, also if the event loop has not noticed yet."""
+        if self.over.done() or self._pipe.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self._pipe.get_extra_info("pipe"), 0)  # the end of a pipe is reported always
+        return bool(poll.poll(0))
 
     @property
     def tail(self) -> str:
-        """The last of what the child wrote to stderr."""
-        return self._process.tail
+        """The last of what the child wrote to stderr, and to stdout beside messages."""
+        return self._tail.decode("utf-8", "replace").strip()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
-        """Return the streams for the SDK."""
-        yield _Reader(self._process), _Writer(self._process)
+        """Start the child, and return the streams for the SDK. Leaving this ends the child.
 
+        Raises:
+            ServerFault: The child can't be started.
+        """
+        received, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        write, to_send = anyio.create_memory_object_stream[SessionMessage](0)
 
-class _ChildStream:
-    """What the SDK asks of every stream. The child is closed by whoever started it."""
+        async def receive() -> None:
+            async for line in self._lines():
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    self._add_to_tail(line[:TAIL] + b"\n")
+                else:
+                    await received.send(SessionMessage(message))
+            received.close()
 
-    def __init__(self, process: ServerProcess) -> None:
-        self._process = process
+        async def send() -> None:
+            with suppress(ConnectionError):
+                async for item in to_send:
+                    text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    self._stdin.write(text.encode() + b"\n")
+                    await self._stdin.drain()
+            self._note_close("closed its stdin")
 
-    async def aclose(self) -> None:
-        pass
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        pass
-
-
-class _Reader(_ChildStream):
-    """Messages of a child. Lines that are none are stored with what it wrote to stderr."""
-
-    async def receive(self) -> SessionMessage:
-        while (line := await self._process.line()) is not None:
+        async with (
+            received, read, write, to_send, self._running(), anyio.create_task_group() as tasks
+        ):  # fmt: skip
+            for work in (receive, send, self._watch):
+                tasks.start_soon(work)
             try:
-                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-            except ValueError:
-                self._process.add_to_tail(line[:TAIL])
-        raise anyio.EndOfStream
+                yield read, write
+            finally:
+                tasks.cancel_scope.cancel()
 
-    def __aiter__(self) -> ReadStream[SessionMessage]:
-        return self
-
-    async def __anext__(self) -> SessionMessage:
+    @asynccontextmanager
+    async def _running(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        stdin, stdout = self._start()
         try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
+            self._stdout = asyncio.StreamReader()
+            reading = asyncio.StreamReaderProtocol(self._stdout)
+            self._pipe, _ = await loop.connect_read_pipe(lambda: reading, stdout)
+            writing = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+            transport, _ = await loop.connect_write_pipe(lambda: writing, stdin)
+            self._stdin = asyncio.StreamWriter(transport, writing, None, loop)
+            try:
+                yield
+                self._stdin.close()
+                await asyncio.wait({self._process.over}, timeout=GRACE)
+            finally:
+                self._stdin.transport.abort()
+                self._pipe.close()
+        finally:
+            self._end("was closed")
+            await self._process.end()
+            stdin.close()
+            stdout.close()
 
-
-class _Writer(_ChildStream):
-    """Messages to a child."""
-
-    async def send(self, item: SessionMessage, /) -> None:
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+    def _start(self) -> tuple[BinaryIO, BinaryIO]:
+        """Start the process, and return our ends of its stdin and stdout."""
+        server = self._server
+        env = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+        (stdin, to_child), (from_child, stdout) = os.pipe(), os.pipe()
         try:
-            await self._process.write(text.encode() + b"\n")
-        except PipeClosed:
-            raise anyio.BrokenResourceError from None
+            self._process = Process(
+                [server.command or "", *server.args],
+                cwd=self._cwd,
+                env=env | dict(server.env),
+                on_output=self._add_to_tail,
+                stdin=stdin,
+                stdout=stdout,
+                grace=GRACE,
+            )
+            self._process.start()
+        except (OSError, ValueError) as exc:
+            os.close(to_child)
+            os.close(from_child)
+            raise ServerFault(f"can't be started: {self._why_not(exc)}") from None
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        return os.fdopen(to_child, "wb", buffering=0), os.fdopen(from_child, "rb", buffering=0)
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines that may be messages. Others are stored with what it wrote to stderr."""
+        part = bytearray()
+        while data := await self._stdout.read(_READ):
+            *lines, rest = data.split(b"\n")
+            for line in lines:
+                whole = bytes(part) + line
+                part.clear()
+                if whole.lstrip()[:1] == b"{":
+                    yield whole
+                elif whole.strip():
+                    self._add_to_tail(whole[:TAIL] + b"\n")
+            part += rest
+            if len(part) > LONGEST_LINE:
+                self._end(f"sent a message of more than {LONGEST_LINE >> 20} MB")
+                return
+        self._note_close("closed its stdout")
+        await self.over  # so that it is known why when the SDK sees the end
+
+    async def _watch(self) -> None:
+        """Wait for the end of the process or of a pipe, and for a moment also for the other one."""
+        ends = {self._process.over, self._closed}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, timeout=SETTLE)
+        self._end(self._exit_text() if self._process.over.done() else self._closed.result())
+
+    def _exit_text(self) -> str:
+        process = self._process
+        if process.failure is not None:
+            return f"can't be started: {self._why_not(process.failure)}"
+        if process.ended is None:
+            return "was killed"
+        code, sign = process.ended.exit_code, process.ended.signal
+        return f"exited with code {code}" if sign is None else f"was killed by {sign}"
+
+    def _why_not(self, exc: Exception) -> str:
+        if not isinstance(exc, OSError):
+            return str(exc)
+        if exc.filename == self._cwd:
+            return f"its directory {self._cwd}: {exc.strerror}"
+        if isinstance(exc, FileNotFoundError) and exc.filename == self._server.command:
+            return f"there is no program {self._server.command!r}"
+        return exc.strerror or str(exc)
+
+    def _add_to_tail(self, data: bytes) -> None:
+        self._tail += data
+        del self._tail[:-TAIL]
+
+    def _note_close(self, what: str) -> None:
+        if not self._closed.done():
+            self._closed.set_result(what)
+
+    def _end(self, why: str) -> None:
+        if not self.over.done():
+            self.over.set_result(why)
 
 
 NOT_DELIVERED = -32019
@@ -149,23 +253,31 @@ class HttpLink:
     def __init__(self, server: McpServer) -> None:
         self._server = server
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done when no more messages can arrive; its result is the reason."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no more messages can arrive."""
+        return self.over.done()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[TransportStreams]:
         """Return the streams for the SDK."""
         async with (
-            _HttpClient(self._server, self.lose) as client,
+            _HttpClient(self._server, self._lose) as client,
             streamable_http_client(
                 self._server.url or "", http_client=client, max_sse_event_size=LONGEST_LINE
             ) as streams,
         ):
             yield streams
-        self.lose("was closed")
+        self._lose("was closed")
 
-    def lose(self, why: str) -> None:
-        """Mark the link as over."""
+    def _lose(self, why: str) -> None:
         if not self.over.done():
             self.over.set_result(why)
+
+
+Link: TypeAlias = PipeLink | HttpLink
 
 
 class _HttpClient(httpx2.AsyncClient):
@@ -184,33 +296,24 @@ class _HttpClient(httpx2.AsyncClient):
                 await response.aread()
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as exc:
             why = f"can't be reached ({_text_of(exc)})"
-            if (
-                request.method == "GET"
-            ):  # the stream that is always open: nobody waits for an answer
+            if request.method == "GET":  # the stream that is always open: nobody awaits an answer
                 self._lose(why)
             return _failure(request, 503, NOT_DELIVERED, why)
         except httpx2.TransportError as exc:
             return _failure(request, 502, FAILED, f"lost the connection ({_text_of(exc)})")
-        if response.status_code < 400 or request.method == "GET":
+        status = response.status_code
+        if status < 400 or request.method == "GET":
             return response
-        if _is_json(response) and not _is_forgotten(request, response):
+        # A server that does not know the session has run nothing.
+        is_forgotten = status == 404 and "mcp-session-id" in request.headers
+        if _is_json(response) and not is_forgotten:
             return response  # the server's own JSON-RPC error
         await response.aclose()
-        return _refused(request, response)
-
-
-def _refused(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    status = response.status_code
-    status_line = f"{status} {response.reason_phrase}".strip()
-    if _is_forgotten(request, response):
-        return _failure(request, 404, NOT_DELIVERED, f"has forgotten the session ({status_line})")
-    hint = "; put what it wants in `headers`" if status in (401, 403) else ""
-    return _failure(request, status, FAILED, f"answered {status_line}{hint}")
-
-
-def _is_forgotten(request: httpx2.Request, response: httpx2.Response) -> bool:
-    """Return whether the server refused a request because it does not know the session, so ran nothing."""
-    return response.status_code == 404 and "mcp-session-id" in request.headers
+        line = f"{status} {response.reason_phrase}".strip()
+        if is_forgotten:
+            return _failure(request, 404, NOT_DELIVERED, f"has forgotten the session ({line})")
+        hint = "; put what it wants in `headers`" if status in (401, 403) else ""
+        return _failure(request, status, FAILED, f"answered {line}{hint}")
 
 
 def _failure(request: httpx2.Request, status: int, code: int, why: str) -> httpx2.Response:
