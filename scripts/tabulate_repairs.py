@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from callsheet.check.engine import check_stream
+from callsheet.report.humanize import bytes_text
 from callsheet.tap.context import TapSettings
 from callsheet.tap.offline import Repairs
-from callsheet.tap.stats import size
 
 SEVERITIES = ("error", "warning", "advice")
 
@@ -47,7 +47,7 @@ def row(name: str, recordings: list[Path]) -> tuple[str, Counter[tuple[str, str]
         told, sent = told + account.told, sent + account.sent
     cells = [name, str(len(recordings)), str(calls)]
     cells += [" · ".join(str(_of(found, one)) for one in SEVERITIES) for found in (before, after)]
-    cells += [f"{size(told)} → {size(sent)}", str(hidden)]
+    cells += [f"{bytes_text(told)} → {bytes_text(sent)}", str(hidden)]
     return "| " + " | ".join(cells) + " |", after
 
 

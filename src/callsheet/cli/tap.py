@@ -28,7 +28,7 @@ def repair_options(command: _C) -> _C:
         click.option(
             "--no-repair",
             is_flag=True,
-            help="Leave the agent's reports as they are, but for secrets.",
+            help="Show calls as the agent reports them: nothing is filled in or corrected.",
         ),
         click.option("--no-redact", is_flag=True, help="Show secrets in the clear."),
         click.option("--no-bound", is_flag=True, help="Let messages be as long as they are."),

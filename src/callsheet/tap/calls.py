@@ -1,4 +1,4 @@
-"""The tap's state of one call (`Tapped`), and the ids by which the client knows calls (`Ids`).
+"""The tap's state of one call (`TappedCall`), and the ids by which the client knows calls (`Ids`).
 
 An agent may use one id for several calls. The client must never see that, so each call gets an id of its
 own: the agent's id where it is free, else that id with a number appended.
@@ -10,9 +10,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import field
+from msgspec.structs import replace
 
-from callsheet.observe.model import Json, ObservedCall, SeenIds, many, obj, text
+from callsheet.observe.model import SeenIds, many, obj, text
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidId
 from callsheet.report.fields import WIRE_NOTES
@@ -21,38 +22,29 @@ from callsheet.report.json import JsonObject, JsonValue
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import Reason, ToolCallStatus
 from callsheet.tap.repair.card_content import terminal_in
+from callsheet.tap.repair.context import CallDraft, Known
 
-from .repair import CallDraft
 
-
-class Tapped(Struct, eq=False):
-    """A call: what the agent reports of it, and what we report instead."""
+class TappedCall(Known, kw_only=True, eq=False):
+    """A call: what the agent reports of it (`Known`), and what we report instead."""
 
     id: str
     """The client's id of the call: the agent's own, unless another call had that before."""
-    call: ObservedCall
     since: float
     """When its first line came."""
     began: float
     report: ToolCallReport | None = None
-    asked: Json = field(default_factory=dict[str, Any])
-    """What permission requests have reported of it."""
-    newer: Json = field(default_factory=dict[str, Any])
-    """What the last request has reported, and no update since: it is what would be done."""
-    input: Any = None
-    """The input that was found out last, as the agent has it."""
     is_open_again: bool = False
     """Whether permission is asked for it though it was reported as ended: so it has not ended."""
-    diffs: list[Any] = field(default_factory=list[Any])
-    """Those that were reported last, which may be missing in the end."""
     ran: float | None = None
     """When it began to run, as far as that was reported."""
     done: float | None = None
     """When it was done, if its end was sent later."""
     is_history: bool = False
     """Whether it was done in a replay."""
+    deadline: Reason | None = None
+    """Why the tap will end it if the agent does not, if so."""
     repaired: set[str] = field(default_factory=set[str])
-    has_own_title: bool = False
     is_streaming: bool = False
     """Whether its arguments are on their way, as far as can be seen."""
     given: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -79,6 +71,13 @@ class Tapped(Struct, eq=False):
     def is_over(self) -> bool:
         """Whether it has ended, as far as the client knows."""
         return self.report is not None and self.report.is_final
+
+    def forget(self) -> None:
+        """Release the memory of a call that has ended: only its status is used from now on."""
+        if self.report is not None:
+            self.report = replace(self.report, content=(), raw_input=None, raw_output=None)
+        self.given, self.asked, self.items, self.safe = {}, {}, (), ()
+        self.whole_input, self.diffs = None, []
 
 
 class Ids:
@@ -174,7 +173,7 @@ def with_parent(meta: JsonObject, ours: Callable[[str], str]) -> JsonObject:
 _OF_TERMINALS = ("terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit")
 
 
-def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
+def own_terminals(meta: JsonObject, mine: TappedCall) -> JsonObject:
     """Return a `_meta` with terminals in the form that clients know, under ids that belong to this call.
 
     Some agents use the call's id as the id of its terminal. If an earlier call had that id, so had the
@@ -192,7 +191,7 @@ def own_terminals(meta: JsonObject, mine: Tapped) -> JsonObject:
     return rest
 
 
-def in_own_terminals(draft: CallDraft, mine: Tapped) -> CallDraft:
+def in_own_terminals(draft: CallDraft, mine: TappedCall) -> CallDraft:
     """Rename the terminals that a draft shows, by the rule of `own_terminals`, and return the draft."""
     if mine.id != mine.call.id:
         draft.content = [

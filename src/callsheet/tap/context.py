@@ -26,7 +26,8 @@ class TapSettings(Struct, frozen=True, kw_only=True):
     """Settings of a tap: what it does besides passing everything on.
 
     Attributes:
-        repair: Make reports of calls complete and correct, and send them as the smallest updates.
+        repair: Make reports of calls complete and correct. If not, they are as the agent sent them, but
+            still safe, within limits and in the smallest updates.
         redact: Remove secrets from what the client is shown and from what is stored.
         bound: Limit the size of messages about calls. What is cut is stored in files.
         locale: The language of the tap's own titles and texts. None means that of the environment.
@@ -40,7 +41,7 @@ class TapSettings(Struct, frozen=True, kw_only=True):
 
 _MOST = 4096
 
-Keep = Callable[[str, str, CallRecord], None]
+StoreCall = Callable[[str, str, CallRecord], None]
 """Stores a call, by its session's id and directory."""
 
 
@@ -52,7 +53,7 @@ class Context(Struct, eq=False):
     """State and services that all sessions of a tap share.
 
     `send` receives lines for the client, and `failed` the exceptions of the tap's own code. The pipeline
-    sets both. `keep` stores a call in the history. `epoch` is the time of day, in seconds, at time 0; it is
+    sets both. `store` stores a call in the history. `epoch` is the time of day, in seconds, at time 0; it is
     None where that is unknown, as in a recording.
     """
 
@@ -60,7 +61,7 @@ class Context(Struct, eq=False):
     account: Account
     send: Callable[[bytes], object] = bytes
     failed: Callable[[Exception], None] = _raise
-    keep: Keep | None = None
+    store: StoreCall | None = None
     epoch: float | None = None
     spill: SpillStore | bool = True
     used: SeenIds = field(default_factory=SeenIds)
@@ -68,7 +69,7 @@ class Context(Struct, eq=False):
     histories: dict[str, int] = field(default_factory=dict[str, int])
     """How often each session was replayed. A replay uses the same ids again, so each has its own ids."""
 
-    def told_anew(self, session: str) -> None:
+    def replayed(self, session: str) -> None:
         """Note that the client forgets what it knows of a session: it will be replayed."""
         self.histories[session] = self.histories.pop(session, 0) + 1
         if len(self.histories) > _MOST:

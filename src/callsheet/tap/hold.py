@@ -1,9 +1,8 @@
-"""When a tap delays a message, why, and for how long.
+"""When a tap delays a message, why, and for how long: `Waits` holds all that waits, by its reason.
 
-A bare pipe waits for nothing, and a tap that only watched would do the same. A tap that repairs has
-to wait in a few places, because agents report the better half of something a moment after the
-first. Each wait ends as soon as what it waits for arrives, and each has a longest time, so that a
-silent agent never holds up the client:
+A bare pipe waits for nothing. A tap that repairs has to wait in a few places, because agents report
+the better half of something a moment after the first. Each wait ends as soon as what it waits for
+arrives, and each has a longest time, so that a silent agent never holds up the client:
 
 - An *announcement* waits for the input it lacks, so that the card's first title is the right one:
   `ANNOUNCEMENT` seconds while its call may be running, `ARGUMENTS` from the last sign of arguments
@@ -25,8 +24,7 @@ a request to read a file, overtakes: an agent may be blocked on the response, an
 what the tap waits for.
 
 Nothing here reads a clock. Times are passed in, in seconds, so a recording is repaired exactly as
-it would have been live. Every class that holds something has the same interface: `due` is the time at
-which to call it again, and `tick(now)` or `late(now)` releases what has waited long enough.
+it would have been live.
 
 The tap also ends calls that their agents never end (`ENDS`): an agent has `DENIED` or `CANCELLED`
 seconds to do so itself, and the end of the turn is the last moment for all others.
@@ -34,17 +32,14 @@ seconds to do so itself, and the end of the turn is the last moment for all othe
 
 from __future__ import annotations
 
-from msgspec.json import encode
-from msgspec.structs import replace
+from collections.abc import Callable, Hashable
+from enum import IntEnum
 
 from callsheet.observe.events import UpdateArrived
 from callsheet.observe.evidence import shows_something
-from callsheet.observe.model import FINAL, Json, ObservedCall, ObservedSession, obj
-from callsheet.observe.repetition import grew
-from callsheet.report.json import JsonValue
-from callsheet.report.report import ToolCallReport
+from callsheet.observe.model import FINAL, Json, ObservedCall, obj
 from callsheet.report.status import Reason, ToolCallStatus
-from callsheet.tap.calls import Tapped
+from callsheet.tap.calls import TappedCall
 from callsheet.tap.repair import CallDraft
 
 ANNOUNCEMENT = 0.15
@@ -68,9 +63,6 @@ RETRY = 0.16
 TEXT_PAUSE, OUTPUT_PAUSE = 0.1, 0.16
 """Seconds without another piece of a message's text, or of a terminal's output, after which nothing waits."""
 
-SMALL = 1024
-"""Bytes of a raw input that may be sent again each time it grows: they cost little."""
-
 STILL = 1.0
 """Seconds after which a raw input that has stopped growing is sent. It doubles each time."""
 
@@ -87,61 +79,70 @@ ENDS = {
 RESULT_FIELDS = frozenset(("status", "content", "rawOutput"))
 """Fields of an update that report a result."""
 
-_NEVER = float("inf")
+
+class Why(IntEnum):
+    """What something waits for. Of waits that are over at the same time, the first here ends first."""
+
+    TEXT = 0
+    """A piece of text, for the next one."""
+    REQUEST = 1
+    """A permission request, for the input of its call."""
+    RESULT = 2
+    """The end of a call, for a result."""
+    END = 3
+    """A call that should end, for its agent to end it."""
+    OUTPUT = 4
+    """A terminal's output, for the next piece."""
+    ANNOUNCEMENT = 5
+    """An announcement, for its input."""
+    CHANGE = 6
+    """Changes, for more changes."""
+    RESEND = 7
+    """What a view's resend budget held back."""
+    INPUT = 8
+    """A raw input that grows, for the rest of it."""
 
 
-# Ends that wait for a result
+Act = Callable[[float], object]
 
 
-class HeldEnds:
-    """The calls of a session that are done and have shown no result yet, by our ids.
+class Waits:
+    """What waits, by reason and key, until when, and what to do then with the time of that moment."""
 
-    Calls that run in parallel may all be done before the first result is reported, so an update of
-    another call ends no wait. A replay may report all its calls first and then their results:
-    there, they wait until it is over.
-    """
+    def __init__(self) -> None:
+        self._held: dict[tuple[Why, Hashable], tuple[float, Act]] = {}
 
-    def __init__(self, session: ObservedSession) -> None:
-        self._session: ObservedSession = session
-        self._until: dict[str, float] = {}
+    def hold(self, why: Why, key: Hashable, until: float, act: Act) -> None:
+        """Let something wait, in place of what waits for this reason under this key."""
+        self._held[why, key] = until, act
 
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._until
-
-    def hold(self, mine: Tapped, now: float) -> None:
-        """Hold the end of a call that is done now."""
-        session, turn = self._session, mine.call.turn
-        is_of_old = turn is None or turn.begun < (session.asked or 0)
-        mine.done, mine.is_history = now, session.is_replaying and is_of_old
-        self._until[mine.id] = _NEVER if mine.is_history else now + ANNOUNCEMENT
-
-    def drop(self, key: str) -> None:
-        """Forget a call: it has ended, or goes on."""
-        self._until.pop(key, None)
+    def drop(self, why: Why, key: Hashable) -> None:
+        """Forget something: it need not wait any longer."""
+        self._held.pop((why, key), None)
 
     @property
     def due(self) -> float | None:
-        """When the first of them has waited long enough, if that is known."""
-        return min((until for until in self._until.values() if until != _NEVER), default=None)
+        """When the first of them has waited long enough."""
+        return min((until for until, _ in self._held.values()), default=None)
 
-    def late(self, now: float) -> list[str]:
-        """Return those that have waited long enough."""
-        return [key for key, until in self._until.items() if until <= now]
+    def tick(self, now: float, failed: Callable[[Exception], None]) -> None:
+        """Act on what has waited long enough. `failed` receives exceptions; the others go on."""
+        late = [(until, *name) for name, (until, _) in self._held.items() if until <= now]
+        for _, why, key in sorted(late, key=lambda one: one[:2]):
+            until, act = self._held.get((why, key), (now, None))
+            if act is None or until > now:
+                continue  # another wait that ended has changed this one
+            del self._held[why, key]
+            try:
+                act(now)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, the session goes on
+                failed(exc)
 
-    def all(self) -> list[str]:
-        """Return all of them."""
-        return list(self._until)
 
-    def overtaken(self) -> list[str]:
-        """Return those that nothing may overtake: all, except those of a replay that is going on."""
-        replays = self._session.is_replaying
-        return [key for key, until in self._until.items() if not replays or until != _NEVER]
+# What may still come of a call, and why one ends that its agent does not end
 
 
-def may_show_more(mine: Tapped, draft: CallDraft, update: Json, *, is_history: bool) -> bool:
+def may_show_more(mine: TappedCall, draft: CallDraft, update: Json, *, is_history: bool) -> bool:
     """Whether a call is done without any result so far. Callsheet's own agents report both at once.
 
     A replay may report a call as done, and then more of it, such as that it failed.
@@ -178,9 +179,6 @@ def _differs(update: Json, call: ObservedCall) -> bool:
     return any(value and known.get(name) not in (None, value) for name, value in fields.items())
 
 
-# Why a call ends that its agent does not end
-
-
 def why_denied(call: ObservedCall) -> Reason:
     """Return why a call ends whose permission request was rejected or cancelled."""
     turn, denied = call.turn, call.denied
@@ -201,67 +199,3 @@ def was_only_allowed(call: ObservedCall) -> bool:
 def was_never_allowed(call: ObservedCall) -> bool:
     """Whether the user was asked about a call and never approved it: it has not run."""
     return call.denied is not None and all(one.outcome != "allowed" for one in call.questions)
-
-
-# Raw fields that grow
-
-
-class GrowingFields:
-    """The raw inputs and outputs of running calls: what was sent of them, and which inputs wait.
-
-    Arguments arrive in pieces as a model writes them, and output as a command prints it. The user
-    sees both in the title and in the content, so the raw fields are sent only when the call's
-    status changes. An input that has stopped growing is sent without that, because the call may run
-    for long.
-    """
-
-    def __init__(self) -> None:
-        self._sent: dict[str, ToolCallReport] = {}
-        self._waits: dict[str, tuple[float, ToolCallReport]] = {}
-        self._patience: dict[str, float] = {}
-
-    def whole(self, report: ToolCallReport) -> ToolCallReport:
-        """Note that all of a call is sent now."""
-        key = report.tool_call_id
-        self._waits.pop(key, None)
-        if report.is_final:
-            self._sent.pop(key, None)
-            self._patience.pop(key, None)
-        else:
-            self._sent[key] = report
-        return report
-
-    def without(self, report: ToolCallReport, now: float) -> ToolCallReport:
-        """Return a call with the raw output that was sent, and the raw input, where that only grows."""
-        key = report.tool_call_id
-        sent = self._sent.get(key)
-        if sent is None:
-            return self.whole(report)
-        shown = report
-        if report.raw_output is not sent.raw_output:
-            shown = replace(report, raw_output=sent.raw_output)
-        self._waits.pop(key, None)
-        if _grows(sent.raw_input, report.raw_input):
-            self._waits[key] = (now + self._patience.get(key, STILL), report)
-            shown = replace(shown, raw_input=sent.raw_input)
-        self._sent[key] = shown
-        return shown
-
-    @property
-    def due(self) -> float | None:
-        """When an input has waited long enough, if one waits."""
-        return min((until for until, _ in self._waits.values()), default=None)
-
-    def late(self, now: float) -> list[ToolCallReport]:
-        """Return the calls whose inputs have waited long enough, with these."""
-        found = [report for until, report in self._waits.values() if until <= now]
-        for report in found:
-            key = report.tool_call_id
-            self._patience[key] = 2 * self._patience.get(key, STILL)
-        return [self.whole(report) for report in found]
-
-
-def _grows(sent: JsonValue, now: JsonValue) -> bool:
-    if not sent or now is sent or now == sent:
-        return False
-    return grew(sent, now) and len(encode(now)) > SMALL

@@ -354,7 +354,7 @@ def tap(
     context = Context(
         settings,
         account,
-        keep=None if keeping is None else keeping.call,
+        store=None if keeping is None else keeping.call,
         epoch=time.time(),
     )
     pipeline = Pipeline(context, say, keeping)

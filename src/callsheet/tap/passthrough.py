@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -24,9 +25,8 @@ import msgspec
 from callsheet.observe.lines import fault_of, readings
 from callsheet.observe.model import Json, many, obj, text
 from callsheet.redaction.redactor import QuickCheck, Redactor, StreamRedactor
-from callsheet.tap.hold import TEXT_PAUSE
+from callsheet.tap.hold import TEXT_PAUSE, Waits, Why
 from callsheet.tap.stats import Account
-from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
 
 LONGEST = 64 * 1024 * 1024
 """Bytes of a line that is parsed. A longer one is not."""
@@ -180,8 +180,6 @@ class TextRun:
         self.kind: str = kind
         self.message: Json = {}
         """The last piece's message."""
-        self.until: float = 0.0
-        """When what waits has waited long enough."""
         self.hidden: int = 0
         """How many secrets were taken out."""
         self._redactor: Redactor = redactor
@@ -212,7 +210,7 @@ class TextRun:
                 return text
             self._stream = self._redactor.stream()
             self._stream.recall(before)
-        out = self._counted(self._stream.feed(data))
+        out = self._counted(self._stream, self._stream.feed(data))
         if out != data:
             return out.decode("utf-8", "replace")
         if is_harmless and not self._stream.held:
@@ -221,123 +219,137 @@ class TextRun:
 
     def pause(self) -> str:
         """Return what waits: nothing has come for a while."""
-        rest = b"" if self._stream is None else self._counted(self._stream.flush())
+        stream = self._stream
+        rest = b"" if stream is None else self._counted(stream, stream.flush())
         return rest.decode("utf-8", "replace")
 
     def end(self) -> str:
         """Return what waits: something else comes now."""
-        rest = b"" if self._stream is None else self._counted(self._stream.finish())
-        self._stream, self._check = None, self._redactor.quick_check()
+        stream, self._stream, self._check = self._stream, None, self._redactor.quick_check()
+        rest = b"" if stream is None else self._counted(stream, stream.finish())
         return rest.decode("utf-8", "replace")
 
-    def _counted(self, data: bytes) -> bytes:
-        if self._stream is not None and self._stream.count:
-            self.hidden += self._stream.count
-            self._stream.count = 0
+    def _counted(self, stream: StreamRedactor, data: bytes) -> bytes:
+        self.hidden += stream.count
+        stream.count = 0
         return data
 
 
 class Messages:
-    """Passes on updates of sessions that are not repaired. Without a redactor, all of them as they are."""
+    """Sends on updates of sessions that are not about calls. Without a redactor, all of them as they are."""
 
     def __init__(
         self,
-        unrepaired: UnrepairedUpdates,
         redactor: Redactor | None,
         account: Account,
+        send: Callable[[bytes], object],
+        waits: Waits,
         store: StoreMessage | None = None,
     ) -> None:
-        self._unrepaired: UnrepairedUpdates = unrepaired
         self._redactor: Redactor | None = redactor
         self._account: Account = account
+        self._send: Callable[[bytes], object] = send
+        self._waits: Waits = waits
         self._store: StoreMessage | None = store
         self._runs: dict[str, TextRun] = {}
         self.template: LineTemplate | None = None
         """Lines that may follow the last one with nothing else to do for them. Whoever does anything else
         here, or sends anything to the client, sets it to None."""
 
-    def pass_on(self, line: bytes, message: Json, now: float) -> list[bytes]:
-        """Return the lines for an update of a session. `line` is it, as it came."""
+    def pass_on(self, line: bytes, message: Json, now: float) -> None:
+        """Send an update of a session. `line` is it, as it came."""
         self.template = None
         params = obj(message.get("params"))
-        session = text(params.get("sessionId")) or ""
-        if is_about_calls(message):
-            return [*self.end(session), *self._unrepaired.pass_on(line, message, now)]
-        update = obj(params.get("update"))
+        session, update = text(params.get("sessionId")) or "", obj(params.get("update"))
         kind, piece = update.get("sessionUpdate"), _piece(update)
         if kind in CHUNKS and piece:
             if self._redactor is None:
-                return [self._shown_template(message, line, piece)]
-            return self._pass_text(line, message, piece, now)
-        if self._redactor is None:
-            return [self._shown(message, line)]
+                self._send_like(message, line, piece, None)
+            else:
+                self._pass_text(session, line, message, piece, now)
+            return
         # An invisible update does not separate the text around it: a secret may be split across it.
-        rest = self.pause(session) if is_invisible(message) else self.end(session)
+        if is_invisible(message):
+            self.pause(session)
+        else:
+            self.end(session)
         clean = self._clean(message)
-        if clean is not None:
-            line, message = _encode(clean) + b"\n", clean
-        return [*rest, self._shown(message, line)]
+        self._show(message if clean is None else clean, line if clean is None else None)
 
-    def _pass_text(self, line: bytes, message: Json, piece: str, now: float) -> list[bytes]:
-        params = obj(message["params"])
-        session, update = text(params.get("sessionId")) or "", obj(params["update"])
+    def _pass_text(self, session: str, line: bytes, message: Json, piece: str, now: float) -> None:
+        update = obj(obj(message["params"])["update"])
         kind = text(update.get("sessionUpdate")) or ""
         if _has_more(update) and (clean := self._clean(_with_text(message, ""))) is not None:
             message = _with_text(clean, piece)
             line = _encode(message) + b"\n"
         assert self._redactor is not None
         run = self._runs.get(session)
-        lines: list[bytes] = []
         if run is None or run.kind != kind:
-            lines = self.end(session)
+            self.end(session)
             if len(self._runs) >= MOST_RUNS:
-                lines += self.end(next(iter(self._runs)))
+                self.end(next(iter(self._runs)))
             run = self._runs[session] = TextRun(self._redactor, kind)
         elif _message_id(run.message) != _message_id(message):
-            lines = self._paused(run)  # what waits belongs to the message before
+            self.pause(session)  # what waits belongs to the message before
         passed = run.feed(piece)
-        run.message, run.until = message, now + TEXT_PAUSE
+        run.message = message
         self._count(run)
-        if passed is piece:
-            if (accepts := run.accepts) is not None:
-                return [*lines, self._shown_template(message, line, piece, accepts)]
-            return [*lines, self._shown(message, line)]
-        return [*lines, self._shown(_with_text(message, passed))] if passed else lines
+        if run.held:
+            pause = partial(self._pause_over, session)
+            self._waits.hold(Why.TEXT, session, now + TEXT_PAUSE, pause)
+        else:
+            self._waits.drop(Why.TEXT, session)
+        if passed is not piece:
+            if passed:
+                self._show(_with_text(message, passed))
+        elif (accepts := run.accepts) is not None:
+            self._send_like(message, line, piece, accepts)
+        else:
+            self._show(message, line)
 
-    def end(self, session: str) -> list[bytes]:
-        """Return what waits in a session: something else comes now."""
+    def end(self, session: str) -> None:
+        """Send what waits in a session: something else comes now."""
         run = self._runs.pop(session, None)
-        return [] if run is None else self._rest(run, run.end())
+        if run is not None:
+            self._waits.drop(Why.TEXT, session)
+            self._send_rest(run, run.end())
 
-    def pause(self, session: str) -> list[bytes]:
-        """Return what waits in a session. Its text may go on after that."""
+    def pause(self, session: str) -> None:
+        """Send what waits in a session. Its text may go on after that."""
         run = self._runs.get(session)
-        return [] if run is None else self._paused(run)
+        if run is not None:
+            self._waits.drop(Why.TEXT, session)
+            self._send_rest(run, run.pause())
 
-    def _paused(self, run: TextRun) -> list[bytes]:
-        return self._rest(run, run.pause())
+    def _pause_over(self, session: str, now: float) -> None:
+        del now
+        self.pause(session)
 
-    def _rest(self, run: TextRun, rest: str) -> list[bytes]:
+    def end_all(self) -> None:
+        """Send what waits in all sessions."""
+        for session in list(self._runs):
+            self.end(session)
+
+    def _send_rest(self, run: TextRun, rest: str) -> None:
         self._count(run)
-        return [self._shown(_with_text(run.message, rest))] if rest else []
+        if rest:
+            self._show(_with_text(run.message, rest))
 
-    def end_all(self) -> list[bytes]:
-        """Return what waits in all sessions."""
-        rest = [line for session in list(self._runs) for line in self.end(session)]
-        return [*rest, *self._unrepaired.end()]
+    def _show(self, message: Json, line: bytes | None = None) -> None:
+        """Send a message that the client is shown, and store it."""
+        if self._store is not None:
+            self._store(message)
+        self._send(_encode(message) + b"\n" if line is None else line)
 
-    @property
-    def due(self) -> float | None:
-        """When something has waited long enough."""
-        times = [run.until for run in self._runs.values() if run.held]
-        if self._unrepaired.due is not None:
-            times.append(self._unrepaired.due)
-        return min(times, default=None)
+    def _send_like(self, message: Json, line: bytes, piece: str, accepts: Accepts | None) -> None:
+        """Send a piece of text as it came. Others like it may follow."""
+        further = None if self._store is None else self._store(message)
+        self.template = LineTemplate.of(line, piece, accepts, further)
+        self._send(line)
 
-    def tick(self, now: float) -> list[bytes]:
-        """Return what has waited long enough."""
-        late = [run for run in self._runs.values() if run.held and run.until <= now]
-        return [*[line for run in late for line in self._paused(run)], *self._unrepaired.tick(now)]
+    def _count(self, run: TextRun) -> None:
+        self._account.hidden += run.hidden
+        run.hidden = 0
 
     # Whole messages
 
@@ -391,24 +403,6 @@ class Messages:
         clean, count = self._redactor.value(value, runs=_asks(message))
         self._account.hidden += count
         return {**message, part: _with_ids(clean, value)} if count else None
-
-    def _shown(self, message: Json, line: bytes | None = None) -> bytes:
-        """Return the line of a message that the client is shown, and store the message."""
-        if self._store is not None:
-            self._store(message)
-        return _encode(message) + b"\n" if line is None else line
-
-    def _shown_template(
-        self, message: Json, line: bytes, piece: str, accepts: Accepts | None = None
-    ) -> bytes:
-        """Return the line of a piece of text that passes as it came. Others like it may follow."""
-        further = None if self._store is None else self._store(message)
-        self.template = LineTemplate.of(line, piece, accepts, further)
-        return line
-
-    def _count(self, run: TextRun) -> None:
-        self._account.hidden += run.hidden
-        run.hidden = 0
 
 
 def is_invisible(message: Json) -> bool:

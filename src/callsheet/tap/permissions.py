@@ -9,6 +9,7 @@ agent may not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -17,8 +18,8 @@ from callsheet.acp import v1, v2
 from callsheet.acp.codec import KEYS, as_dict
 from callsheet.observe.model import ApprovalRequest, Json, many, obj, text
 from callsheet.report.report import ToolCallReport
-from callsheet.tap.calls import Tapped
-from callsheet.tap.hold import ANNOUNCEMENT
+from callsheet.tap.calls import TappedCall
+from callsheet.tap.hold import ANNOUNCEMENT, Waits, Why
 from callsheet.tap.repair.names import is_bare
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def shows_the_same(request: Json, call: Json) -> bool:
     return all(shown.get(key) == call.get(key) for key in KEYS if key != "_meta")
 
 
-def is_blind(mine: Tapped, question: ApprovalRequest) -> bool:
+def is_blind(mine: TappedCall, question: ApprovalRequest) -> bool:
     """Whether nothing is known of what the user would approve by a request of a v1 agent."""
     report = mine.report
     if report is None or report.is_final or not _is_well_formed(question.params, is_v2=False):
@@ -118,11 +119,10 @@ class _HeldRequest(Struct, eq=False):
     """A request that waits. `line` is as it came."""
 
     session: TappedSession
-    mine: Tapped
+    mine: TappedCall
     question: ApprovalRequest
     message: Json
     line: bytes
-    until: float
 
 
 class PermissionRequests:
@@ -136,9 +136,11 @@ class PermissionRequests:
         self,
         send: Callable[[str, Json], None],
         give_up: Callable[[bytes, Json, Exception | None], None],
+        waits: Waits,
     ) -> None:
         self._send: Callable[[str, Json], None] = send
         self._give_up: Callable[[bytes, Json, Exception | None], None] = give_up
+        self._waits: Waits = waits
         self._held: list[_HeldRequest] = []
 
     def take(
@@ -157,39 +159,37 @@ class PermissionRequests:
             return False
         until = mine.since + ANNOUNCEMENT
         if now < until and session.is_blind(mine, question):
-            self._held.append(_HeldRequest(session, mine, question, message, line, until))
+            held = _HeldRequest(session, mine, question, message, line)
+            self._held.append(held)
+            self._waits.hold(Why.REQUEST, id(held), until, partial(self._pass_on, held))
             if len(self._held) > MOST:
-                self._pass_on(self._held.pop(0), now)
+                self._pass_on(self._held[0], now)
             return True
         made = session.request(mine, question, message, now)
         if made is not None:
             self._send(session.session.id, made)
         return made is not None
 
-    @property
-    def due(self) -> float | None:
-        """When the first of those that wait has waited long enough."""
-        return min((held.until for held in self._held), default=None)
-
-    def tick(self, now: float) -> None:
-        """Pass on what has waited long enough."""
-        self._pass_on_those(now, lambda held: held.until <= now)
-
     def call_updated(self, now: float) -> None:
         """Pass on the requests whose calls are known by now."""
         self._pass_on_those(now, lambda held: not held.session.is_blind(held.mine, held.question))
 
-    def release(self, now: float, about: Tapped | None = None) -> None:
-        """Pass on what waits, or only that about a call: what comes now must not overtake it."""
-        self._pass_on_those(now, lambda held: about in (None, held.mine))
+    def release(self, now: float) -> None:
+        """Pass on all that waits: what comes now must not overtake it."""
+        self._pass_on_those(now, lambda _: True)
+
+    def release_about(self, mine: TappedCall, now: float) -> None:
+        """Pass on what waits about a call, before its end is sent."""
+        self._pass_on_those(now, lambda held: held.mine is mine)
 
     def _pass_on_those(self, now: float, which: Callable[[_HeldRequest], bool]) -> None:
-        ready = [held for held in self._held if which(held)]
-        self._held = [held for held in self._held if held not in ready]
-        for held in ready:
-            self._pass_on(held, now)
+        for held in list(filter(which, self._held)):
+            if held in self._held:  # passing on one may pass on others
+                self._pass_on(held, now)
 
     def _pass_on(self, held: _HeldRequest, now: float) -> None:
+        self._held.remove(held)
+        self._waits.drop(Why.REQUEST, id(held))
         failed: Exception | None = None
         try:
             made = held.session.request(held.mine, held.question, held.message, now)

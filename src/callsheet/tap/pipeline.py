@@ -46,18 +46,16 @@ from callsheet.observe.model import (
     rpc_id,
     text,
 )
-from callsheet.observe.tracker import TERMINALS, Tracker
+from callsheet.observe.tracker import CALLS, TERMINALS, Tracker
 from callsheet.runtime.health import Faults
 from callsheet.runtime.sanitizer import LocalPhrases
-from callsheet.tap.calls import Tapped
 from callsheet.tap.context import Context
 from callsheet.tap.history_sink import HistorySink
-from callsheet.tap.hold import is_late
+from callsheet.tap.hold import Waits, is_late
 from callsheet.tap.passthrough import Messages, StoreText, is_invisible, parse_line
 from callsheet.tap.permissions import PermissionRequests
 from callsheet.tap.stats import Account
-from callsheet.tap.tapped_session import TappedSession, TappedSessions
-from callsheet.tap.unrepaired import UnrepairedUpdates, is_about_calls
+from callsheet.tap.tapped_session import TappedSession
 
 _encode = msgspec.json.Encoder().encode
 
@@ -70,6 +68,9 @@ _SHOWN = (_PERMISSION, "elicitation/create")
 
 _UNSEEN = ("fs/", "terminal/")
 """Requests that are shown nowhere among the cards: they may overtake one that waits."""
+
+FEW = 64
+"""Sessions beyond which each new one makes the tap drop those that the tracker has forgotten."""
 
 
 class Pipeline:
@@ -91,8 +92,11 @@ class Pipeline:
         self._warn: Callable[[str], None] = warn
         self._tracker: Tracker = Tracker()
         self._connection: ObservedConnection = self._tracker.connection
-        self._sessions: TappedSessions = TappedSessions(self._is_known)
-        self._requests: PermissionRequests = PermissionRequests(self._send_request, self._give_up)
+        self._sessions: dict[str, TappedSession] = {}
+        self._waits: Waits = Waits()
+        self._requests: PermissionRequests = PermissionRequests(
+            self._send_request, self._give_up, self._waits
+        )
         self._client: Peer = Peer()
         self._number: int = 0
         self._line: bytes = b""
@@ -101,9 +105,8 @@ class Pipeline:
         self._sanitizer = tap.sanitizer(LocalPhrases(tap.describer(None)), Faults(strict=False))
         self._history: HistorySink | None = history
         store = None if history is None else self._store_message
-        unrepaired = UnrepairedUpdates(self._sanitizer, tap.account)
         self._messages: Messages = Messages(
-            unrepaired, self._sanitizer.redactor, tap.account, store
+            self._sanitizer.redactor, tap.account, tap.send, self._waits, store
         )
 
     # Lines
@@ -177,12 +180,11 @@ class Pipeline:
             session = self._sessions.get(text(obj(message.get("params")).get("sessionId")) or "")
             if session is not None and not is_invisible(message):
                 session.release(now)
-            self.to_client += self._messages.pass_on(line, message, now)
+            self._messages.pass_on(line, message, now)
             return
         if type(method) is str and method.startswith(_UNSEEN):
             self.release_requests(now)
-            session = text(obj(message.get("params")).get("sessionId")) or ""
-            self.to_client += self._messages.pause(session)
+            self._messages.pause(text(obj(message.get("params")).get("sessionId")) or "")
         else:
             self._release(now)
         if method in _SHOWN or (method is None and "error" in message):
@@ -194,8 +196,9 @@ class Pipeline:
     def _release(self, now: float) -> None:
         """Send all that waits: what comes now must not overtake it."""
         self.release_requests(now)
-        self._sessions.release(now)
-        self.to_client += self._messages.end_all()
+        for session in self._sessions.values():
+            session.release(now)
+        self._messages.end_all()
 
     def _failed(self, exc: Exception) -> None:
         self.account.faults += 1
@@ -209,31 +212,27 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = (self._sessions.due, self._messages.due, self._requests.due)
+        times = [waits.due for waits in self._all_waits()]
         return min((due for due in times if due is not None), default=None)
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.template = None
-        ticks = [one.tick for one in self._sessions.busy]
-        for tick in (self._tick_messages, self._requests.tick, *ticks):
-            try:
-                tick(now)
-            except Exception as exc:  # noqa: BLE001
-                self._failed(exc)
+        for waits in self._all_waits():
+            waits.tick(now, self._failed)
 
-    def _tick_messages(self, now: float) -> None:
-        self.to_client += self._messages.tick(now)
+    def _all_waits(self) -> list[Waits]:
+        return [self._waits, *[session.waits for session in self._sessions.values()]]
 
     def agent_gone(self, now: float) -> None:
         """End what is open: the agent will send nothing more."""
         self.release_requests(now)
-        for session in self._sessions:
+        for session in self._sessions.values():
             try:
                 session.gone(now)
             except Exception as exc:  # noqa: BLE001
                 self._failed(exc)
-        self.to_client += self._messages.end_all()
+        self._messages.end_all()
 
     # What is tracked
 
@@ -252,11 +251,12 @@ class Pipeline:
                 break  # it is late, or belongs to another session
         if self._tracker.connection is not self._connection:  # the agent was started again
             self._connection = self._tracker.connection
-            self._sessions.clear(now)
+            for key in list(self._sessions):
+                self._drop(key, now, "interrupted")
             self._tap.used = SeenIds()
         if sender == "client":
             self._of_client(message, now)
-        elif is_done or is_about_calls(message) or message.get("method") == _PERMISSION:
+        elif is_done or _is_about_calls(message) or message.get("method") == _PERMISSION:
             self.account.told += len(line)
             self.account.sent += 0 if is_done else len(line)
         return is_done
@@ -267,14 +267,14 @@ class Pipeline:
         if method == "initialize":
             self._client = peer_of(params)
         elif method in ("session/cancel", "$/cancel_request"):
-            for session in self._sessions:
+            for session in list(self._sessions.values()):
                 turn = session.session.turn
                 if turn is not None and turn.cancelled == self._number:
                     self._session(session.session, now).cancelled(now)
         elif method in ("session/load", "session/resume") and key is not None:
             if method == "session/load" or params.get("replayFrom"):
-                self._sessions.drop(key, now)
-                self._tap.told_anew(key)
+                self._drop(key, now)
+                self._tap.replayed(key)
             if self._history is not None:
                 self._history.reopened(key)
         elif method in ("session/close", "session/delete") and key is not None:
@@ -320,14 +320,21 @@ class Pipeline:
     def _session(self, session: ObservedSession, now: float) -> TappedSession:
         found = self._sessions.get(session.id)
         if found is None or found.session is not session:
-            found = TappedSession(
-                session, self._connection, self._peer(), self._tap, self._before_end
+            self._drop(session.id, now)
+            found = self._sessions[session.id] = TappedSession(
+                session, self._connection, self._peer(), self._tap, self._requests.release_about
             )
-            self._sessions.put(found, now)
+            if len(self._sessions) > FEW:
+                for key, other in list(self._sessions.items()):
+                    if self._tracker.sessions.get(key) is not other.session:
+                        self._drop(key, now)
         return found
 
-    def _is_known(self, session: ObservedSession) -> bool:
-        return self._tracker.sessions.get(session.id) is session
+    def _drop(self, session: str, now: float, why: str = "abandoned") -> None:
+        """Forget a session, and end what is open in it. `why` is the phrase that is shown for that."""
+        found = self._sessions.pop(session, None)
+        if found is not None:
+            found.gone(now, why)
 
     def _peer(self) -> Peer:
         version = 2 if self._connection.is_v2 else 1
@@ -338,25 +345,23 @@ class Pipeline:
 
     def _on_event(self, event: Any, message: Json, now: float) -> bool:  # noqa: C901 - a table
         """React to an event of the current message, and return whether the message needs nothing more."""
-        repairs = self._tap.settings.repair
         match event:
             case MessageSeen():
                 self._answers = event.answers
                 if event.answers == "session/prompt" and self._history is not None:
                     self._history.answered(rpc_id(message.get("id")), accepted="result" in message)
-            case UpdateArrived() if repairs:
+            case UpdateArrived():
                 return self._update_arrived(event, message, now)
             case UpdateApplied():
                 session = self._session(event.session, now)
-                self.to_client += self._messages.end(event.session.id)
+                self._messages.end(event.session.id)
                 session.updated(event.call, event.kind, event.update, now)
                 self._requests.call_updated(now)
-                return repairs
+                return True
             case TerminalUpdated():
                 update = obj(obj(message.get("params")).get("update"))
                 if update.get("sessionUpdate") in TERMINALS:  # else it is in a call's `_meta`
-                    is_read = self._session(event.session, now).terminals.update(update, now)
-                    return is_read and repairs
+                    return self._session(event.session, now).terminals.update(update, now)
             case PermissionAsked():
                 return self._permission_asked(event.question, message, now)
             case PermissionDecided() if event.question.session is not None:
@@ -385,16 +390,12 @@ class Pipeline:
     def _permission_asked(self, question: ApprovalRequest, message: Json, now: float) -> bool:
         if question.session is None or question.call is None:
             return False
-        self.to_client += self._messages.end(question.session.id)
+        self._messages.end(question.session.id)
         session = self._session(question.session, now)
-        if self._tap.settings.repair:
-            return self._requests.take(session, question, message, self._line, now)
-        session.asked(question, now)
-        return False
+        return self._requests.take(session, question, message, self._line, now)
 
     def _send_request(self, session: str, request: Json) -> None:
-        self._sessions.get(session)  # something may be due in it from now on
-        self.to_client += self._messages.end(session)
+        self._messages.end(session)
         self.to_client.append(_encode(request) + b"\n")
         self.account.sent += len(self.to_client[-1])
 
@@ -404,9 +405,12 @@ class Pipeline:
             self._failed(exc)
         self.to_client.append(self._cleaned(line, request))
 
-    def _before_end(self, mine: Tapped, now: float) -> None:
-        """Send the requests about a call before its end is sent."""
-        self._requests.release(now, mine)
+
+def _is_about_calls(message: Json) -> bool:
+    """Whether a message is an update of a call or of a terminal, in a session."""
+    params = obj(message.get("params"))
+    kind = obj(params.get("update")).get("sessionUpdate")
+    return kind in (*CALLS, *TERMINALS) and text(params.get("sessionId")) is not None
 
 
 def _may_matter(line: bytes) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct, field
 
+from callsheet.report.humanize import bytes_text
+
 
 class Account(Struct):
     """Counts over the life of a tap.
@@ -83,7 +85,8 @@ def _rows(account: Account) -> Iterator[tuple[str, str]]:
     if account.cut:
         yield f"{account.cut:,}", _in_number("value{s} cut, the rest kept in files", account.cut)
     if account.told:
-        yield size(account.told), f"about calls from the agent, {size(account.sent)} to the client"
+        told, sent = bytes_text(account.told), bytes_text(account.sent)
+        yield told, f"about calls from the agent, {sent} to the client"
     if account.faults:
         words = _in_number("message{s} passed on unread: ", account.faults)
         yield f"{account.faults:,}", words + account.first_fault
@@ -91,15 +94,3 @@ def _rows(account: Account) -> Iterator[tuple[str, str]]:
 
 def _in_number(words: str, count: int) -> str:
     return words.format(**(_ONE if count == 1 else _MANY))
-
-
-def size(count: int) -> str:
-    """Return a number of bytes in a readable unit."""
-    if count < 1000:
-        return f"{count} B"
-    for unit in ("kB", "MB", "GB"):
-        count_in = count / 1000
-        count = int(count_in)
-        if count < 1000:
-            return f"{count_in:.1f} {unit}" if count_in < 10 else f"{count_in:.0f} {unit}"
-    return f"{count:,} GB"

@@ -181,7 +181,7 @@ async def test_an_agent_that_uses_its_ids_again_in_its_next_process_loses_nothin
     """Also the id of its session, and without saying that it goes on with one."""
     for number in range(3):
         keeping = HistorySink(lambda: History(url), "agent", print)
-        tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
+        tap = Context(TapSettings(locale="en"), Account(), store=keeping.call, spill=False)
         pipeline = Pipeline(tap, print, keeping)
         chunk = {
             "jsonrpc": "2.0", "method": "session/update",

@@ -4,65 +4,58 @@ from __future__ import annotations
 
 from typing import Any
 
-from callsheet.report.report import ToolCallReport
-from callsheet.report.status import ToolCallStatus
-from callsheet.tap.hold import STILL, GrowingFields
+import pytest
+
+from callsheet.tap.hold import PACE, STILL
+from tests.support.made_recordings import Message, announced, completed, updated
+from tests.support.tap_harness import Tapped, updates
 
 LONG = "x" * 2000
 
 
-def report(status: ToolCallStatus = ToolCallStatus.PENDING, **fields: Any) -> ToolCallReport:
-    return ToolCallReport("a", "write", status=status, **fields)
+def running(**given: Any) -> Tapped:
+    call = {"title": "Writing a.py", "kind": "edit", "name": "write", "locations": []}
+    tap = Tapped().agent(announced(**call, status="in_progress", rawInput=given))
+    assert len(updates(tap.heard())) == 1
+    return tap
+
+
+def sent(tap: Tapped, name: str) -> list[Any]:
+    return [one[name] for one in updates(tap.heard()) if name in one]
+
+
+def grown(tap: Tapped, *values: str) -> Tapped:
+    for value in values:
+        tap.agent(updated(rawInput={"path": "/a.py", "content": value})).wait(PACE)
+    return tap
 
 
 def test_an_input_that_grows_waits_until_the_call_moves() -> None:
-    growing = GrowingFields()
-    first = growing.whole(report(raw_input={"content": LONG}))
-    more = report(raw_input={"content": LONG + "y"}, title="Writing a.py")
-    shown = growing.without(more, 1.0)
-    assert (shown.raw_input, shown.title) == (first.raw_input, "Writing a.py")
-    moved = report(ToolCallStatus.IN_PROGRESS, raw_input=more.raw_input)
-    assert growing.whole(moved) is moved
-    assert growing.due is None
+    tap = grown(running(path="/a.py", content=LONG), LONG + "y", LONG + "yz")
+    assert sent(tap, "rawInput") == []
+    assert sent(tap.agent(completed()), "rawInput") == [{"path": "/a.py", "content": LONG + "yz"}]
 
 
-def test_an_input_that_grows_no_more_is_told_after_a_while_and_later_each_time() -> None:
-    growing = GrowingFields()
-    growing.whole(report(raw_input={"text": LONG}))
-    growing.without(report(raw_input={"text": LONG + "y"}), 1.0)
-    last = report(raw_input={"text": LONG + "yz"})
-    growing.without(last, 2.0)
-    assert growing.due == 2.0 + STILL
-    assert growing.late(2.5) == []
-    assert growing.late(2.0 + STILL) == [last]
-    assert growing.due is None
-    growing.without(report(raw_input={"text": LONG + "yzz"}), 4.0)
-    assert growing.due == 4.0 + 2 * STILL
+def test_an_input_that_grows_no_more_is_sent_after_a_while_and_later_each_time() -> None:
+    tap = running(path="/a.py", content=LONG)
+    for number, patience in enumerate((STILL, 2 * STILL), 1):
+        grown(tap, LONG + "y" * number)
+        assert sent(tap.wait(patience - 2 * PACE), "rawInput") == []
+        assert sent(tap.wait(3 * PACE), "rawInput") == [
+            {"path": "/a.py", "content": LONG + "y" * number}
+        ]
 
 
-def test_an_output_is_told_when_the_call_moves() -> None:
-    growing = GrowingFields()
-    growing.whole(report(ToolCallStatus.IN_PROGRESS))
-    for said in ("a", "ab", LONG, "another"):
-        shown = growing.without(report(ToolCallStatus.IN_PROGRESS, raw_output=said), 1.0)
-        assert shown.raw_output is None
-    assert growing.due is None
-    ended = report(ToolCallStatus.COMPLETED, raw_output="another")
-    assert growing.whole(ended) is ended
+@pytest.mark.parametrize("then", [{"content": "short"}, {"content": "y" * 2000}, {"more": 1}])
+def test_what_is_short_new_or_another_is_sent_at_once(then: Message) -> None:
+    tap = running(path="/a.py", content="s").wait(PACE)
+    given = {"path": "/a.py", **then}
+    assert sent(tap.agent(updated(rawInput=given)).wait(PACE), "rawInput") == [given]
 
 
-def test_what_is_short_new_or_another_is_told_at_once() -> None:
-    growing = GrowingFields()
-    for given in ({}, {"command": "l"}, {"command": "ls"}, {"command": LONG}, {"path": LONG}):
-        told = report(raw_input=given)
-        assert growing.without(told, 1.0) is told
-
-
-def test_a_call_that_has_ended_is_forgotten() -> None:
-    growing = GrowingFields()
-    growing.whole(report(raw_input={"content": LONG}))
-    growing.without(report(raw_input={"content": LONG + "y"}), 1.0)
-    growing.whole(report(ToolCallStatus.COMPLETED))
-    assert growing.due is None
-    again = report(raw_input={"content": LONG + "yz"})
-    assert growing.without(again, 2.0) is again
+def test_an_output_is_sent_when_the_call_moves() -> None:
+    tap = running(path="/a.py", content="s")
+    for output in ("a", "ab", LONG, "another"):
+        tap.agent(updated(rawOutput=output)).wait(PACE)
+    assert sent(tap, "rawOutput") == []
+    assert sent(tap.agent(completed(rawOutput="another")), "rawOutput") == ["another"]

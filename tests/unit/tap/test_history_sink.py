@@ -89,7 +89,7 @@ def kept(*messages: dict[str, Any]) -> list[str]:
     """Return what a tap keeps of messages, after those that open a session without a prompt."""
     store = Store()
     keeping = HistorySink(lambda: cast("History", store), "agent", print)
-    tap = Context(TapSettings(locale="en"), Account(), keep=keeping.call, spill=False)
+    tap = Context(TapSettings(locale="en"), Account(), store=keeping.call, spill=False)
     pipeline = Pipeline(tap, print, keeping)
     for message in (*opening()[:-1], *messages):
         is_clients = "method" in message and "id" in message

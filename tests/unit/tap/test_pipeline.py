@@ -19,6 +19,8 @@ from tests.support.made_recordings import (
 )
 from tests.support.tap_harness import Tapped, kinds, texts, told, updates
 
+SECRET = "ghp_" + "a1B2" * 9
+
 BARE: Message = {
     "title": "bash",
     "name": "bash",
@@ -466,7 +468,7 @@ def test_secrets_in_an_error_are_hidden() -> None:
 def test_a_repair_that_fails_leaves_a_call_as_it_was_told_and_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("callsheet.tap.render.repaired", lambda known: 1 / 0)
+    monkeypatch.setattr("callsheet.tap.tapped_session.repaired", lambda known: 1 / 0)
     tap = Tapped()
     tap.may_fail = True
     secret = "ghp_" + "a1B2" * 9
@@ -517,3 +519,11 @@ def test_many_chunks_are_told_in_few_bytes_and_the_last_is_there() -> None:
     lines = tap.lines()
     assert sum(map(len, lines)) < 10 * sum(len(f"line {number}\n") for number in range(MANY))
     assert f"line {MANY - 1}".encode() in b"".join(lines[-2:])
+
+
+def test_without_repair_a_call_is_reported_as_it_came_but_for_secrets() -> None:
+    told = {"title": "bash", "kind": "other", "rawInput": {"command": f"echo {SECRET}"}}
+    tap = Tapped(repair=False).agent(announced(**told), updated(status="completed")).wait(1)
+    opened, *_, ended = updates(tap.heard())
+    assert (opened["title"], opened["kind"], ended["status"]) == ("bash", "other", "completed")
+    assert SECRET not in str(opened["rawInput"])

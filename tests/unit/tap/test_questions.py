@@ -261,10 +261,6 @@ def test_an_agent_that_is_gone_has_asked_all_the_same() -> None:
     assert heard[-1]["params"]["update"]["status"] == "failed"
 
 
-def test_without_repair_nothing_waits() -> None:
-    assert kinds(begun(repair=False).heard()) == [REQUEST]
-
-
 def test_a_request_that_can_t_be_made_whole_passes_as_it_came() -> None:
     odd = asked(**BARE)
     odd["params"]["options"] = None

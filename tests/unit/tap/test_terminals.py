@@ -193,4 +193,4 @@ def test_memory_does_not_grow_with_terminals_that_never_end() -> None:
         )
     session = tap.pipeline._sessions.get("s1")  # pyright: ignore[reportPrivateUsage]
     assert session is not None
-    assert len(session.terminals._streams._streams) <= 256  # pyright: ignore[reportPrivateUsage]
+    assert len(session.terminals._streams) <= 256  # pyright: ignore[reportPrivateUsage]

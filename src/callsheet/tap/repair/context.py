@@ -1,8 +1,8 @@
 """The input and the output of a repair.
 
 `Known` is all that another agent has reported of one call so far, as the tracker applies it
-(`callsheet.observe`). `CallDraft` is what a client is to be sent of it. A stage reads the one and
-changes the other. `in_acp` translates agents' own names for a call's status.
+(`callsheet.observe`), and what earlier repairs have found. `CallDraft` is what a client is to be sent
+of it. A stage reads the one and changes the other. `in_acp` translates agents' own names for a call's status.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from msgspec import Struct, field
 
 from callsheet.describe import Describer
 from callsheet.observe.model import Json, ObservedCall, ObservedConnection
+from callsheet.report.fields import CustomKind
+from callsheet.report.json import JsonObject
 from callsheet.report.status import Reason
 from callsheet.tap.profiles import Profile
 
@@ -63,22 +65,18 @@ class Known(Struct, eq=False):
     """What permission requests have reported of the call."""
     newer: Json = field(default_factory=dict[str, Any])
     """Input, title and kind of the last of them, where no update has reported others since."""
+    earlier: Any = None
+    """The input that was found out last."""
+    diffs: list[Any] = field(default_factory=list[Any])
+    """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     title: str = ""
     """The title that the client was sent last, and …"""
     has_own_title: bool = False
     """… whether the tap made it."""
-    earlier: Any = None
-    """The input that was found out last."""
-    status: str | None = None
-    """The status to assume instead of the reported one, if any."""
-    diffs: list[Any] = field(default_factory=list[Any])
-    """Diffs that earlier updates have shown, the last ones. A later update may have left them out."""
     cwd: str = ""
     """The session's directory; empty if it is unknown."""
-    now: float | None = None
-    """The time of this moment, on the clock that the recording's times are of."""
-    announced: bool = False
-    """Whether the client knew of the call before this moment."""
+    status: str | None = None
+    """The status to assume instead of the reported one, if any."""
 
 
 class CallDraft(Struct, eq=False):
@@ -102,6 +100,12 @@ class CallDraft(Struct, eq=False):
     """Whether its arguments are still on their way: a title that the agent makes of them is cut."""
     has_own_title: bool = False
     """Whether the tap made the title, not the agent: then it is escaped for clients that render Markdown."""
+    custom_kind: CustomKind | None = None
+    """A kind that only our own agent has, where `kind` is `other`."""
+    meta: JsonObject = field(default_factory=dict[str, Any])
+    """What the last update has in `_meta`, and …"""
+    extra: JsonObject = field(default_factory=dict[str, Any])
+    """… in fields that Callsheet does not know. The client may know them."""
 
     @property
     def shown_kind(self) -> str | None:
