@@ -86,22 +86,34 @@ def bound_content(
     linked = limit >= 4 * LINK_ROOM
     spare = item_size(notice) + _COMMA + (LINK_ROOM if linked else 0)
     shares = share_out(members, limit - 2, spare)
+    gone = [item for item, share in zip(items, shares, strict=True) if share is None]
     out: list[ToolCallContent] = []
     cuts: list[Cut] = []
-    for index, (item, size, share) in enumerate(zip(items, sizes, shares.room, strict=True)):
-        if index == shares.left_out.start and shares.left_out:
-            cuts.append(_left_out(items, shares.left_out, at=len(out) if linked else None))
-            out.append(TextContent(say(phrases, "items_cut", count=len(shares.left_out))))
+    for index, (item, share) in enumerate(zip(items, shares, strict=True)):
         if share is None:
-            continue
-        if size <= share:
+            if gone:
+                at = len(out) if linked else None
+                cuts.append(
+                    Cut(field=FIELD, kept_bytes=0, spill=_spill_of(gone), item=index, at=at)
+                )
+                out.append(TextContent(say(phrases, "items_cut", count=len(gone))))
+                gone = []
+        elif sizes[index] <= share:
             out.append(item)
-            continue
-        shown, cut = _cut_item(item, share, phrases)
-        where = index if len(items) > 1 else None
-        cuts.append(replace(cut, item=where, at=None if cut.at is None else len(out)))
-        out.append(shown)
+        else:
+            shown, cut = _cut_item(item, share, phrases)
+            where = index if len(items) > 1 else None
+            cuts.append(replace(cut, item=where, at=None if cut.at is None else len(out)))
+            out.append(shown)
     return (tuple(out), cuts) if content_size(tuple(out)) <= limit else ((), cuts)
+
+
+def _spill_of(items: list[ToolCallContent]) -> Spill:
+    """Return the file of items that were left out: text, if they all are."""
+    texts = [item.text for item in items if type(item) is TextContent]
+    if len(texts) == len(items):
+        return Spill("".join(texts))
+    return Spill(msgspec.to_builtins(items), "application/json")
 
 
 _Shown: TypeAlias = tuple[ToolCallContent, Cut]
@@ -109,92 +121,58 @@ _Shown: TypeAlias = tuple[ToolCallContent, Cut]
 
 
 def _cut_item(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
-    if isinstance(item, TextContent):
-        return _cut_text(item, item.text, "text/plain", room, phrases)
-    if isinstance(item, EmbeddedResource) and item.text is not None:
-        return _cut_text(item, item.text, item.mime_type or "text/plain", room, phrases)
-    if isinstance(item, (ImageContent, AudioContent)):
-        uri = item.uri if isinstance(item, ImageContent) else None
-        return _linked_data(item.data, item.mime_type, uri, room, phrases)
-    if isinstance(item, EmbeddedResource):
-        mime_type = item.mime_type or "application/octet-stream"
-        return _linked_data(item.blob or "", mime_type, item.uri, room, phrases)
-    if isinstance(item, DiffContent):
-        return _cut_diff(item, room, phrases)
-    return _named_only(item, room, phrases)
+    if isinstance(item, (TextContent, EmbeddedResource)) and item.text is not None:
+        return _cut_text(item, item.text, room, phrases)
+    if isinstance(item, (ImageContent, AudioContent, EmbeddedResource)):
+        data = item.blob if isinstance(item, EmbeddedResource) else item.data
+        spill = Spill(a2b_base64(data or ""), item.mime_type or "application/octet-stream")
+        return _named(spill, room, phrases, getattr(item, "uri", None))
+    shown = _cut_diff(item, room, phrases) if isinstance(item, DiffContent) else None
+    return shown or _named(Spill(msgspec.to_builtins(item), "application/json"), room, phrases)
 
 
-def _cut_text(item: Any, text: str, mime_type: str, room: int, phrases: Phrases) -> _Shown:
+def _cut_text(
+    item: TextContent | EmbeddedResource, text: str, room: int, phrases: Phrases
+) -> _Shown:
     beside = item_size(item) - size_of(text)
     if beside > room // 2:  # the item's other fields leave too little room for its text
-        return _named_only(item, room, phrases)
-    linked = room >= 4 * LINK_ROOM
-    limit = room - beside - (LINK_ROOM if linked else 0)
+        return _named(Spill(msgspec.to_builtins(item), "application/json"), room, phrases)
+    at = 0 if room >= 4 * LINK_ROOM else None
+    limit = room - beside - (0 if at is None else LINK_ROOM)
     bounded = bound_text(text, limit, phrases=phrases)
-    shown = replace(item, text=bounded.value)
-    spill = Spill(text, mime_type)
-    return shown, _cut(spill, bounded.kept_bytes, bounded.total_bytes, linked=linked)
+    spill = Spill(text, getattr(item, "mime_type", None) or "text/plain")
+    cut = Cut(field=FIELD, kept_bytes=bounded.kept_bytes, spill=spill, at=at)
+    return replace(item, text=bounded.value), cut
 
 
-def _linked_data(data: str, mime_type: str, uri: str | None, room: int, phrases: Phrases) -> _Shown:
-    body = a2b_base64(data)
-    shown: ToolCallContent = TextContent(say(phrases, "data_cut", mime=mime_type, bytes=len(body)))
+def _named(spill: Spill, room: int, phrases: Phrases, uri: str | None = None) -> _Shown:
+    """Replace an item that can't be cut by a link to its address, if it has one, or a notice."""
+    mime_type, total = spill.mime_type, len(spill.data)
+    shown: ToolCallContent = TextContent(say(phrases, "data_cut", mime=mime_type, bytes=total))
+    if item_size(shown) > room:
+        shown = TextContent(cast("str", bound_text(shown.text, room - _BLOCK).value))
     if uri is not None:
-        link = ResourceLink(uri, mime_type, None, None, mime_type, len(body))
+        link = ResourceLink(uri, mime_type, None, None, mime_type, total)
         shown = link if item_size(link) <= room else shown
-    cut = _cut(Spill(body, mime_type), 0, len(body), linked=room >= LINK_ROOM, instead=True)
-    return _fitting(shown, room), cut
-
-
-def _named_only(item: ToolCallContent, room: int, phrases: Phrases) -> _Shown:
-    """Replace an item that can't be cut by a notice."""
-    body = msgspec.to_builtins(item)
-    total = size_of(body)
-    said = TextContent(say(phrases, "data_cut", mime="application/json", bytes=total))
-    spill = Spill(body, "application/json")
-    cut = _cut(spill, 0, total, linked=room >= LINK_ROOM, instead=True)
-    return _fitting(said, room), cut
-
-
-def _cut(spill: Spill, kept: int, total: int, *, linked: bool, instead: bool = False) -> Cut:
-    at = 0 if linked else None
-    return Cut(field=FIELD, kept_bytes=kept, total_bytes=total, spill=spill, at=at, instead=instead)
-
-
-def _fitting(item: ToolCallContent, room: int) -> ToolCallContent:
-    """Return a notice, shortened where even it is too long."""
-    if isinstance(item, TextContent) and item_size(item) > room:
-        return TextContent(cast("str", bound_text(item.text, room - _BLOCK).value))
-    return item
-
-
-def _left_out(items: tuple[ToolCallContent, ...], gone: range, at: int | None) -> Cut:
-    """Return the cut of items in the middle. If they are all text, their file is text too."""
-    missing = [items[index] for index in gone]
-    texts = [item.text for item in missing if type(item) is TextContent]
-    if len(texts) == len(missing):
-        spill = Spill("".join(texts))
-    else:
-        spill = Spill(msgspec.to_builtins(missing), "application/json")
-    total = len(spill.data)
-    return Cut(field=FIELD, kept_bytes=0, total_bytes=total, spill=spill, item=gone.start, at=at)
+    at = 0 if room >= LINK_ROOM else None
+    return shown, Cut(field=FIELD, kept_bytes=0, spill=spill, at=at, instead=True)
 
 
 # Diffs
 
 
-def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Shown:
-    linked = room >= 4 * LINK_ROOM
-    limit = room - (LINK_ROOM if linked else 0)
+def _cut_diff(item: DiffContent, room: int, phrases: Phrases) -> _Shown | None:
+    """Return a diff with its changed lines, or with parts of them; None if there is no room for that."""
+    at = 0 if room >= 4 * LINK_ROOM else None
+    limit = room - (0 if at is None else LINK_ROOM)
     shown = replace(item, changes=tuple(map(_trimmed, item.changes)), patch=None)
     if _diff_size(shown) > limit:
         shown = _with_short_texts(shown, limit, phrases)
     if _diff_size(shown) > limit:
-        return _named_only(item, room, phrases)
-    body = msgspec.to_builtins(item)
-    total = size_of(body)
-    kept = min(size_of(msgspec.to_builtins(shown)), total - 1)
-    return shown, _cut(Spill(body, "application/json"), kept, total, linked=linked)
+        return None
+    spill = Spill(msgspec.to_builtins(item), "application/json")
+    kept = min(size_of(msgspec.to_builtins(shown)), len(spill.data) - 1)
+    return shown, Cut(field=FIELD, kept_bytes=kept, spill=spill, at=at)
 
 
 def _trimmed(change: FileChange) -> FileChange:
@@ -215,20 +193,17 @@ def _trimmed(change: FileChange) -> FileChange:
 
 def _with_short_texts(diff: DiffContent, room: int, phrases: Phrases) -> DiffContent:
     texts = sum((c.old_text is not None) + (c.new_text is not None) for c in diff.changes)
-    bare = replace(diff, changes=tuple(_with_texts(c, None, None) for c in diff.changes))
-    each = (room - _diff_size(bare)) * 2 // 3 // max(texts, 1)
+    bare = [replace(change, old_text=None, new_text=None) for change in diff.changes]
+    each = (room - _diff_size(replace(diff, changes=tuple(bare)))) * 2 // 3 // max(texts, 1)
 
     def short(text: str | None) -> str | None:
         return None if text is None else bound_text(text, each, phrases=phrases).value
 
-    return replace(
-        diff,
-        changes=tuple(_with_texts(c, short(c.old_text), short(c.new_text)) for c in diff.changes),
-    )
-
-
-def _with_texts(change: FileChange, old: str | None, new: str | None) -> FileChange:
-    return replace(change, old_text=old, new_text=new)
+    changes = [
+        replace(change, old_text=short(change.old_text), new_text=short(change.new_text))
+        for change in diff.changes
+    ]
+    return replace(diff, changes=tuple(changes))
 
 
 def _diff_size(diff: DiffContent) -> int:
@@ -264,25 +239,11 @@ _LONGEST_LIST = 256
 
 def without_repeats(raw: JsonValue, content: tuple[ToolCallContent, ...]) -> JsonValue:
     """Return a raw output without what stands in the content: the same object if nothing does."""
-    kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
-    if kind is dict:
-        for value in raw.values():  # mostly there is nothing worth referring to, or one text
-            kind = type(value)  # pyright: ignore[reportUnknownVariableType]
-            if kind is str:
-                if len(value) >= SHORTEST:
-                    break
-            elif kind is dict or kind is list:
-                break
-        else:
-            return raw
-    elif kind is not list and (kind is not str or len(raw) < SHORTEST):
-        return raw
-    if len(content) == 1 and type(content[0]) is TextContent:
-        return _without(raw, (content[0].text,), (), _DEEPEST)
     printed = [item.text for item in content if type(item) is TextContent]
+    others = _others(content) if len(printed) < len(content) else []
     if len(printed) > 1:
         printed.append("".join(printed))
-    return _without(raw, printed, _others(content), _DEEPEST)
+    return _without(raw, printed, others, _DEEPEST)
 
 
 def _others(content: tuple[ToolCallContent, ...]) -> list[str]:
@@ -305,24 +266,18 @@ def _without(
     kind = type(raw)  # pyright: ignore[reportUnknownVariableType]
     if kind is str:
         return IN_CONTENT if _is_shown(raw, printed, others, known) else raw
-    if kind is list and len(raw) >= SHORTEST and (said := text_of_bytes(raw)) is not None:
-        return IN_CONTENT if _is_shown(said, printed, others, known) else raw
+    if kind is list and len(raw) >= SHORTEST and (text := text_of_bytes(raw)) is not None:
+        return IN_CONTENT if _is_shown(text, printed, others, known) else raw
     if depth == 0 or (kind is not dict and (kind is not list or len(raw) > _LONGEST_LIST)):
         return raw
-    out = None
+    out = raw
     for key, value in raw.items() if kind is dict else enumerate(raw):
-        kind_of_value = type(value)  # pyright: ignore[reportUnknownVariableType]
-        if kind_of_value is str:
-            if len(value) < SHORTEST:
-                continue
-        elif kind_of_value is not dict and kind_of_value is not list:
-            continue
         printable = key in PRINTED if kind is dict else known
         fresh = _without(value, printed, others, depth - 1, printable)
         if fresh is not value:
-            out = out or raw.copy()
+            out = raw.copy() if out is raw else out
             out[key] = fresh
-    return out or raw
+    return out
 
 
 def _is_shown(text: str, printed: Sequence[str], others: Sequence[str], known: bool) -> bool:

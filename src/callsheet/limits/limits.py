@@ -23,14 +23,12 @@ from callsheet.limits.text import (
     bound_line,
     bound_text,
     size_of,
-    text_fits,
 )
 from callsheet.limits.truncation import LINK_ROOM, Cut, CutPlan, Spill
 from callsheet.limits.values import Member, bound_value, share_out, value_fits
 from callsheet.report.content import ToolCallContent
 from callsheet.report.errors import InvalidValue
 from callsheet.report.fields import ToolCallLocation
-from callsheet.report.json import JsonValue
 
 __all__ = ["ROOMY", "SAFE", "Bounded", "Limits", "bound_report", "bound_text", "bound_value"]
 
@@ -66,7 +64,7 @@ class Limits(Struct, frozen=True, kw_only=True):
                 raise InvalidValue(f"limit of {name} {size}: at least {SMALLEST_FIELD} bytes")
         members = [Member(size, SMALLEST_FIELD, 0) for size in sizes]
         shares = share_out(members, self.frame - OVERHEAD, 0)
-        for name, share in zip(_LIMITED, shares.room, strict=True):
+        for name, share in zip(_LIMITED, shares, strict=True):
             force_setattr(self, name, share)
 
 
@@ -105,54 +103,56 @@ def bound_report(
         if content and (fresh := without_repeats(raw, content)) is not raw:
             fields = {**fields, "raw_output": fresh}
     for name, value in fields.items():
-        fits = _FITS.get(name)
-        if fits is not None and value is not None and not fits(value, limits):
+        if value is not None and name in _FIELDS and not _fits(name, value, limits):
             return _cut(fields, limits, phrases)
     return CutPlan(fields)
 
 
+def _fits(name: str, value: Any, limits: Limits) -> bool:
+    limit = _FIELDS[name][1](limits)
+    if name == "content":
+        return content_fits(value, limit)
+    if name == "locations":
+        return sum(map(_place_size, value)) <= limit
+    return value_fits(value, limit)
+
+
 def _cut(fields: Mapping[str, Any], limits: Limits, phrases: Phrases) -> CutPlan:
     out, cuts = dict(fields), list[Cut]()
-    content, raw = fields.get("content"), fields.get("raw_output")
-    linked = bool(content) and raw is not None and not value_fits(raw, limits.raw_output)
+    large = {
+        name: fields[name]
+        for name in _FIELDS
+        if fields.get(name) is not None and not _fits(name, fields[name], limits)
+    }
+    content = fields.get("content")
+    linked = bool(content) and "raw_output" in large
     if content:
         room = limits.content - (LINK_ROOM if linked else 0)
         out["content"], cuts = bound_content(content, room, phrases)
-    for name, (wire_name, limit_of) in _VALUES.items():
-        value, limit = fields.get(name), limit_of(limits)
-        if value is not None and not value_fits(value, limit):
+    for name, value in large.items():
+        wire_name, limit_of = _FIELDS[name]
+        limit = limit_of(limits)
+        if name in ("title", "name"):
+            out[name] = bound_line(value, limit)
+        elif name == "locations":
+            out[name] = _last_places(value, limit)
+            spill = Spill(to_builtins(value), "application/json")
+            cuts.append(Cut(field=wire_name, kept_bytes=size_of(out[name]), spill=spill))
+        elif name != "content":
+            bounded = bound_value(value, limit, phrases=phrases)
+            out[name] = bounded.value
+            spill = Spill(value, "text/plain" if type(value) is str else "application/json")
             at = len(out["content"]) - 1 if linked and name == "raw_output" else None
-            out[name], cut = _cut_value(wire_name, value, limit, at, phrases)
-            cuts.append(cut)
-    for name, limit in (("title", limits.title), ("name", NAME_LIMIT)):
-        if fields.get(name) is not None:
-            out[name] = bound_line(fields[name], limit)
-    places = fields.get("locations")
-    if places and not _places_fit(places, limits):
-        out["locations"], cut = _last_places(places, limits.locations)
-        cuts.append(cut)
+            cuts.append(Cut(field=wire_name, kept_bytes=bounded.kept_bytes, spill=spill, at=at))
     return CutPlan(out, tuple(cuts))
 
 
-def _cut_value(
-    field: str, value: JsonValue, limit: int, at: int | None, phrases: Phrases
-) -> tuple[JsonValue, Cut]:
-    bounded = bound_value(value, limit, phrases=phrases)
-    kept, total = bounded.kept_bytes, bounded.total_bytes
-    spill = Spill(value, "text/plain" if type(value) is str else "application/json")
-    return bounded.value, Cut(field=field, kept_bytes=kept, total_bytes=total, spill=spill, at=at)
-
-
-def _last_places(
-    places: tuple[ToolCallLocation, ...], limit: int
-) -> tuple[tuple[ToolCallLocation, ...], Cut]:
-    """Keep the last places that fit: editors follow the last."""
+def _last_places(places: tuple[ToolCallLocation, ...], limit: int) -> tuple[ToolCallLocation, ...]:
+    """Return the last places that fit: editors follow the last."""
     room, first = limit, len(places)
     while first and (room := room - _place_size(places[first - 1])) >= 0:
         first -= 1
-    spill = Spill(to_builtins(places), "application/json")
-    kept, total = size_of(places[first:]), len(spill.data)
-    return places[first:], Cut(field="locations", kept_bytes=kept, total_bytes=total, spill=spill)
+    return places[first:]
 
 
 def _place_size(place: ToolCallLocation) -> int:
@@ -163,27 +163,15 @@ def _place_size(place: ToolCallLocation) -> int:
     return size_of(place)
 
 
-def _places_fit(places: tuple[ToolCallLocation, ...], limits: Limits) -> bool:
-    return sum(map(_place_size, places)) <= limits.locations
-
-
-_VALUES: dict[str, tuple[str, Callable[[Limits], int]]] = {
+_FIELDS: dict[str, tuple[str, Callable[[Limits], int]]] = {
+    "content": ("content", lambda limits: limits.content),
     "raw_output": ("rawOutput", lambda limits: limits.raw_output),
     "raw_input": ("rawInput", lambda limits: limits.raw_input),
     "meta": ("_meta", lambda limits: limits.meta // 2),
     "notes": ("_meta", lambda limits: limits.meta // 4),
     "extra": ("extra", lambda limits: limits.meta // 4),
+    "title": ("title", lambda limits: limits.title),
+    "name": ("name", lambda _: NAME_LIMIT),
+    "locations": ("locations", lambda limits: limits.locations),
 }
-"""Fields that hold a JSON value: their names on the wire, and their limits."""
-
-_FITS: dict[str, Callable[[Any, Limits], bool]] = {
-    "content": lambda items, limits: content_fits(items, limits.content),
-    "raw_input": lambda value, limits: value_fits(value, limits.raw_input),
-    "raw_output": lambda value, limits: value_fits(value, limits.raw_output),
-    "title": lambda title, limits: text_fits(title, limits.title),
-    "name": lambda name, _: text_fits(name, NAME_LIMIT),
-    "locations": _places_fit,
-    "meta": lambda value, limits: value_fits(value, limits.meta // 2),
-    "notes": lambda value, limits: value_fits(value, limits.meta // 4),
-    "extra": lambda value, limits: value_fits(value, limits.meta // 4),
-}
+"""The fields that are bounded: their names on the wire, and their limits."""

@@ -9,7 +9,7 @@ emoji. Python's tables know marks and their classes but not graphemes, so the ru
 little more than Unicode does (UAX 29). That is the safe side: a cut then falls earlier.
 
 Notices are English, unless the caller passes `phrases`: a function that returns the phrase for a
-key and its numbers. A notice never fails: what a translation can't form is written in English.
+key and its numbers.
 """
 
 from __future__ import annotations
@@ -51,17 +51,10 @@ _SINGULAR: dict[str, str] = {
 }
 _COUNTED = {"text_cut": "bytes", "lines_cut": "lines", "items_cut": "count", "keys_cut": "count"}
 
-_LONGEST = 200
-
 
 def say(phrases: Phrases, key: str, **values: int | str) -> str:
-    """Return the phrase for a key: one line of valid text, never too long for a notice."""
-    try:
-        said = (phrases or english)(key, **values)
-        said = " ".join(said.encode("utf-8", "replace").decode().splitlines())
-    except Exception:  # noqa: BLE001 - a translation is somebody else's code
-        said = english(key, **values)
-    return said if said and len(said) <= _LONGEST else english(key, **values)
+    """Return the phrase for a key."""
+    return (phrases or english)(key, **values)
 
 
 def english(key: str, **values: int | str) -> str:
@@ -80,16 +73,21 @@ _ESCAPE = re.compile(
 )
 _ONE_BYTE = "\x90\x98\x9b\x9d\x9e\x9f"
 
-_ZWJ = "\u200d"
 _FIRST_JOINER = "\u0300"
 """Nothing below this joins what stands before it, the line feed of CR LF apart."""
 
 _MARKS = ("Mn", "Me", "Mc")
-_MORE_MARKS = frozenset("\u200c\u200d\uff9e\uff9f\u0e33\u0eb3")
-_PREPENDED = re.compile(
-    "[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
-    "\U000113d1\U0001193f\U00011941\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02]"
-)
+_JOINS_BEFORE = re.compile(
+    "[\u200c\u200d\uff9e\uff9f\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+    "\u1160-\u11ff\ud7b0-\ud7fb]"
+).match
+"""Joiners, skin tones, tags (as in the flag of Wales), the later parts of a Korean syllable."""
+_JOINS_AFTER = re.compile(
+    "[\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
+    "\U000113d1\U0001193f\U00011941\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
+    "\u1100-\u115f\ua960-\ua97c]"
+).match
+"""The joiner, signs before a number, the first part of a Korean syllable."""
 _VIRAMA = 9
 
 
@@ -128,9 +126,7 @@ def joined(text: str, at: int) -> bool:
         return False
     return (
         _is_mark(after)
-        or before == _ZWJ
-        or (before >= "\u1100" and _hangul(before, after))
-        or _PREPENDED.match(before) is not None
+        or _JOINS_AFTER(before) is not None
         or _half_of_a_flag(text, at)
         or _conjunct(text, at)
     )
@@ -148,24 +144,7 @@ def _escape_around(text: str, at: int) -> tuple[int, int]:
 
 
 def _is_mark(char: str) -> bool:
-    return (
-        category(char) in _MARKS
-        or char in _MORE_MARKS
-        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
-        or "\U000e0020" <= char <= "\U000e007f"  # tags, as in the flag of Wales
-    )
-
-
-def _hangul(before: str, after: str) -> bool:
-    """Whether two parts of a Korean syllable stand side by side."""
-    if "\u1160" <= after <= "\u11ff" or "\ud7b0" <= after <= "\ud7fb":
-        return True
-    leading = "\u1100" <= before <= "\u115f" or "\ua960" <= before <= "\ua97c"
-    return leading and (
-        "\u1100" <= after <= "\u115f"
-        or "\ua960" <= after <= "\ua97c"
-        or "\uac00" <= after <= "\ud7a3"
-    )
+    return category(char) in _MARKS or _JOINS_BEFORE(char) is not None
 
 
 def _half_of_a_flag(text: str, at: int) -> bool:
@@ -275,10 +254,7 @@ def bound_line(text: str, limit: int) -> str:
 
 def fitting_head(text: str, start: int, room: int) -> int:
     """Return the end of the longest piece from `start` on that takes at most `room` bytes."""
-    longest = min(len(text) - start, room)
-    if longest <= 0:
-        return start
-    sizes = range(1, longest + 1)
+    sizes = range(1, min(len(text) - start, room) + 1)
     return start + bisect_right(
         sizes, room, key=lambda length: _escaped_size(text[start : start + length])
     )
@@ -286,10 +262,7 @@ def fitting_head(text: str, start: int, room: int) -> int:
 
 def _fitting_tail(text: str, room: int) -> int:
     """Return the start of the longest piece at the end that takes at most `room` bytes."""
-    longest = min(len(text), room)
-    if longest <= 0:
-        return len(text)
-    sizes = range(1, longest + 1)
+    sizes = range(1, min(len(text), room) + 1)
     return len(text) - bisect_right(sizes, room, key=lambda length: _escaped_size(text[-length:]))
 
 
@@ -332,21 +305,14 @@ def _escaped_size(text: str) -> int:
     return size_of(text) - _QUOTES
 
 
-_HARMFUL = "\x1b\x00\x08\x7f\x9b"
-"""The signs of which one makes a text unfit to be shown as it is."""
-
-_KEPT = "\t\n\r\x85"
+_HARMFUL = re.compile("[\x1b\x00\x08\x7f\x9b]").search
 _PICTURES = {
-    **{code: 0x2400 + code for code in range(0x20)},
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"},
     0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **{code: 0xFFFD for code in range(0x80, 0xA0) if code != 0x85},
 }
-for _sign in _KEPT:
-    del _PICTURES[ord(_sign)]
 
 
 def visible(text: str) -> str:
     """Return a text as it can be shown anywhere: `␛[31m` for what would have been red."""
-    if any(sign in text for sign in _HARMFUL):
-        return text.translate(_PICTURES)
-    return text
+    return text.translate(_PICTURES) if _HARMFUL(text) else text

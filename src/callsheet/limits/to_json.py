@@ -1,21 +1,23 @@
 """Any Python value as a JSON value that a report accepts. Never raises.
 
-Most values are clean already, and come back as they are: the same object. Others are copied, and in
-the copy everything is one of JSON's own types: objects become dicts or text, keys become text and
-stay apart, what is no number for JSON becomes text, and lone surrogates become U+FFFD.
+Most values are clean already, and come back as they are: the same object. Others are copied as far
+as they change, and in the copy everything is one of JSON's own types: objects become dicts or text,
+keys become text and stay apart, what is no number for JSON becomes text, and lone surrogates become
+U+FFFD.
 
 Depth and size are bounded, so that neither a cycle nor a list of lists of lists of the same thing
 can do harm. These are the limits of what can be handled; those of what is shown are in `limits`.
 
-What isn't of JSON's own types is made plainer step by step. Each function in `_STEPS` knows one
-kind of object, and returns something closer to JSON, or `PASS`; what it returns may hold anything,
-and is copied in turn. These functions run foreign code (`__str__`, `model_dump`, `__fspath__`, …),
-which may raise; `step` catches that. Nothing is consumed: an iterator is named, and never iterated.
-Fields that their author leaves out of a `repr` are left out here too.
+What isn't of JSON's own types is made plainer step by step. Each row of `_STEPS` knows one kind of
+object, and returns something closer to JSON, which may hold anything, and is copied in turn. The steps
+run foreign code (`__str__`, `model_dump`, `__fspath__`, …), which may raise; then the next step that
+knows the object is tried. Nothing is consumed: an iterator is named, and never iterated. Fields that
+their author leaves out of a `repr` are left out here too.
 """
 
 # Anything at all passes here, of types that nobody can know.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownLambdaType=false
 
 from __future__ import annotations
 
@@ -33,21 +35,19 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from callsheet.limits.text import ELLIPSIS, SMALLEST, WIDEST, Phrases, say, size_of
+from callsheet.limits.text import ELLIPSIS, SMALLEST, Phrases, say, size_of
 from callsheet.limits.values import bound_value, free_key
 from callsheet.report.json import MAX_DEPTH, MAX_INT_BITS, JsonObject, JsonValue
 
 MAX_BYTES = 16 * 1024 * 1024
 """Bytes, as JSON, of a value at most, by default. It is also the most that a spill holds."""
 
-_encode = msgspec.json.Encoder().encode
-_INT_END = 1 << 64
-_LONGEST_SCALAR = 24
-"""Bytes that a number (of 64 bits), true, false or null takes at most, with its comma."""
+MAX_ITEMS = 1_000_000
+"""Members of lists and objects, at any depth, that a value has at most. It bounds the time."""
 
+_INT_END = 1 << 64
 _MOST_STEPS = 6
 _KEY_DEPTH = 4
-_OWN = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
 def jsonsafe(
@@ -58,27 +58,14 @@ def jsonsafe(
     phrases: Phrases = None,
 ) -> JsonValue:
     """Return a JSON value for any value, nested and sized within limits. Clean ones come back as they are."""
-    if type(value) is dict and max_depth > 0 and _is_flat_and_small(value, max_bytes):
-        return value
-    return _jsonsafe(value, min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST), phrases)
-
-
-def _is_flat_and_small(fields: dict[Any, Any], room: int) -> bool:
-    """See quickly what is nearly always so: a few fields of plain text and numbers."""
-    try:
-        for key, item in fields.items():
-            kind = type(item)
-            if type(key) is not str or not key.isascii():
-                return False
-            if kind is str and item.isascii():
-                room -= (len(key) + len(item) + 2) * WIDEST
-            elif kind is bool or item is None or (kind is int and -_INT_END < item < _INT_END):
-                room -= len(key) * WIDEST + _LONGEST_SCALAR + 4
-            else:
-                return False
-    except RuntimeError:  # another thread changes it
-        return False
-    return room > SMALLEST
+    deepest, limit = min(max_depth, MAX_DEPTH), max(max_bytes, SMALLEST)
+    for depth in (deepest, deepest // 4, 1):  # near the end of the stack, less must do
+        try:
+            safe = _Copy(limit, phrases).of(value, depth)
+            return bound_value(safe, limit, phrases=phrases).value
+        except Exception:  # noqa: BLE001 - whatever it is, a report goes on
+            continue
+    return ELLIPSIS if limit >= size_of(ELLIPSIS) else ""
 
 
 def fix_text(text: str) -> str:
@@ -92,122 +79,43 @@ def fix_text(text: str) -> str:
     return text
 
 
-def _jsonsafe(value: Any, max_depth: int, max_bytes: int, phrases: Phrases) -> JsonValue:
-    try:
-        if _is_clean(value, max_depth, max_bytes):
-            return value
-    except RuntimeError:  # no stack left for the encoder; or another thread changes the value
-        pass
-    for depth in (max_depth, max_depth // 4, 1):  # near the end of the stack, less must do
-        try:
-            safe = _Copy(depth, max_bytes, phrases).of(value, depth)
-            return bound_value(safe, max_bytes, phrases=phrases).value
-        except Exception:  # noqa: BLE001 - whatever it is, a report goes on
-            continue
-    return ELLIPSIS if max_bytes >= size_of(ELLIPSIS) else ""
-
-
-def _is_clean(value: Any, max_depth: int, max_bytes: int) -> bool:
-    """Return whether a value is plain JSON within the limits, level by level: a cycle is not."""
-    level, least = [value], 0
-    for left in range(max_depth, -1, -1):
-        deeper: list[Any] = []
-        length = _clean_length(level, deeper, left)
-        least += len(level) + length
-        if length < 0 or least + len(deeper) > max_bytes:
-            return False
-        if not deeper:
-            return least * _LONGEST_SCALAR <= max_bytes or size_of(value) <= max_bytes
-        level = deeper
-    return False
-
-
-def _clean_length(level: list[Any], deeper: list[Any], left: int) -> int:
-    """Return the length of a level's texts, -1 if it isn't clean. What is below goes into `deeper`."""
-    length = 0
-    for item in level:
-        kind = type(item)
-        if kind is str:
-            if not item.isascii() and not _is_unicode(item):
-                return -1
-            length += len(item)
-        elif kind is dict and left:
-            for key in item:
-                if type(key) is not str or not (key.isascii() or _is_unicode(key)):
-                    return -1
-                length += len(key)
-            deeper.extend(item.values())
-        elif kind is list and left:
-            deeper.extend(item)
-        elif not _is_clean_scalar(item):
-            return -1
-    return length
-
-
-def _is_clean_scalar(item: Any) -> bool:
-    kind = type(item)
-    if kind is int:
-        return -_INT_END < item < _INT_END or item.bit_length() <= MAX_INT_BITS
-    return kind is bool or item is None or (kind is float and isfinite(item))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class _Copy:
     """One walk through a value. `room` and `items` are what is left; then it stops."""
 
-    def __init__(self, depth: int, max_bytes: int, phrases: Phrases) -> None:
-        self.max_depth: int = depth
+    def __init__(self, max_bytes: int, phrases: Phrases) -> None:
         self.room: int = max_bytes
         self.items: int = MAX_ITEMS
         self.phrases: Phrases = phrases
-        self.open: set[int] = set()
+        self.open: set[int] = set()  # the ids of what is being copied: to meet one again is a cycle
 
-    def of(self, value: Any, depth: int) -> JsonValue:
-        """Return the copy of a value that may hold `depth` levels of lists and objects."""
-        if id(value) in self.open:
-            return say(self.phrases, "cycle")
-        opened: list[Any] = []  # holds references, so that no id() is reused while it is compared
-        try:
-            for _ in range(_MOST_STEPS):
-                if type(value) in _OWN:
-                    return self._own(value, depth)
-                opened.append(value)
-                self.open.add(id(value))
-                value = step(value, max(self.room, 0))
-                if id(value) in self.open:
-                    return say(self.phrases, "cycle")
-            return self._own(name_of(type(value)), depth)
-        finally:
-            self.open.difference_update(map(id, opened))
-
-    def _own(self, value: Any, depth: int) -> JsonValue:
-        """Copy a value of one of JSON's own types."""
+    def of(self, value: Any, depth: int, steps: int = _MOST_STEPS) -> JsonValue:
+        """Return the copy of a value that may hold `depth` levels; the value itself if it is clean."""
         kind = type(value)
         self.room -= 1
         self.items -= 1
         if kind is str:
             self.room -= len(value)
             return fix_text(value)
-        if kind is dict or kind is list:
-            if depth <= 0:
-                return say(self.phrases, "too_deep")
-            self.open.add(id(value))
-            try:
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            return value if -_INT_END < value < _INT_END else self._large(value)
+        if kind is float:
+            return value if isfinite(value) else _NOT_FINITE[str(value)]
+        if id(value) in self.open:
+            return say(self.phrases, "cycle")
+        self.open.add(id(value))
+        try:
+            if kind is dict or kind is list:
+                if depth <= 0:
+                    return say(self.phrases, "too_deep")
                 return self._object(value, depth) if kind is dict else self._list(value, depth)
-            finally:
-                self.open.discard(id(value))
-        if kind is int and not -_INT_END < value < _INT_END:
-            return self._large(value)
-        if kind is float and not isfinite(value):
-            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        return value
+            plainer = step(value, max(self.room, 0)) if steps else name_of(kind)
+            self.room += 1
+            self.items += 1  # it is the same member still
+            return self.of(plainer, depth, steps - 1)
+        finally:
+            self.open.discard(id(value))
 
     def _large(self, value: int) -> JsonValue:
         """Return a whole number that is too long for many readers as text."""
@@ -225,33 +133,38 @@ class _Copy:
 
     def _list(self, items: list[Any], depth: int) -> list[JsonValue]:
         out: list[JsonValue] = []
+        same = True
         for item in items:
             if self.room < 0 or self.items < 0:
                 out.append(say(self.phrases, "items_cut", count=max(len(items) - len(out), 1)))
-                break
-            out.append(self.of(item, depth - 1))
-        return out
+                return out
+            copy = self.of(item, depth - 1)
+            out.append(copy)
+            same = same and copy is item
+        return items if same else out
 
     def _object(self, fields: dict[Any, Any], depth: int) -> JsonObject:
         out: JsonObject = {}
         taken: dict[str, int] = {}
-        for key, item in list(fields.items()):
+        same = True
+        for key, item in list(fields.items()):  # a list: another thread may change the dict
             if self.room < 0 or self.items < 0:
-                left = say(self.phrases, "keys_cut", count=len(fields) - len(out))
-                out[free_key(out)] = left
-                break
+                out[free_key(out)] = say(self.phrases, "keys_cut", count=len(fields) - len(out))
+                return out
             name = key if type(key) is str and key.isascii() else self._key(key)
             self.room -= len(name)
             if name in out:
                 name = _apart(name, out, taken)
-            out[name] = self.of(item, depth - 1)
-        return out
+            copy = out[name] = self.of(item, depth - 1)
+            same = same and copy is item and name is key
+        return fields if same else out
 
     def _key(self, key: Any) -> str:
         plain = self.of(key, _KEY_DEPTH)
-        if type(plain) is str:
-            return plain
-        return _encode(plain).decode()
+        return plain if type(plain) is str else msgspec.json.encode(plain).decode()
+
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _apart(name: str, out: JsonObject, taken: dict[str, int]) -> str:
@@ -263,25 +176,14 @@ def _apart(name: str, out: JsonObject, taken: dict[str, int]) -> str:
     return f"{name} ({number})"
 
 
-MAX_ITEMS = 500_000
-"""Members of lists and objects, at any depth, that a copy has at most. It bounds the time."""
-
-PASS: Any = object()
-"""What a step returns for a value that it doesn't know."""
-
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-_ORDERED = ({str}, {int}, {float}, {int, float})
-
-
 def step(value: Any, limit: int) -> Any:
     """Return something plainer than `value`, with not many more than `limit` bytes or items. Never raises."""
-    for known in _STEPS:
+    for knows, plainer in _STEPS:
         try:
-            found = known(value, limit)
+            if knows(value):
+                return plainer(value, min(limit, MAX_ITEMS) + 1)
         except Exception:  # noqa: BLE001 - code of others; the next step may do
             continue
-        if found is not PASS:
-            return found
     return name_of(type(value))
 
 
@@ -293,38 +195,23 @@ def name_of(kind: type) -> str:
         return "<object>"
 
 
-def _most(limit: int) -> int:
-    return min(limit, MAX_ITEMS) + 1
+def _is(*kinds: Any) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
 
 
-def _builtin(value: Any, limit: int) -> Any:
-    """Subclasses of JSON's own types lose what they add; a named tuple keeps its names."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    if isinstance(value, dict):
-        return dict(islice(dict[Any, Any].items(value), _most(limit)))
-    if isinstance(value, list):
-        return list(islice(list[Any].__iter__(value), _most(limit)))
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", None)
-        items = islice(tuple[Any].__iter__(value), _most(limit))
-        return list(items) if names is None else dict(zip(names, items, strict=True))
-    return PASS
+def _has(name: str) -> Callable[[Any], bool]:
+    """Return what finds out whether a value's class has an attribute. Instances may have any."""
+    return lambda value: getattr(type(value), name, None) is not None
 
 
-def _enum(value: Any, _: int) -> Any:
-    return value.value if isinstance(value, Enum) else PASS
+def _own(name: str) -> Callable[[Any], bool]:
+    """Return what finds out whether a class has its own `__str__` or `__repr__`."""
+    return lambda value: getattr(type(value), name) is not getattr(object, name)
 
 
-def _bytes(value: Any, limit: int) -> Any:
+def _bytes(value: Any, limit: int) -> str:
     """Bytes that are text become it; others become a `data:` URL, which loses nothing."""
-    if not isinstance(value, (bytes, bytearray, memoryview)):
-        return PASS
-    data = value.tobytes() if isinstance(value, memoryview) else bytes(value)
+    data = bytes(value)
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -336,120 +223,74 @@ def _bytes(value: Any, limit: int) -> Any:
     return f"data:application/octet-stream;base64,{b64encode(data).decode()}"
 
 
-def _moment(value: Any, _: int) -> Any:
-    if isinstance(value, (datetime, date, time, timedelta)):
-        return msgspec.to_builtins(value)
-    return PASS
-
-
-def _path(value: Any, _: int) -> Any:
-    return value.__fspath__() if hasattr(type(value), "__fspath__") else PASS
-
-
 def _struct(value: Any, _: int) -> Any:
     """Structs of msgspec, under the names that they are written with."""
-    if not isinstance(value, msgspec.Struct):
-        return PASS
     names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
     found = {key: getattr(value, name, UNSET) for key, name in names}
     return {key: item for key, item in found.items() if item is not UNSET}
 
 
-def _model(value: Any, _: int) -> Any:
-    """Models of pydantic, which know themselves what of them may be shown."""
-    if not callable(getattr(type(value), "model_dump", None)):
-        return PASS
-    try:
-        return value.model_dump(mode="json", warnings=False)
-    except Exception:  # noqa: BLE001 - a cycle, or a field that is not JSON
-        return dict(vars(value))
+def _shown(value: Any, fields: Iterable[Any]) -> Any:
+    """Records of dataclasses and attrs, field by field, without those that were never set."""
+    names = [field.name for field in fields if field.repr]
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}
 
 
-def _record(value: Any, _: int) -> Any:
-    """Classes of dataclasses and attrs, field by field."""
-    kind = type(value)
-    if hasattr(kind, "__dataclass_fields__"):
-        fields: Iterable[Any] = dataclasses.fields(value)
-    elif hasattr(kind, "__attrs_attrs__"):
-        fields = kind.__attrs_attrs__
-    else:
-        return PASS
-    found = {field.name: getattr(value, field.name, PASS) for field in fields if field.repr}
-    return {name: item for name, item in found.items() if item is not PASS}
-
-
-def _namespace(value: Any, _: int) -> Any:
-    return dict(vars(value)) if isinstance(value, SimpleNamespace) else PASS
-
-
-def _array(value: Any, limit: int) -> Any:
-    """Arrays and numbers of numpy and the like, unless they are huge."""
-    if not callable(getattr(type(value), "tolist", None)) or getattr(value, "nbytes", 0) > limit:
-        return PASS
-    return value.tolist()
-
-
-def _iterator(value: Any, _: int) -> Any:
-    if not isinstance(value, Iterator):
-        return PASS
+def _iterator(value: Any, _: int) -> str:
     name = getattr(value, "__name__", None)
     kind = name_of(type(value))
     return f"{kind[:-1]} {name}>" if isinstance(name, str) else kind
 
 
-def _collection(value: Any, limit: int) -> Any:
-    if isinstance(value, Mapping):
-        return {key: value[key] for key in islice(value, _most(limit))}
-    if isinstance(value, (set, frozenset)):
-        return _in_order(list(islice(value, _most(limit))))
-    if isinstance(value, (Sequence, Set, ValuesView)):
-        return list(islice(value, _most(limit)))
-    return PASS
-
-
-def _in_order(items: list[Any]) -> list[Any]:
+def _in_order(value: Any, limit: int) -> list[Any]:
     """Sets come in another order in every process; reports don't."""
-    if {type(item) for item in items} in _ORDERED:
+    items = list(islice(value, limit))
+    if {type(item) for item in items} in ({str}, {int}, {float}, {int, float}):
         return sorted(items)
     return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
 
 
-def _class(value: Any, _: int) -> Any:
-    return f"{value.__module__}.{value.__qualname__}" if isinstance(value, type) else PASS
+def _error(value: Any, _: int) -> str:
+    text = str(value)
+    return f"{type(value).__name__}: {text}" if text else type(value).__name__
 
 
-def _error(value: Any, _: int) -> Any:
-    if not isinstance(value, BaseException):
-        return PASS
-    said = str(value)
-    return f"{type(value).__name__}: {said}" if said else type(value).__name__
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
-
-def _str(value: Any, _: int) -> Any:
-    own = type(value).__str__ is not object.__str__
-    return _ADDRESS.sub("", str(value)) if own else PASS
-
-
-def _repr(value: Any, _: int) -> Any:
-    own = type(value).__repr__ is not object.__repr__
-    return _ADDRESS.sub("", repr(value)) if own else PASS
-
-
-_STEPS: tuple[Callable[[Any, int], Any], ...] = (
-    _builtin,
-    _enum,
-    _bytes,
-    _moment,
-    _path,
-    _struct,
-    _model,
-    _record,
-    _namespace,
-    _array,
-    _iterator,
-    _collection,
-    _class,
-    _error,
-    _str,
-    _repr,
+_STEPS: tuple[tuple[Callable[[Any], bool], Callable[[Any, int], Any]], ...] = (
+    # Subclasses of JSON's own types lose what they add; a named tuple keeps its names.
+    (_is(str), lambda value, _: str.__str__(value)),
+    (_is(int), lambda value, _: int.__int__(value)),
+    (_is(float), lambda value, _: float.__float__(value)),
+    (_is(dict), lambda value, most: dict(islice(dict[Any, Any].items(value), most))),
+    (_is(list), lambda value, most: list(islice(list[Any].__iter__(value), most))),
+    (
+        lambda value: isinstance(value, tuple) and hasattr(value, "_fields"),
+        lambda value, _: dict(zip(value._fields, tuple[Any].__iter__(value), strict=True)),
+    ),
+    (_is(tuple), lambda value, most: list(islice(tuple[Any].__iter__(value), most))),
+    (_is(Enum), lambda value, _: value.value),
+    (_is(bytes, bytearray, memoryview), _bytes),
+    (_is(datetime, date, time, timedelta), lambda value, _: msgspec.to_builtins(value)),
+    (_has("__fspath__"), lambda value, _: value.__fspath__()),
+    (_is(msgspec.Struct), _struct),
+    # Models of pydantic know themselves what of them may be shown. With a cycle they can't dump it.
+    (_has("model_dump"), lambda value, _: value.model_dump(mode="json", warnings=False)),
+    (_has("model_dump"), lambda value, _: dict(vars(value))),
+    (_has("__dataclass_fields__"), lambda value, _: _shown(value, dataclasses.fields(value))),
+    (_has("__attrs_attrs__"), lambda value, _: _shown(value, type(value).__attrs_attrs__)),
+    (_is(SimpleNamespace), lambda value, _: dict(vars(value))),
+    # Arrays and numbers of numpy and the like; those that are huge are named by their `str`.
+    (
+        lambda value: _has("tolist")(value) and getattr(value, "nbytes", 0) <= MAX_BYTES,
+        lambda value, _: value.tolist(),
+    ),
+    (_is(Iterator), _iterator),
+    (_is(Mapping), lambda value, most: {key: value[key] for key in islice(value, most)}),
+    (_is(set, frozenset), _in_order),
+    (_is(Sequence, Set, ValuesView), lambda value, most: list(islice(value, most))),
+    (_is(type), lambda value, _: f"{value.__module__}.{value.__qualname__}"),
+    (_is(BaseException), _error),
+    (_own("__str__"), lambda value, _: _ADDRESS.sub("", str(value))),
+    (_own("__repr__"), lambda value, _: _ADDRESS.sub("", repr(value))),
 )

@@ -12,8 +12,7 @@ sequence that is longer than a page is the one thing that has to be cut, since a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -23,9 +22,6 @@ from msgspec import Struct
 from callsheet.limits.text import WIDEST, Phrases, cut_before, fitting_head, say, size_of
 from callsheet.report.content import ResourceLink, ToolCallContent
 from callsheet.report.json import JsonObject, JsonValue
-
-TRUNCATED = "truncated"
-"""The note that names what was cut."""
 
 LINK_ROOM = 512
 """Bytes that a link to a spill takes at most. A longer one is left out of the content."""
@@ -74,11 +70,15 @@ class Cut(Struct, frozen=True, kw_only=True):
 
     field: str
     kept_bytes: int
-    total_bytes: int
     spill: Spill
     item: int | None = None
     at: int | None = None
     instead: bool = False
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of the whole: of a text its own UTF-8, of other values their JSON."""
+        return len(self.spill.data)
 
     def record(self, path: str | None) -> JsonObject:
         """Return the record of this cut for `_meta.callsheet.truncated`."""
@@ -105,18 +105,23 @@ class CutPlan(Struct, frozen=True):
 
         `paths` are those of the cuts' spills, in order; None for one that could not be written.
         """
-        if not self.cuts:
-            return self.fields, []
-        known = [*paths, *[None] * (len(self.cuts) - len(paths))]
-        records = [cut.record(path) for cut, path in zip(self.cuts, known, strict=True)]
-        links = [
-            (cut, link)
-            for cut, path in zip(self.cuts, known, strict=True)
+        stored = [*paths, *[None] * (len(self.cuts) - len(paths))]
+        pairs = list(zip(self.cuts, stored, strict=True))
+        records = [cut.record(path) for cut, path in pairs]
+        links = {
+            id(cut): link
+            for cut, path in pairs
             if path is not None and cut.at is not None and (link := _link(cut, path, phrases))
-        ]
+        }
         if not links:
             return self.fields, records
-        return {**self.fields, "content": _linked(self.fields["content"], links)}, records
+        content: list[ToolCallContent] = []
+        for index, item in enumerate(self.fields["content"]):
+            here = [cut for cut in self.cuts if cut.at == index and id(cut) in links]
+            if not any(cut.instead for cut in here):
+                content.append(item)
+            content += [links[id(cut)] for cut in here]
+        return {**self.fields, "content": tuple(content)}, records
 
 
 def truncated(
@@ -156,21 +161,6 @@ def _link(cut: Cut, path: str, phrases: Phrases) -> ResourceLink | None:
     return link if size_of(link) <= LINK_ROOM - 64 else None
 
 
-def _linked(
-    content: tuple[ToolCallContent, ...], links: list[tuple[Cut, ResourceLink]]
-) -> tuple[ToolCallContent, ...]:
-    out: list[ToolCallContent] = []
-    for index, item in enumerate(content):
-        here = [(cut, link) for cut, link in links if cut.at == index]
-        if not any(cut.instead for cut, _ in here):
-            out.append(item)
-        out += [link for _, link in here]
-    return tuple(out)
-
-
-PAGE = "page"
-"""The key of the note about which page a field holds."""
-
 SMALLEST_PAGE = 2 + WIDEST
 """The least that a page can be: one character. Smaller limits are taken as this."""
 
@@ -189,8 +179,13 @@ class TextPage(Struct, frozen=True):
 
 def pages(text: str, limit: int) -> list[str]:
     """Return all pages of a text, each of at most `limit` bytes as JSON. An empty text has one."""
-    ends = [0, *_ends(text, limit)]
-    return [text[start:end] for start, end in pairwise(ends)] or [""]
+    room, start = max(limit, SMALLEST_PAGE) - 2, 0
+    found: list[str] = []
+    while start < len(text) or not found:
+        end = _page_end(text, start, room)
+        found.append(text[start:end])
+        start = end
+    return found
 
 
 def page(text: str, index: int, limit: int) -> TextPage | None:
@@ -201,20 +196,11 @@ def page(text: str, index: int, limit: int) -> TextPage | None:
     return TextPage(all_pages[index], index, len(all_pages))
 
 
-def _ends(text: str, limit: int) -> Iterator[int]:
-    room, start = max(limit, SMALLEST_PAGE) - 2, 0
-    while start < len(text):
-        start = _end(text, start, room)
-        yield start
-
-
-def _end(text: str, start: int, room: int) -> int:
+def _page_end(text: str, start: int, room: int) -> int:
     """Return the end of the page that begins at `start`."""
     fitting = fitting_head(text, start, room)
     if fitting == len(text):
         return fitting
     line_end = text.rfind("\n", start, fitting) + 1
-    if line_end > start and (end := cut_before(text, line_end)) > start:
-        return end
-    end = cut_before(text, fitting)
-    return end if end > start else fitting
+    ends = (cut_before(text, line_end), cut_before(text, fitting), fitting)
+    return next(end for end in ends if end > start)

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from callsheet.limits.text import (
     ELLIPSIS,
@@ -31,8 +29,14 @@ from callsheet.limits.text import (
 )
 from callsheet.report.json import JsonObject, JsonValue
 
+DEEPEST = 32
+"""Below this, a value that has to be cut is left out as a whole."""
 
-class Member(Struct):
+_TINY = len(ELLIPSIS.encode()) + 2
+_BRACKETS = 2
+
+
+class Member(NamedTuple):
     """What a member takes whole, what it must get at least, and what stands beside it (its key)."""
 
     size: int
@@ -40,71 +44,47 @@ class Member(Struct):
     beside: int = 1
 
 
-class Shares(Struct, frozen=True):
-    """What each member gets; None for those that are left out, which all lie together."""
-
-    room: list[int | None]
-    left_out: range
-
-
 def share_out(
     members: Sequence[Member], room: int, notice: int, *, keep_all: bool = False
-) -> Shares:
-    """Share `room` bytes out. Where members are left out, a notice takes `notice` bytes.
+) -> list[int | None]:
+    """Share `room` bytes out; None for members that are left out, which all lie together.
 
-    With `keep_all`, as many members as fit stay, from the start, however little each of them gets.
+    Where members are left out, a notice takes `notice` bytes. With `keep_all`, as many members as fit
+    stay, from the start, however little each of them gets.
     """
-    if sum(member.least + member.beside for member in members) <= room:
-        return _filled(members, room, range(0))
-    room -= notice
     head, tail = 0, len(members)
-    while head < tail:
-        from_tail = not keep_all and head > len(members) - tail
-        member = members[tail - 1 if from_tail else head]
-        room -= member.least + member.beside
-        if room < 0:
-            room += member.least + member.beside
-            break
-        head, tail = (head, tail - 1) if from_tail else (head + 1, tail)
-    gone = range(head, tail)
-    kept = [member for index, member in enumerate(members) if index not in gone]
-    spent = sum(member.least + member.beside for member in kept)
-    return _filled(members, room + spent, gone)
+    if sum(member.least + member.beside for member in members) > room:
+        room -= notice
+        left = room
+        while head < tail:
+            from_tail = not keep_all and head > len(members) - tail
+            member = members[tail - 1 if from_tail else head]
+            left -= member.least + member.beside
+            if left < 0:
+                break
+            head, tail = (head, tail - 1) if from_tail else (head + 1, tail)
+    else:
+        head = tail
+    kept = [*members[:head], *members[tail:]]
+    shares: list[int | None] = [*_filled(kept, room)]
+    shares[head:head] = [None] * (tail - head)
+    return shares
 
 
-def _filled(members: Sequence[Member], room: int, gone: range) -> Shares:
-    """Raise the shares of all that stay to one level, as water fills a vessel."""
-    kept = [member for index, member in enumerate(members) if index not in gone]
-    room -= sum(member.beside for member in kept)
+def _filled(members: list[Member], room: int) -> list[int]:
+    """Raise the shares of all members to one level, as water fills a vessel."""
+    room -= sum(member.beside for member in members)
 
-    def taken(level: int) -> int:
-        return sum(max(member.least, min(member.size, level)) for member in kept)
+    def shares(level: int) -> list[int]:
+        return [max(member.least, min(member.size, level)) for member in members]
 
-    top = max((member.size for member in kept), default=0)
-    level = bisect_right(range(1, top + 1), room, key=taken)
-    return Shares(
-        [
-            None if index in gone else max(member.least, min(member.size, level))
-            for index, member in enumerate(members)
-        ],
-        gone,
-    )
-
-
-DEEPEST = 32
-"""Below this, a value that has to be cut is left out as a whole."""
-
-_TINY = len(ELLIPSIS.encode()) + 2
-_BRACKETS = 2
-_COMMA = 1
-_COLON = 1
+    top = max((member.size for member in members), default=0)
+    return shares(bisect_right(range(1, top + 1), room, key=lambda level: sum(shares(level))))
 
 
 def value_fits(value: JsonValue, limit: int) -> bool:
     """Return whether a JSON value is within a limit."""
-    if type(value) is str:
-        return text_fits(value, limit)
-    return size_of(value) <= limit
+    return text_fits(value, limit) if type(value) is str else size_of(value) <= limit
 
 
 def bound_value(value: JsonValue, limit: int, *, phrases: Phrases = None) -> Bounded:
@@ -125,69 +105,53 @@ def _shrink(value: Any, room: int, depth: int, phrases: Phrases) -> JsonValue:
         return bound_text(value, room, phrases=phrases).value
     if size_of(value) <= room:
         return value
-    if kind is list:
-        return _shrink_list(value, room, depth, phrases)
-    if kind is dict:
-        return _shrink_object(value, room, depth, phrases)
+    if kind is list or kind is dict:
+        return _shrink_members(value, room, depth, phrases)
     return ELLIPSIS if room >= _TINY else ""
 
 
-def _shrink_list(items: list[Any], room: int, depth: int, phrases: Phrases) -> list[Any]:
-    notice = say(phrases, "items_cut", count=len(items))
-    kept: list[Any] = []
+def _shrink_members(
+    value: list[Any] | JsonObject, room: int, depth: int, phrases: Phrases
+) -> list[Any] | JsonObject:
+    """Cut a list or an object: its members, and if there are too many, all but some of them."""
+    is_object = isinstance(value, dict)
+    pairs = list(value.items()) if is_object else [("", item) for item in value]
+    mark = free_key(value) if is_object else ""
+    phrase = "keys_cut" if is_object else "items_cut"
+    shares: list[int | None] = [None] * len(pairs)
     if depth < DEEPEST:
-        low = _least(room)
-        members = [_member(item, low, _COMMA) for item in items]
-        shares = share_out(members, room - _BRACKETS, size_of(notice) + _COMMA)
-        kept = [
-            _shrink(item, share, depth + 1, phrases)
-            for item, share in zip(items, shares.room, strict=True)
-            if share is not None
-        ]
-        if not shares.left_out:
-            return kept
-        notice = say(phrases, "items_cut", count=len(shares.left_out))
-        shown = [*kept[: shares.left_out.start], notice, *kept[shares.left_out.start :]]
-    else:
-        shown = [notice]
-    return shown if size_of(shown) <= room else kept
-
-
-def _shrink_object(fields: JsonObject, room: int, depth: int, phrases: Phrases) -> JsonObject:
-    notice = say(phrases, "keys_cut", count=len(fields))
-    mark = free_key(fields)
-    spare = size_of(mark) + size_of(notice) + _COLON + _COMMA
-    kept: JsonObject = {}
-    gone = len(fields)
-    if depth < DEEPEST:
-        low = _TINY if depth == 0 else _least(room)
-        members = [
-            _member(value, low, size_of(key) + _COLON + _COMMA) for key, value in fields.items()
-        ]
-        shares = share_out(members, room - _BRACKETS, spare, keep_all=True)
-        for (key, value), share in zip(fields.items(), shares.room, strict=True):
-            if share is not None:
-                kept[key] = _shrink(value, share, depth + 1, phrases)
-        gone = len(shares.left_out)
+        # Of an object's own members each is shown, however little; elsewhere a part must be of use.
+        low = _TINY if is_object and depth == 0 else max(_TINY, min(1024, room // 8))
+        members = [_member(key, item, low, is_object) for key, item in pairs]
+        notice = _member(mark, say(phrases, phrase, count=len(pairs)), 0, is_object)
+        spare = notice.size + notice.beside
+        shares = share_out(members, room - _BRACKETS, spare, keep_all=is_object)
+    kept = [
+        (key, _shrink(item, share, depth + 1, phrases))
+        for (key, item), share in zip(pairs, shares, strict=True)
+        if share is not None
+    ]
+    gone = shares.count(None)
+    shown = kept.copy()
     if gone:
-        shown = {**kept, mark: say(phrases, "keys_cut", count=gone)}
-        return shown if size_of(shown) <= room else kept
-    return kept
+        at = len(kept) if is_object else shares.index(None)
+        shown.insert(at, (mark, say(phrases, phrase, count=gone)))
+    for found in (shown, kept):
+        cut = dict(found) if is_object else [item for _, item in found]
+        if size_of(cut) <= room:
+            break
+    return cut
 
 
-def free_key(fields: JsonObject, wanted: str = ELLIPSIS) -> str:
-    """Return a key that an object doesn't have yet."""
-    key, number = wanted, 2
-    while key in fields:
-        key, number = f"{wanted} ({number})", number + 1
-    return key
-
-
-def _member(value: Any, low: int, beside: int) -> Member:
+def _member(key: str, value: Any, low: int, is_object: bool) -> Member:
     size = size_of(value)
-    return Member(size, min(size, low) if type(value) in (str, list, dict) else size, beside)
+    least = min(size, low) if type(value) in (str, list, dict) else size
+    return Member(size, least, size_of(key) + 2 if is_object else 1)
 
 
-def _least(room: int) -> int:
-    """Return the least that is worth keeping of one member among many."""
-    return max(_TINY, min(1024, room // 8))
+def free_key(fields: JsonObject) -> str:
+    """Return a key for a notice that an object doesn't have yet."""
+    key, number = ELLIPSIS, 2
+    while key in fields:
+        key, number = f"{ELLIPSIS} ({number})", number + 1
+    return key

@@ -155,7 +155,6 @@ def test_notices_are_said_in_the_words_that_are_given() -> None:
         return german(key).format(**values)
 
     assert "Zeilen) ausgelassen" in bound_text(LINES, 500, phrases=translated).value
-    assert "left out" in bound_text("x" * 999, 500, phrases=translated).value  # not translated
 
     def shout(key: str, **values: int | str) -> str:
         return f"<{key} {sorted(values)}>"
@@ -164,26 +163,10 @@ def test_notices_are_said_in_the_words_that_are_given() -> None:
     assert "<items_cut ['count']>" in bound_value(list(range(1000)), 100, phrases=shout).value
 
 
-@pytest.mark.parametrize(
-    "phrase", ["{nobody}", "x" * 5000, "", "two\nlines", "\ud800", "{bytes:q}", "{"]
-)
-def test_a_bad_translation_never_fails_a_notice(phrase: str) -> None:
-    def translated(_: str, **values: int | str) -> str:
-        return phrase.format(**values)
-
-    value = bound_text(LINES, 500, phrases=translated).value
-    assert size_of(value) <= 500
-    assert len(value) > 300
-
-
-def test_a_translation_that_raises_or_varies_in_length_never_fails_a_notice() -> None:
-    def broken(*_: Any, **__: Any) -> str:
-        raise RuntimeError
-
-    def longer_for_less(key: str, **values: Any) -> str:
+def test_a_phrase_that_is_longer_for_less_never_breaks_the_limit() -> None:
+    def longer_for_less(_: str, **values: Any) -> str:
         return "#" * (40 if values.get("bytes", 0) > len(LINES) - 400 else 150)
 
-    assert bound_text(LINES, 500, phrases=broken).value == bound_text(LINES, 500).value
     value = bound_text(LINES, 500, phrases=longer_for_less).value
     assert size_of(value) <= 500
     assert "#" in value
