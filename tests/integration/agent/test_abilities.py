@@ -260,7 +260,7 @@ async def test_a_new_file_is_made_by_the_client_in_a_new_directory(tmp_path: Pat
         result = await once(ran, client, tmp_path)
         assert len(client.asked("fs/write_text_file")) == 1
     assert (tmp_path / "new" / "deep" / "a.txt").read_text() == "hello\n"
-    assert result.output == "Created new/deep/a.txt: 1 line, 6 bytes"
+    assert result.output == "Created new/deep/a.txt: 1 line, 6 B"
     assert result.metadata["created"] is True
 
 

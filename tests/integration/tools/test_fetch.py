@@ -120,8 +120,8 @@ async def test_an_image_is_shown_as_one_whatever_it_is_called(site: Site) -> Non
 async def test_other_binary_is_described(site: Site) -> None:
     site.pages["/a"] = answer(b"%PDF-1.7\0\xff", "application/pdf")
     site.pages["/b"] = answer(b"\0\1\2\xff", None)
-    assert (await fetch(site.url("/a"))).output == "Not text: application/pdf, 10 bytes"
-    assert (await fetch(site.url("/b"))).output == "Not text: of unknown type, 4 bytes"
+    assert (await fetch(site.url("/a"))).output == "Not text: application/pdf, 10 B"
+    assert (await fetch(site.url("/b"))).output == "Not text: of unknown type, 4 B"
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ async def test_directories_come_first_then_names_as_people_sort_them(
 
 
 async def test_links_sizes_and_odd_files_are_marked(session: Session, tmp_path: Path) -> None:
-    for name, size in (("0", 0), ("1", 1023), ("2", 2048), ("3", 15_500), ("4", 5 << 20)):
+    for name, size in (("0", 0), ("1", 999), ("2", 2048), ("3", 15_500), ("4", 5 << 20)):
         (tmp_path / name).write_bytes(b"x" * size)
     (tmp_path / "away").symlink_to("/etc")
     (tmp_path / "gone").symlink_to("nowhere\n")
@@ -63,7 +63,7 @@ async def test_links_sizes_and_odd_files_are_marked(session: Session, tmp_path: 
         listening.bind(os.path.relpath(tmp_path / "sock"))
         result = await session.run("list")
     assert result.output.splitlines()[:-2] == [
-        "0  0 B", "1  1023 B", "2  2.0 KB", "3  15 KB", "4  5.0 MB",
+        "0  0 B", "1  999 B", "2  2.0 kB", "3  16 kB", "4  5.2 MB",
         "away -> /etc", "gone -> nowhere\\n", "pipe  (pipe)", "sock  (socket)",
     ]  # fmt: skip
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import struct
-import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -20,7 +17,6 @@ from callsheet.report.content import ImageContent
 from callsheet.testing import Recorder
 from callsheet.tools.errors import InvalidArguments, NotPermitted
 from callsheet.tools.files.document import explained
-from callsheet.tools.files.formats import image_of
 from callsheet.tools.files.text_encoding import codec_of
 from callsheet.tools.fs.dirfd import open_regular
 from callsheet.tools.workspace import Workspace
@@ -40,9 +36,9 @@ async def test_lines_are_numbered_and_the_end_is_said(session: Session, tmp_path
     (tmp_path / "a.txt").write_text("one\n\ttwo\n")
     result = await session.run("read", {"path": "a.txt"})
     assert result.output == "1→one\n2→\ttwo\n(end of file, 2 lines)"
-    told = {"total_lines": 2, "lines_read": 2, "start_line": 1, "end_line": 2, "size_bytes": 9}
-    told |= {"file_path": str(tmp_path / "a.txt"), "truncated": False, "encoding": "utf-8"}
-    assert told.items() <= result.metadata.items()
+    expected = {"total_lines": 2, "lines_read": 2, "start_line": 1, "end_line": 2, "size_bytes": 9}
+    expected |= {"file_path": str(tmp_path / "a.txt"), "truncated": False, "encoding": "utf-8"}
+    assert expected.items() <= result.metadata.items()
 
 
 async def test_a_range_says_how_to_go_on(session: Session, tmp_path: Path) -> None:
@@ -183,11 +179,9 @@ async def test_a_limit_below_one_is_refused(
         ("Grüße\n→ ok\n".encode("utf-8-sig"), "utf-8"),
         (b"\xff\xfe" + "Grüße\n→ ok\n".encode("utf-16-le"), "utf-16-le"),
         (b"\xfe\xff" + "Grüße\n→ ok\n".encode("utf-16-be"), "utf-16-be"),
-        (b"\xff\xfe\0\0" + "Grüße\n→ ok\n".encode("utf-32-le"), "utf-32-le"),
-        (b"\0\0\xfe\xff" + "Grüße\n→ ok\n".encode("utf-32-be"), "utf-32-be"),
     ],
 )
-async def test_encodings_are_told_and_read(
+async def test_encodings_are_reported_and_read(
     session: Session, tmp_path: Path, data: bytes, encoding: str
 ) -> None:
     (tmp_path / "a.txt").write_bytes(data)
@@ -214,7 +208,7 @@ async def test_legacy_and_damaged_text_is_read_as_what_it_most_likely_is(
 
 @given(st.text(st.characters(codec="utf-8")), st.sampled_from(["", "\ufeff"]))
 def test_what_is_decoded_is_encoded_to_the_same_bytes(text: str, bom: str) -> None:
-    for name in ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"):
+    for name in ("utf-8", "utf-16-le", "utf-16-be"):
         data = (bom + text).encode(name)
         codec = codec_of(data)
         assert codec.encode(codec.decode(data)) == data
@@ -229,146 +223,55 @@ def test_any_bytes_are_decoded_and_encoded_to_themselves(data: bytes) -> None:
 # Other files
 
 
-def png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = zlib.compress(b"".join(b"\0" + bytes(width) for _ in range(height)))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+PNG = b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
-async def test_an_image_is_shown(session: Session, tmp_path: Path) -> None:
-    data = png(64, 48)
+@pytest.mark.parametrize(
+    ("data", "mime_type"),
+    [
+        (PNG, "image/png"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg"),
+        (b"GIF89a\x40\0\x30\0\xf0\0\0", "image/gif"),
+        (b"RIFF\x24\n\0\0WEBPVP8X\x0a\0\0\0", "image/webp"),
+    ],
+)
+async def test_an_image_is_shown(
+    session: Session, tmp_path: Path, data: bytes, mime_type: str
+) -> None:
     (tmp_path / "a.txt").write_bytes(data)  # its bytes count, not its name
     result = await session.run("read", {"path": "a.txt"})
-    assert result.output == f"PNG image, 64 × 48, {len(data)} bytes"
-    assert result.content == (ImageContent(b64encode(data).decode(), "image/png"),)
-    told = {"mime_type": "image/png", "width": 64, "height": 48, "size_bytes": len(data)}
-    assert told.items() <= result.metadata.items()
+    assert result.output == f"An image ({mime_type}, {len(data)} B)"
+    assert result.content == (ImageContent(b64encode(data).decode(), mime_type),)
+    expected = {"mime_type": mime_type, "size_bytes": len(data), "total_lines": None}
+    assert expected.items() <= result.metadata.items()
 
 
 async def test_an_image_that_is_too_large_is_described(session: Session, tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(png(3, 2) + bytes(4_000_000))
+    (tmp_path / "a.png").write_bytes(PNG + bytes(4_000_000))
     result = await session.run("read", {"path": "a.png"})
-    assert result.output == "PNG image, 3 × 2, 4.0 MB; too large to be shown, 3.8 MB at most"
+    assert result.output == "An image (image/png, 4.0 MB); too large to be shown, 3.8 MB at most"
     assert (result.content, result.metadata["truncated"]) == ((), True)
 
 
-_JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0000b080030004001011100ffda")
-_WEBP = b"RIFF\x24\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x3f\0\0\x2f\0\0"
-
-
 @pytest.mark.parametrize(
-    ("head", "mime_type"),
+    ("name", "data", "mime_type"),
     [
-        (_JPEG, "image/jpeg"),
-        (b"GIF89a\x40\0\x30\0\xf0\0\0", "image/gif"),
-        (_WEBP, "image/webp"),
-        (b"RIFF\x24\0\0\0WEBPVP8L\x18\0\0\0\x2f\x3f\xc0\x0b\0" + bytes(8), "image/webp"),
-        (b"RIFF\x24\0\0\0WEBPVP8 \x18\0\0\0\0\0\0\x9d\x01\x2a\x40\0\x30\0", "image/webp"),
-    ],
-)
-def test_images_are_known_by_their_bytes(head: bytes, mime_type: str) -> None:
-    image = image_of(head)
-    assert image is not None
-    assert (image.kind.mime_type, image.width, image.height) == (mime_type, 64, 48)
-
-
-@given(
-    st.sampled_from([_JPEG, _WEBP, png(1, 1), b"GIF89a\1\0\1\0"]), st.integers(0, 60), st.binary()
-)
-def test_a_broken_image_is_no_error(head: bytes, cut: int, more: bytes) -> None:
-    image_of(head[:cut] + more)
-
-
-@pytest.mark.parametrize(
-    ("data", "said", "mime_type"),
-    [
-        (b"\x7fELF\x02\x01\x01\0" + bytes(99), "an ELF program or library", "application/x-elf"),
-        (b"\0\x01\x02\x03" * 20, "a binary file", "application/octet-stream"),
-        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "a PDF document", "application/pdf"),
-        (b"SQLite format 3\0" + bytes(84), "a SQLite database", "application/vnd.sqlite3"),
+        ("a.bin", b"\x7fELF\x02\x01\x01\0" + bytes(99), "application/octet-stream"),
+        ("a.zip", b"PK\x03\x04\0\0", "application/zip"),
+        ("a.pdf", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n", "application/pdf"),
     ],
 )
 async def test_a_binary_file_is_described_and_not_dumped(
-    session: Session, tmp_path: Path, data: bytes, said: str, mime_type: str
+    session: Session, tmp_path: Path, name: str, data: bytes, mime_type: str
 ) -> None:
-    (tmp_path / "a.bin").write_bytes(data)
-    result = await session.run("read", {"path": "a.bin"})
+    (tmp_path / name).write_bytes(data)
+    result = await session.run("read", {"path": name})
     assert result.success
-    assert result.output == f"a.bin is not text: {said}, {len(data)} bytes ({mime_type})"
+    assert result.output == f"{name} is not text ({mime_type}, {len(data)} B)"
     assert result.metadata["mime_type"] == mime_type
     assert result.metadata["lines_read"] == 0
-
-
-def notebook(*cells: object) -> str:
-    about = {"kernelspec": {"language": "python"}}
-    return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5})
-
-
-async def test_a_notebook_is_read_as_its_cells_with_their_outputs(
-    session: Session, tmp_path: Path
-) -> None:
-    picture = b64encode(png(2, 2)).decode()
-    outputs = [
-        {"output_type": "stream", "text": ["\x1b[31mhi\x1b[0m\n"]},
-        {"output_type": "display_data", "data": {"image/png": picture, "text/plain": "<fig>"}},
-        {"output_type": "execute_result", "data": {"text/html": "<b>4</b>", "text/plain": ["4"]}},
-        {"output_type": "error", "ename": "E", "evalue": "bad", "traceback": []},
-    ]
-    code = {
-        "cell_type": "code",
-        "source": ["x = 2\n", "x"],
-        "execution_count": 3,
-        "outputs": outputs,
-    }
-    text = notebook({"cell_type": "markdown", "source": "# Title"}, code)
-    (tmp_path / "a.ipynb").write_text(text)
-    result = await session.run("read", {"path": "a.ipynb"})
-    assert shown(result.output)[1:] == [
-        "--- Cell 1: markdown ---",
-        "# Title",
-        "",
-        "--- Cell 2: code, python [3] ---",
-        "x = 2",
-        "x",
-        "--- Output ---",
-        "hi",
-        "--- Output ---",
-        f"[image/png, {len(png(2, 2))} bytes, image 1]",
-        "--- Output ---",
-        "4",
-        "--- Output ---",
-        "E: bad",
-    ]
-    assert result.output.startswith("(notebook, 2 cells, as text; the file itself is JSON")
-    assert result.content == (ImageContent(picture, "image/png"),)
-    assert result.metadata["size_bytes"] == len(text)
-    part = await session.run("read", {"path": "a.ipynb", "offset": 4, "limit": 1})
-    assert shown(part.output)[1:] == ["--- Cell 2: code, python [3] ---"]
-    assert part.content == ()
-
-
-async def test_images_of_a_notebook_are_bounded(session: Session, tmp_path: Path) -> None:
-    data = {"image/png": b64encode(png(2, 2)).decode()}
-    cell = {"cell_type": "code", "outputs": [{"output_type": "display_data", "data": data}] * 11}
-    (tmp_path / "a.ipynb").write_text(notebook(cell))
-    result = await session.run("read", {"path": "a.ipynb"})
-    assert (len(result.content), result.metadata["images_left_out"]) == (8, 3)
-    assert result.metadata["truncated"] is True
-
-
-@pytest.mark.parametrize(
-    "text", ["{not json", '{"cells": 3}', "[]", '{"cells": [1, {"outputs": [2]}]}']
-)
-async def test_a_notebook_that_is_none_is_read_all_the_same(
-    session: Session, tmp_path: Path, text: str
-) -> None:
-    (tmp_path / "a.ipynb").write_text(text)
-    assert (await session.run("read", {"path": "a.ipynb"})).success
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")

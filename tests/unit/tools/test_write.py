@@ -41,7 +41,7 @@ def names(directory: Path) -> list[str]:
 
 async def test_a_new_file_is_made_with_its_directories(session: Session, tmp_path: Path) -> None:
     result = await session.run("write", {"path": "a/b/c.txt", "content": "one\ntwo\n"})
-    assert result.output == "Created a/b/c.txt: 2 lines, 8 bytes"
+    assert result.output == "Created a/b/c.txt: 2 lines, 8 B"
     assert (tmp_path / "a/b/c.txt").read_bytes() == b"one\ntwo\n"
     told = {"created": True, "size_bytes": 8, "lines_written": 2, "encoding": "utf-8"}
     assert (told | {"file_path": str(tmp_path / "a/b/c.txt")}).items() <= result.metadata.items()
@@ -51,7 +51,7 @@ async def test_a_new_file_is_made_with_its_directories(session: Session, tmp_pat
 async def test_an_old_file_is_replaced(session: Session, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("old\n")
     result = await session.run("write", {"path": "a.txt", "content": "new"})
-    assert result.output == "Replaced a.txt: 1 line, 3 bytes"
+    assert result.output == "Replaced a.txt: 1 line, 3 B"
     assert result.metadata["created"] is False
     assert (tmp_path / "a.txt").read_text() == "new"
     assert names(tmp_path) == ["a.txt"]
@@ -208,7 +208,7 @@ async def test_a_binary_file_is_replaced_without_a_diff_and_that_is_said(tmp_pat
     recorder = Recorder()
     async with Session("s", cwd=tmp_path, on_update=recorder, strict=True) as session:
         result = await session.run("write", {"path": "a.bin", "content": "text\n"})
-    assert result.output.endswith("it was binary, 27 bytes, so there is no diff")
+    assert result.output.endswith("it was binary, 27 B, so there is no diff")
     assert (tmp_path / "a.bin").read_text() == "text\n"
     shown = [item["type"] for update in recorder.updates for item in update.get("content", ())]
     assert set(shown) == {"content"}

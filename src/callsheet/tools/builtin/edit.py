@@ -7,13 +7,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.report.content import ToolCallContent
-from callsheet.report.json import JsonValue
+from callsheet.report.humanize import bytes_text
 from callsheet.tools.errors import ExecutionFailed, InvalidArguments
 from callsheet.tools.files.atomic import run_to_end
-from callsheet.tools.files.document import MAX_BYTES, Document, New, check_writable, explained
-from callsheet.tools.files.edits import Change, Finder, TextSpan, replace
-from callsheet.tools.files.fuzzy_match import not_found, not_unique
-from callsheet.tools.files.text_encoding import Unencodable, has_surrogates, presentable, size_text
+from callsheet.tools.files.document import (
+    HARD_LINKS,
+    MAX_BYTES,
+    Document,
+    New,
+    check_text,
+    check_writable,
+    explained,
+)
+from callsheet.tools.files.edits import Change, find_spans, not_found, not_unique, replace
+from callsheet.tools.files.text_encoding import Unencodable, presentable
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -23,7 +30,7 @@ class _EditPlan(NamedTuple):
     """The change to make to a file."""
 
     document: Document
-    spans: list[TextSpan]
+    replacements: int
     before: str
     change: Change
     data: bytes
@@ -57,25 +64,18 @@ async def edit(
         new_text: What takes its place.
         replace_all: Replace it wherever it is.
     """
-    return await run_to_end(
-        lambda check_wanted: _edit(
-            call,
-            path,
-            _planned(call, path, old_text, new_text, replace_all, check_wanted),
-            check_wanted,
-        )
-    )
 
+    def work(check_wanted: Callable[[], None]) -> ToolResult:
+        plan = _planned(call, path, old_text, new_text, replace_all, check_wanted)
+        new = New(plan.change.text, plan.data)
+        with explained(path, call.workspace, "edited"):
+            found = call.session.host.replace(call, path, new, plan.document, check_wanted)
+            call.files.saw(path, found, new.text)
+        call.diff(str(path), *plan.shown())
+        call.locate(str(path), plan.change.first_line)
+        return _result(call, path, plan)
 
-def _edit(call: Call, path: Path, plan: _EditPlan, check_wanted: Callable[[], None]) -> ToolResult:
-    change = plan.change
-    with explained(path, call.workspace, "edited"):
-        new = New(change.text, plan.data)
-        found = call.session.host.replace(call, path, new, plan.document, check_wanted)
-        call.files.saw(path, found, change.text)
-    call.diff(str(path), *plan.shown())
-    call.locate(str(path), change.first_line)
-    return _result(call, path, plan)
+    return await run_to_end(work)
 
 
 def _planned(
@@ -86,51 +86,37 @@ def _planned(
     replace_all: bool,
     check_wanted: Callable[[], None],
 ) -> _EditPlan:
-    _check(old_text, new_text)
+    if not old_text:
+        raise InvalidArguments("old_text: it is empty; use write to fill a file")
+    if old_text == new_text:
+        raise InvalidArguments("new_text: it is the same as old_text, so nothing would change")
+    check_text("new_text", new_text)
     shown = call.workspace.show(path)
     with explained(path, call.workspace, "edited"):
         document = call.session.host.load(call, path, check_wanted)
         call.files.check(path, document.text)
         check_writable(path, document.stat, shown)
         text = _text(document, shown)
-        spans = _spans(text, old_text, shown, replace_all=replace_all)
+        spans = find_spans(text, old_text, replace_all=replace_all)
+        if not spans:
+            raise ExecutionFailed(not_found(text, old_text, shown))
+        if len(spans) > 1 and not replace_all:
+            raise ExecutionFailed(not_unique(text, spans, shown), occurrences=len(spans))
         change = replace(text, spans, new_text)
         data = _encoded(document, change, text, shown)
-    return _EditPlan(document, spans, text, change, data)
-
-
-def _check(old_text: str, new_text: str) -> None:
-    if not old_text:
-        raise InvalidArguments("old_text: it is empty; use write to fill a file")
-    if old_text == new_text:
-        raise InvalidArguments("new_text: it is the same as old_text, so nothing would change")
-    if has_surrogates(new_text):
-        raise InvalidArguments(
-            "new_text: it has halves of characters (surrogates), which are no text"
-        )
+    return _EditPlan(document, len(spans), text, change, data)
 
 
 def _text(document: Document, shown: str) -> str:
     if document.text is not None:
         return document.text
-    size = size_text(document.size)
+    size = bytes_text(document.size)
     why = (
         f"it is binary ({size}), not text"
         if document.is_binary
-        else f"it is {size}, and {size_text(MAX_BYTES)} is the most"
+        else f"it is {size}, and {bytes_text(MAX_BYTES)} is the most"
     )
     raise ExecutionFailed(f"{shown} can't be edited: {why}")
-
-
-def _spans(text: str, old_text: str, shown: str, *, replace_all: bool) -> list[TextSpan]:
-    finder = Finder(text)
-    spans = list(finder.spans(old_text, overlapping=not replace_all))
-    if not spans:
-        raise ExecutionFailed(not_found(finder.flat, old_text, shown))
-    if len(spans) > 1 and not replace_all:
-        message = not_unique(finder, spans, shown)
-        raise ExecutionFailed(message, occurrences=len(spans))
-    return spans
 
 
 def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes:
@@ -146,19 +132,20 @@ def _encoded(document: Document, change: Change, text: str, shown: str) -> bytes
 
 
 def _result(call: Call, path: Path, plan: _EditPlan) -> ToolResult:
-    spans, change = plan.spans, plan.change
-    count = "" if len(spans) == 1 else f"{len(spans):,} replacements, the first "
+    count, change = plan.replacements, plan.change
+    several = "" if count == 1 else f"{count:,} replacements, the first "
     message = (
-        f"Edited {call.workspace.show(path)}: {count}at line {change.first_line:,} "
+        f"Edited {call.workspace.show(path)}: {several}at line {change.first_line:,} "
         f"(+{change.added:,} −{change.removed:,})"
     )
-    if plan.document.held is None and plan.document.stat.st_nlink > 1:
-        message += "; its other names (hard links) keep the old content"
-    about: dict[str, JsonValue] = {
-        "file_path": str(path),
-        "replacements": len(spans),
-        "first_changed_line": change.first_line,
-        "lines_added": change.added,
-        "lines_removed": change.removed,
-    }
-    return call.success(message).with_all_metadata(about)
+    if plan.document.has_other_names:
+        message += f"; {HARD_LINKS}"
+    return call.success(message).with_all_metadata(
+        {
+            "file_path": str(path),
+            "replacements": count,
+            "first_changed_line": change.first_line,
+            "lines_added": change.added,
+            "lines_removed": change.removed,
+        }
+    )

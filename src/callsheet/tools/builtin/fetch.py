@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callsheet.report.content import ToolCallContent
+from callsheet.report.humanize import bytes_text
 from callsheet.report.json import JsonObject
 from callsheet.tools.errors import ExecutionFailed, IOFailed, NotFound, NotPermitted, ToolError
-from callsheet.tools.files.formats import image_of
-from callsheet.tools.files.text_encoding import size_text
+from callsheet.tools.files.text_encoding import image_type
 from callsheet.tools.invocation import in_thread
 from callsheet.tools.result import ToolResult
 from callsheet.tools.session import Call
@@ -151,16 +151,15 @@ class _RenderedAnswer:
         body = bytes(answer.body)
         if answer.encoding not in DECODED:
             return (
-                f"{size_text(len(body))} packed as {answer.encoding}, which can't be unpacked here"
+                f"{bytes_text(len(body))} packed as {answer.encoding}, which can't be unpacked here"
             )
         kind = kind_of(content_type, body)
-        image = image_of(body)
         if kind == "image" and not answer.truncated:
-            mime_type = image.kind.mime_type if image else content_type
+            mime_type = image_type(body) or content_type
             self.image = ToolCallContent.image(body, mime_type)
-            return f"An image ({mime_type}, {size_text(len(body))})"
+            return f"An image ({mime_type}, {bytes_text(len(body))})"
         if kind in ("image", "binary"):
-            return f"Not text: {content_type or 'of unknown type'}, {size_text(len(body))}"
+            return f"Not text: {content_type or 'of unknown type'}, {bytes_text(len(body))}"
         text = to_text(body, charset, is_cut=answer.truncated)
         if kind == "html":
             return self._page(text, answer.url)

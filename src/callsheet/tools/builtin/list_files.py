@@ -6,9 +6,10 @@ import re
 import stat
 from pathlib import Path
 
+from callsheet.report.humanize import bytes_text, plural
 from callsheet.tools.fs.dirfd import check_directory
 from callsheet.tools.result import ToolResult
-from callsheet.tools.search.excerpts import escape_name, plural
+from callsheet.tools.search.excerpts import escape_name
 from callsheet.tools.search.walk import Walk, WalkEntry, scope_of
 from callsheet.tools.session import Call
 from callsheet.tools.tool import tool
@@ -73,17 +74,7 @@ def _line(walk: Walk, found: WalkEntry) -> str:
     except OSError:
         return name  # it is gone already
     kind = _KINDS.get(stat.S_IFMT(status.st_mode))
-    return f"{name}  {_size(status.st_size) if kind is None else f'({kind})'}"
-
-
-def _size(count: float) -> str:
-    if count < 1024:
-        return f"{count} B"
-    for unit in ("KB", "MB", "GB"):
-        count /= 1024
-        if count < 999.5:
-            return f"{count:.1f} {unit}" if count < 9.95 else f"{count:.0f} {unit}"
-    return f"{count / 1024:,.1f} TB"
+    return f"{name}  {bytes_text(status.st_size) if kind is None else f'({kind})'}"
 
 
 def _summary(path: str, total: int, directories: int, ignored: int) -> str:

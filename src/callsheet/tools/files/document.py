@@ -17,14 +17,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from callsheet.tools.errors import InvalidArguments, IOFailed, NotFound, NotPermitted, ToolError
-from callsheet.tools.files.text_encoding import TextCodec, codec_of, codec_of_bom, is_binary
-from callsheet.tools.fs.dirfd import may_write, open_regular, parent_of
+from callsheet.tools.files.text_encoding import (
+    UTF8,
+    TextCodec,
+    codec_of,
+    codec_of_bom,
+    has_surrogates,
+    is_binary,
+)
+from callsheet.tools.fs.dirfd import may_write, open_regular
 from callsheet.tools.workspace import Workspace
-
-from .line_ranges import FileBytes
 
 MAX_BYTES = 64 << 20
 """Maximum size in bytes of a file that is loaded."""
+
+HARD_LINKS = "its other names (hard links) keep the old content"
 
 _HEAD = 1 << 16
 
@@ -69,6 +76,11 @@ class Document(NamedTuple):
         """Whether a client has unsaved changes to it."""
         return self.held is not None and self.held.is_unsaved
 
+    @property
+    def has_other_names(self) -> bool:
+        """Whether hard links to it exist, which replacing it does not change."""
+        return self.held is None and self.stat.st_nlink > 1
+
 
 class New(NamedTuple):
     """The new content of a file, as text and as bytes."""
@@ -85,11 +97,10 @@ def load(path: Path, shown: str) -> Document:
         OSError: The system refuses.
     """
     with open_regular(path, shown) as (file, found):
-        source = FileBytes(file, found.st_size, lambda: None)
         is_large = found.st_size > MAX_BYTES
-        data = source.read(0, _HEAD if is_large else found.st_size)
+        data = file.read(_HEAD if is_large else MAX_BYTES + 1)
     if is_binary(data):
-        return Document(found, TextCodec(), None, data, True)
+        return Document(found, UTF8, None, data, True)
     if is_large:
         cut = data[: data.rfind(b"\n") + 1]
         return Document(found, codec_of_bom(data) or codec_of(cut), None, data, False)
@@ -97,13 +108,12 @@ def load(path: Path, shown: str) -> Document:
     return Document(found, codec, codec.decode(data), data, False)
 
 
-def is_there(path: Path) -> bool:
-    """Return whether anything exists at a path."""
-    try:
-        with parent_of(None, path) as entry:
-            return entry.stat() is not None
-    except FileNotFoundError:
-        return False
+def check_text(name: str, text: str) -> None:
+    """Raise if the text of an argument can't be written to a file."""
+    if has_surrogates(text):
+        raise InvalidArguments(
+            f"{name}: it has halves of characters (surrogates), which are no text"
+        )
 
 
 def check_writable(path: Path, found: os.stat_result, shown: str) -> None:
@@ -132,77 +142,48 @@ def explained(path: Path, workspace: Workspace, doing: str) -> Generator[None]:
     except ToolError as exc:
         exc.metadata.setdefault("file_path", str(path))
         raise
-    except FileNotFoundError:
-        raise missing(path, workspace) from None
+    except FileNotFoundError as exc:
+        raise _missing(path, Path(exc.filename or path), workspace) from None
     except OSError as exc:
-        raise explain(exc, path, workspace.show(path), doing) from exc
+        kind, why = _explain(exc, path, workspace, doing)
+        message = f"{workspace.show(path)} can't be {doing}: {why}"
+        raise kind(message, file_path=str(path)) from exc
 
 
-def explain(exc: OSError, path: Path, shown: str, doing: str) -> ToolError:
-    """Return the tool error for an `OSError`."""
+def _explain(
+    exc: OSError, path: Path, workspace: Workspace, doing: str
+) -> tuple[type[ToolError], str]:
+    """Return the kind of tool error for an `OSError`, and what was wrong."""
     why = (exc.strerror or type(exc).__name__).lower()
-    number = exc.errno
-    if number == errno.ELOOP or (number == errno.ENOTDIR and _has_link(path)):
-        why = "a part of its path has become a link meanwhile"
-        return NotPermitted(f"{shown} can't be {doing}: {why}", file_path=str(path))
-    if number in _FULL:
-        why = f"there is no space left on the disk ({why}); nothing was changed"
-    kind = IOFailed
-    if number in _FORBIDDEN:
-        kind = NotPermitted
-    elif number in _IMPOSSIBLE:
-        kind = InvalidArguments
-    if number == errno.EACCES and doing != "read" and not may_write(path.parent):
-        why = "its directory may not be written to"
-    if number == errno.ENOTDIR:
-        why = f"{_not_a_directory(path, shown)} is a file, not a directory"
-    return kind(f"{shown} can't be {doing}: {why}", file_path=str(path))
+    if exc.errno == errno.ELOOP:
+        return NotPermitted, "a part of its path has become a link meanwhile"
+    if exc.errno in _FULL:
+        return IOFailed, f"there is no space left on the disk ({why}); nothing was changed"
+    if exc.errno == errno.EACCES and doing != "read" and not may_write(path.parent):
+        return NotPermitted, "its directory may not be written to"
+    if exc.errno in _FORBIDDEN:
+        return NotPermitted, why
+    if exc.errno == errno.ENOTDIR and exc.filename:
+        return InvalidArguments, f"{workspace.show(exc.filename)} is a file, not a directory"
+    return (InvalidArguments if exc.errno in _IMPOSSIBLE else IOFailed), why
 
 
-def _has_link(path: Path) -> bool:
-    return any(above.is_symlink() for above in path.parents)
-
-
-def _not_a_directory(path: Path, shown: str) -> str:
-    """Return the part of a path that should be a directory and isn't."""
-    for above, short in zip(path.parents, Path(shown).parents, strict=False):
-        if above.exists() and not above.is_dir():
-            return str(short)
-    return str(Path(shown).parent)
-
-
-def missing(path: Path, workspace: Workspace) -> NotFound:
-    """Return the error for a file that doesn't exist, with the missing part of its path and similar names."""
-    shown, gone = workspace.show(path), path
-    while not gone.parent.exists() and gone.parent != gone:
-        gone = gone.parent
-    near = near_names(gone)
-    text = f"{shown} does not exist"
+def _missing(path: Path, gone: Path, workspace: Workspace) -> NotFound:
+    """Return the error for a file that doesn't exist. `gone` is the first missing part of its path."""
+    text = f"{workspace.show(path)} does not exist"
     if gone != path:
         text += f": there is no directory {workspace.show(gone)}"
-    if near:
+    if near := _near_names(gone):
         meant = [workspace.show(gone.parent / name / path.relative_to(gone)) for name in near]
-        text += f"; did you mean {_either(meant)}?"
+        text += f"; did you mean {' or '.join(meant)}?"
     return NotFound(text, file_path=str(path))
 
 
-def near_names(path: Path) -> list[str]:
+def _near_names(path: Path) -> list[str]:
     """Return up to three names in a path's directory that are most similar to its own."""
     try:
         with os.scandir(path.parent) as entries:
-            names = [entry.name for entry in islice(entries, _MAX_NAMES)]
+            names = {entry.name.casefold(): entry.name for entry in islice(entries, _MAX_NAMES)}
     except OSError:
         return []
-    wanted = path.name.casefold()
-    by_key = {name.casefold(): name for name in names}
-    same_stem = [name for key, name in by_key.items() if _stem(key) == _stem(wanted)]
-    close = [by_key[key] for key in get_close_matches(wanted, by_key, n=3, cutoff=0.6)]
-    return list(dict.fromkeys([*close, *same_stem]))[:3]
-
-
-def _stem(name: str) -> str:
-    return name.lstrip(".").split(".")[0]
-
-
-def _either(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    return [names[key] for key in get_close_matches(path.name.casefold(), names, n=3)]

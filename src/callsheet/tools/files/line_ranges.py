@@ -1,34 +1,25 @@
 """Some lines of a file of any size, as a model is shown them: numbered, long ones cut, bounded as a whole.
 
 The file is never loaded. Where a line begins is found by counting newlines, a block at a time; nothing
-behind the wanted lines is read, unless counting the rest is cheap. Where the last range of a file began is
-remembered, so that reading on in a huge file, unchanged since, begins there and not at the top.
+behind the wanted lines is read, unless counting the rest is cheap.
 
 A line looks like `12→text`: its number, an arrow, and from there on the line exactly as it is, so that
-it can be copied into an edit. Indentation is never followed by something that looks like it. Where the
-numbers are unknown, because the lines were looked for from the end of a huge file, they count from the
-end: -1 is the last line.
+it can be copied into an edit. Indentation is never followed by something that looks like it.
+
+Newlines are single bytes here. UTF-16, where they are not, has to be recoded to UTF-8 first.
 """
 
 from __future__ import annotations
 
+import codecs
 import os
-import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from io import BytesIO, FileIO
 from itertools import islice
-from threading import Lock
-from typing import NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple
 
-from callsheet.tools.errors import InvalidArguments, IOFailed
-from callsheet.tools.files.text_encoding import (
-    TextCodec,
-    codec_of,
-    codec_of_bom,
-    name_endings,
-    presentable,
-)
+from callsheet.report.humanize import plural
+from callsheet.tools.errors import InvalidArguments
+from callsheet.tools.files.text_encoding import TextCodec, codec_of, presentable
 
 MAX_LINE = 2000
 """Maximum number of characters of a line that are shown."""
@@ -37,7 +28,7 @@ MAX_BYTES = 100_000
 """Maximum number of bytes of lines that are shown."""
 
 CHEAP = 256 << 20
-"""Bytes that are counted to know how many lines there are: about a tenth of a second."""
+"""Bytes behind the shown lines that are counted to know how many lines there are: a tenth of a second."""
 
 BLOCK = 1 << 18
 """Bytes that are looked at in one go; a processor's cache holds them."""
@@ -45,240 +36,22 @@ BLOCK = 1 << 18
 _KEEP = 4 * (MAX_LINE + 1)
 """Bytes of a line that hold at least one character more than is shown, in any encoding."""
 
-_SETTLED = 100_000_000
-"""Nanoseconds. A file that changed later than that may change again without a newer time."""
-
-
-class FileBytes:
-    """The bytes of an open file, or of one in memory. Its size is what it was when it was opened.
-
-    Args:
-        file: The file.
-        size: Its bytes.
-        check: Called before each read; raises if the result is no longer needed.
-    """
-
-    def __init__(self, file: FileIO | BytesIO, size: int, check: Callable[[], None]) -> None:
-        self._file: FileIO | BytesIO = file
-        self.size: int = size
-        self._check: Callable[[], None] = check
-
-    @classmethod
-    def of_bytes(cls, data: bytes | bytearray) -> FileBytes:
-        """Return a source in memory."""
-        return cls(BytesIO(data), len(data), lambda: None)
-
-    def fill(self, buffer: bytearray, offset: int, end: int) -> int:
-        """Read up to `end`, or as much as the buffer holds. Returns how much that is."""
-        self._check()
-        wanted = min(len(buffer), end - offset)
-        view, filled = memoryview(buffer), 0
-        self._file.seek(offset)
-        while filled < wanted:
-            got = self._file.readinto(view[filled:wanted])
-            if not got:
-                raise IOFailed("the file became shorter while it was read; read it again")
-            filled += got
-        return filled
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return a part."""
-        buffer = bytearray(max(0, min(length, self.size - offset)))
-        self.fill(buffer, offset, self.size)
-        return bytes(buffer)
-
-
-# Where lines are
-
-
-class LinePlace(NamedTuple):
-    """Where a line begins: its number, from the end if it is negative, and its byte."""
-
-    line: int
-    offset: int
-
-
-TOP = LinePlace(1, 0)
-
-
-class _Line(NamedTuple):
-    """A line's first bytes, how long it is as a whole without its newline, and where it ends."""
-
-    start: bytes
-    size: int
-    end: int
-    has_newline: bool
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether its first bytes are all."""
-        return len(self.start) == self.size
-
-
-class FileLines:
-    """Finds, counts and reads the lines of a source in one encoding.
-
-    Args:
-        source: The bytes.
-        codec: Their encoding, which determines the bytes of a newline.
-        known: Where some line is known to begin. It follows what is found.
-    """
-
-    def __init__(self, source: FileBytes, codec: TextCodec, known: LinePlace = TOP) -> None:
-        self.source: FileBytes = source
-        self.known: LinePlace = known
-        self.codec: TextCodec = codec
-        self._newline: bytes = "\n".encode(codec.name)
-        self._total: int | None = None
-
-    @property
-    def rest(self) -> int:
-        """Bytes that have to be read to know how many lines there are."""
-        return self.source.size - self.known.offset if self._total is None else 0
-
-    def find(self, line: int) -> LinePlace | None:
-        """Return where a line begins, counted from 1; None if the file has fewer."""
-        near = self.known if self.known.line <= line else TOP
-        wanted = line - near.line
-        for offset, block in self._blocks(near.offset) if wanted else ():
-            count = self._count(block)
-            if count >= wanted:
-                place = LinePlace(line, offset + self._after(block, wanted))
-                break
-            wanted -= count
-        else:
-            if wanted:
-                self._total = line - 1 - wanted + self.ends_open()
-                return None
-            place = near
-        if place.offset >= self.source.size:
-            return None
-        self.known = place
-        return place
-
-    def total(self) -> int:
-        """Return the number of lines; counts them from the known place on."""
-        if self._total is None:
-            newlines = sum(self._count(block) for _, block in self._blocks(self.known.offset))
-            self._total = self.known.line - 1 + newlines + self.ends_open()
-        return self._total
-
-    def tail(self, lines: int) -> int:
-        """Return the offset at which the last `lines` lines begin, searching backwards from the end."""
-        wanted = lines + (not self.ends_open())
-        buffer, end = bytearray(BLOCK), self.source.size
-        while end > 0:
-            begin = (end - 1) // BLOCK * BLOCK
-            block = memoryview(buffer)[: self.source.fill(buffer, begin, end)]
-            count = self._count(block)
-            if count >= wanted:
-                return begin + self._after(block, count - wanted + 1)
-            wanted -= count
-            end = begin
-        return 0
-
-    def ends_open(self) -> bool:
-        """Return whether the last line has no newline."""
-        width, size = len(self._newline), self.source.size
-        return size > 0 and self.source.read(size - width, width) != self._newline
-
-    def lines(self, offset: int, keep: int) -> Iterator[_Line]:
-        """Return the lines from a place on, of each at most `keep` bytes; one of any length is passed."""
-        start, begin, width = b"", offset, len(self._newline)  # of the line that has begun
-        for place, block in self._blocks(offset):
-            data, at = bytes(block), 0
-            while (found := self._find(data, at)) >= 0:
-                start += data[at : min(found, at + keep - len(start))]
-                end = place + found + width
-                yield _Line(start, end - width - begin, end, True)
-                start, at, begin = b"", found + width, end
-            start += data[at : at + keep - len(start)]
-        if begin < self.source.size:
-            yield _Line(start, self.source.size - begin, self.source.size, False)
-
-    def _blocks(self, offset: int) -> Iterator[tuple[int, memoryview]]:
-        """Return the bytes from a place on, in blocks that are good until the next one is taken."""
-        size = self.source.size
-        buffer = bytearray(max(0, min(BLOCK, size - offset)))
-        while offset < size:
-            filled = self.source.fill(buffer, offset, size)
-            yield offset, memoryview(buffer)[:filled]
-            offset += filled
-
-    def _count(self, block: memoryview) -> int:
-        if len(self._newline) == 1:
-            data = block.obj
-            assert isinstance(data, bytearray)
-            return data.count(b"\n", 0, len(block))
-        return self.codec.decode_part(bytes(block)).count("\n")
-
-    def _after(self, block: memoryview, wanted: int) -> int:
-        """Return the place behind a block's newline number `wanted`, which must be there."""
-        data, at = bytes(block), 0
-        for _ in range(wanted):
-            at = self._find(data, at) + len(self._newline)
-        return at
-
-    def _find(self, data: bytes, at: int) -> int:
-        """Return where the next newline begins, or -1."""
-        found = data.find(self._newline, at)
-        while found >= 0 and found % len(self._newline):  # it is made of halves of two characters
-            found = data.find(self._newline, found + 1)
-        return found
-
-
-# Places that are remembered
-
-_State: TypeAlias = tuple[int, int, int, int, int]
-
-
-class PlaceCache:
-    """Where a line begins in each of the files that were read last, as long as the file stays as it is."""
-
-    def __init__(self, limit: int = 32) -> None:
-        self._limit: int = limit
-        self._places: OrderedDict[_State, LinePlace] = OrderedDict()
-        self._lock: Lock = Lock()
-
-    def get(self, state: os.stat_result) -> LinePlace:
-        """Return a place in a file that is in this state."""
-        with self._lock:
-            return self._places.get(_key(state), TOP)
-
-    def put(self, state: os.stat_result, place: LinePlace) -> None:
-        """Remember a place. One in a file that has changed just now is not: it may change unnoticed."""
-        if time.time_ns() - state.st_ctime_ns < _SETTLED:
-            return
-        with self._lock:
-            self._places[_key(state)] = place
-            self._places.move_to_end(_key(state))
-            while len(self._places) > self._limit:
-                self._places.popitem(last=False)
-
-
-def _key(state: os.stat_result) -> _State:
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
-
-
-PLACES = PlaceCache()
-
-
-# Ranges of lines
-
 
 class LineRange(NamedTuple):
-    """The lines that are shown."""
+    """The lines that are shown. `total` is None if the file is too large to be counted."""
 
     text: str
     first: int
     lines: int
-    cut_lines: int
-    is_bounded: bool
+    total: int | None
+    is_cut: bool
+    """Whether a line was cut, or fewer lines are shown than were wanted."""
     at_end: bool
-    begin: int
-    end: int
+    ends_open: bool
+    """Whether the last line of the file is shown, and has no newline."""
     codec: TextCodec
     endings: str | None
+    """lf, crlf or mixed; None if no line has an ending."""
 
     @property
     def last(self) -> int:
@@ -286,128 +59,145 @@ class LineRange(NamedTuple):
         return self.first + self.lines - 1
 
 
-def find_start(reader: FileLines, offset: int, shown: str) -> LinePlace | None:
-    """Find the line that `offset` means, from the end if it is negative; None if the file is empty.
+class _Line(NamedTuple):
+    """A line's first bytes, how many it has as a whole without its newline, and whether it has one."""
 
-    Raises:
-        InvalidArguments: The file, which is called `shown`, has fewer lines.
+    start: bytes
+    size: int
+    has_newline: bool
+
+
+class LineReader:
+    """Reads lines of a file.
+
+    Args:
+        file: The file, at the beginning of its first line.
+        size: How many bytes it has.
+        codec: The encoding that the file declares, if it does.
+        check: Called before each block is read; raises if the result is no longer needed.
     """
-    if not reader.source.size and offset in (0, 1, -1):
-        return None
-    if offset < 0:
-        return _from_end(reader, -offset)
-    place = reader.find(max(1, offset)) if reader.source.size else None
-    if place is None:
-        total = reader.total()
-        count = "it is empty" if not total else f"it has {total:,} line{'s' if total > 1 else ''}"
-        raise InvalidArguments(
-            f"offset {offset:,} is beyond the end of {shown}: {count}", total_lines=total
+
+    def __init__(
+        self, file: BinaryIO, size: int, codec: TextCodec | None, check: Callable[[], None]
+    ) -> None:
+        self._file: BinaryIO = file
+        self._size: int = size
+        self._codec: TextCodec | None = codec
+        self._check: Callable[[], None] = check
+        self._begin: int = file.tell()
+
+    def read(self, offset: int, limit: int, shown: str) -> LineRange | None:
+        """Return up to `limit` lines from line `offset` on, or None if the file is empty.
+
+        Args:
+            offset: The first line, counted from 1, or from the end if it is negative.
+            limit: How many lines.
+            shown: How error messages call the file.
+
+        Raises:
+            InvalidArguments: The file has fewer lines.
+        """
+        first = max(1, offset)
+        if offset < 0:
+            first = max(1, self._skip(None) + offset + 1)
+            self._file.seek(self._begin)
+        passed = self._skip(first - 1)
+        lines = self._collect(limit) if passed == first - 1 else []
+        if lines:
+            return self._rendered(lines, first, limit)
+        if first == 1:
+            return None
+        count = f"it has {plural(passed, 'line')}" if passed else "it is empty"
+        message = f"offset {offset:,} is beyond the end of {shown}: {count}"
+        raise InvalidArguments(message, total_lines=passed)
+
+    def _skip(self, lines: int | None) -> int:
+        """Pass by lines, all that there are if `lines` is None, and return how many that were."""
+        passed, block = 0, b""
+        while lines is None or passed < lines:
+            self._check()
+            if not (more := self._file.read(BLOCK)):
+                return passed + (block != b"" and not block.endswith(b"\n"))
+            block, count = more, more.count(b"\n")
+            if lines is not None and passed + count >= lines:
+                end = -1
+                for _ in range(lines - passed):
+                    end = block.index(b"\n", end + 1)
+                self._file.seek(end + 1 - len(block), os.SEEK_CUR)
+                return lines
+            passed += count
+        return passed
+
+    def _collect(self, limit: int) -> list[_Line]:
+        """Take lines until there are enough, or more bytes than can be shown."""
+        lines: list[_Line] = []
+        size = 0
+        for line in islice(self._lines(), min(limit, MAX_BYTES)):
+            lines.append(line)
+            size += len(line.start)
+            if size > MAX_BYTES:
+                break
+        return lines
+
+    def _lines(self) -> Iterator[_Line]:
+        """Return the next lines; of one that is too long only the start is kept."""
+        while piece := self._file.readline(_KEEP):
+            start, size = piece, len(piece)
+            while not piece.endswith(b"\n") and (piece := self._file.readline(BLOCK)):
+                self._check()
+                size += len(piece)
+            has_newline = (piece or start).endswith(b"\n")
+            size -= has_newline
+            if len(start) < size:  # its last character may be incomplete
+                start = start[: codecs.utf_8_decode(start, "replace", False)[1]]
+            yield _Line(start.removesuffix(b"\n"), size, has_newline)
+
+    def _rendered(self, lines: list[_Line], first: int, limit: int) -> LineRange:
+        codec = self._codec or codec_of(b"\n".join(line.start for line in lines))
+        texts, is_cut = _shown(lines, first, codec)
+        total: int | None = first - 1 + len(lines)
+        more = self._file.read(1)
+        if more:
+            self._file.seek(-1, os.SEEK_CUR)
+            is_cheap = self._size - self._file.tell() <= CHEAP
+            total = total + self._skip(None) if is_cheap else None
+        at_end = not more and len(texts) == len(lines)
+        ended = [line.start for line in lines[: len(texts)] if line.has_newline]
+        return LineRange(
+            text="\n".join(texts),
+            first=first,
+            lines=len(texts),
+            total=total,
+            is_cut=is_cut or (len(texts) < limit and not at_end),
+            at_end=at_end,
+            ends_open=at_end and not lines[-1].has_newline,
+            codec=codec,
+            endings=_endings(ended),
         )
-    return place
 
 
-def _from_end(reader: FileLines, lines: int) -> LinePlace | None:
-    if not reader.source.size:
-        return None
-    if reader.rest <= CHEAP:
-        return reader.find(max(1, reader.total() - lines + 1))
-    offset = reader.tail(lines)
-    return LinePlace(-lines if offset else 1, offset)
-
-
-def read_range(reader: FileLines, start: LinePlace, limit: int, head: bytes) -> LineRange:
-    """Return up to `limit` lines from a place on. `head` has the first bytes of the file."""
-    lines = _collect(reader, start.offset, limit)
-    declared = codec_of_bom(head)
-    if start.offset == 0 and declared is not None:
-        first = lines[0].start.removeprefix(declared.bom)
-        lines[0] = lines[0]._replace(start=first, size=lines[0].size - len(declared.bom))
-    codec = declared or codec_of(b"\n".join([_whole_lines(head), *map(_whole_characters, lines)]))
-    texts, cut = _shown(lines, start.line, codec)
-    last, size = lines[len(texts) - 1], reader.source.size
-    return LineRange(
-        text="\n".join(texts),
-        first=start.line,
-        lines=len(texts),
-        cut_lines=cut,
-        is_bounded=len(texts) < len(lines) or (len(lines) < limit and last.end < size),
-        at_end=last.end >= size,
-        begin=start.offset,
-        end=last.end,
-        codec=codec,
-        endings=_endings(lines[: len(texts)], codec),
-    )
-
-
-def _whole_lines(head: bytes) -> bytes:
-    """Return first bytes of a file without a character that may be cut."""
-    return head[: head.rfind(b"\n") + 1]
-
-
-def _whole_characters(line: _Line) -> bytes:
-    """Return a line's first bytes without a character that may be cut."""
-    if line.is_whole:
-        return line.start
-    end = len(line.start)
-    while end and len(line.start) - end < 4 and line.start[end - 1] & 0xC0 == 0x80:
-        end -= 1
-    return line.start[: end - 1]
-
-
-def _collect(reader: FileLines, offset: int, limit: int) -> list[_Line]:
-    """Take lines until there are enough, or more bytes than can be shown."""
-    lines: list[_Line] = []
-    size, width = 0, len("\n".encode(reader.codec.name))
-    for line in islice(reader.lines(offset, _KEEP), min(limit, MAX_BYTES)):
-        lines.append(line)
-        size += len(line.start) // width
-        if size > MAX_BYTES:
-            break
-    return lines
-
-
-def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str], int]:
-    """Return the lines as they are shown, as many as fit, and how many of them are cut."""
+def _shown(lines: list[_Line], first: int, codec: TextCodec) -> tuple[list[str], bool]:
+    """Return the lines as they are shown, as many as fit, and whether one of them is cut."""
     texts: list[str] = []
-    room, cut = MAX_BYTES, 0
+    room, is_cut = MAX_BYTES, False
     for number, line in enumerate(lines, first):
-        text = codec.decode_part(line.start)
-        is_cut = len(text) > MAX_LINE
-        text = _cut(text, line, codec) if is_cut else text.removesuffix("\r")
+        text = line.start.decode(codec.name, "surrogateescape").removesuffix("\r")
+        is_long = len(text) > MAX_LINE
+        if is_long:
+            text = text[:MAX_LINE]
+            left = line.size - len(text.encode(codec.name, "surrogateescape"))
+            text += f"… [{left:,} more bytes in this line]"
         text = f"{number}→{presentable(text)}"
         room -= len(text.encode()) + 1
         if room < 0 and texts:
             break
         texts.append(text)
-        cut += is_cut
-    return texts, cut
+        is_cut = is_cut or is_long
+    return texts, is_cut
 
 
-def _cut(text: str, line: _Line, codec: TextCodec) -> str:
-    start = text[:MAX_LINE]
-    return f"{start}… [{line.size - codec.size_of(start):,} more bytes in this line]"
-
-
-def _endings(lines: list[_Line], codec: TextCodec) -> str | None:
-    """Return the name of the line endings of those lines that are complete."""
-    ended = [line.start for line in lines if line.has_newline and line.is_whole]
-    windows = sum(start.endswith("\r".encode(codec.name)) for start in ended)
-    return name_endings(windows, len(ended) - windows)
-
-
-class Total(NamedTuple):
-    """The number of lines of a file; `is_exact` states whether they were counted or estimated."""
-
-    lines: int
-    is_exact: bool
-
-
-def total_of(reader: FileLines, shown: LineRange) -> Total:
-    """Return the number of lines of a file: counted if that is cheap, else estimated from those passed."""
-    if shown.at_end and shown.first > 0:
-        return Total(shown.last, True)
-    if reader.rest <= CHEAP:
-        return Total(reader.total(), True)
-    passed = shown.last if shown.first > 0 else shown.lines
-    size = shown.end - (0 if shown.first > 0 else shown.begin)
-    return Total(round(passed * reader.source.size / size), False)
+def _endings(ended: list[bytes]) -> str | None:
+    windows = sum(start.endswith(b"\r") for start in ended)
+    if windows and windows < len(ended):
+        return "mixed"
+    return ("crlf" if windows else "lf") if ended else None

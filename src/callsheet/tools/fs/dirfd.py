@@ -18,10 +18,9 @@ import os
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from callsheet.tools.errors import InvalidArguments, NotFound, NotPermitted
 
@@ -211,26 +210,22 @@ def may_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-class OpenFile(NamedTuple):
-    """A regular file, open for reading, and its state when it was opened."""
-
-    file: FileIO
-    stat: os.stat_result
-
-
 @contextmanager
-def open_regular(path: Path, shown: str) -> Generator[OpenFile]:
-    """Open a regular file for reading. Error messages name it `shown`, and its type if it is not regular."""
+def open_regular(path: Path, shown: str) -> Generator[tuple[BinaryIO, os.stat_result]]:
+    """Open a regular file for reading, and yield it with its state.
+
+    Error messages name it `shown`, and its type if it is not regular.
+    """
     with parent_of(None, path) as entry:
         before = entry.stat()
         if before is None:
             raise FileNotFoundError(path)
         check_regular(before, shown)
         handle = os.open(entry.name, READ, dir_fd=entry.directory)
-    with FileIO(handle, "r") as file:
+    with open(handle, "rb") as file:  # noqa: PTH123 - it is a descriptor
         found = os.fstat(handle)
         check_regular(found, shown)  # it may have been replaced in between
-        yield OpenFile(file, found)
+        yield file, found
 
 
 # A whole tree

@@ -7,7 +7,7 @@ import zlib
 from email.message import Message
 from typing import Any, Literal, TypeAlias
 
-from callsheet.tools.files.formats import image_of
+from callsheet.tools.files.text_encoding import image_type
 
 BodyKind: TypeAlias = Literal["html", "json", "text", "image", "binary"]
 
@@ -64,7 +64,7 @@ _LOOKS_LIKE_HTML = re.compile(
 
 def kind_of(content_type: str, body: bytes) -> BodyKind:
     """Return what a body is: by its declared type, unless its bytes show otherwise."""
-    if image_of(body) is not None:
+    if image_type(body) is not None:
         return "image"
     if content_type in _HTML:
         return "html"
