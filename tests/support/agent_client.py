@@ -20,10 +20,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-from callsheet.acp.jsonrpc import Notification, ProtocolError, Request
+from callsheet.acp.jsonrpc import Notification, ProtocolError
 from callsheet.agent.agent import Agent, AgentSettings
 from callsheet.agent.handler import Command, Prompt, Turn
-from callsheet.agent.pipe import Reader, Writer
+from callsheet.runtime.pipes import Reader
+from callsheet.runtime.rpc import Answer
 from callsheet.testing import AgentClient, AgentError
 from tests.support import schemas
 
@@ -90,7 +91,8 @@ class Client(AgentClient):
         self.calls: dict[str, Message] = {}
         self.problems: list[BaseException] = []
         self.is_over: asyncio.Event = asyncio.Event()
-        self._changed: asyncio.Condition = asyncio.Condition()
+        self._methods_sent: dict[Any, str] = {}
+        self._waiting: asyncio.Event = asyncio.Event()
 
     # What was sent
 
@@ -118,9 +120,9 @@ class Client(AgentClient):
 
     async def until(self, holds: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         """Wait until something holds of what has been received, and return it."""
-        async with asyncio.timeout(seconds), self._changed:
+        async with asyncio.timeout(seconds):
             while not (found := holds()) and not self.is_over.is_set():
-                await self._changed.wait()
+                await self._waiting.wait()
         if not found:
             raise AssertionError("the agent is gone, and it never was so")
         return found
@@ -154,17 +156,16 @@ class Client(AgentClient):
 
     def _record(self, way: Literal["in", "out"], line: bytes) -> None:
         super()._record(way, line)
-        self.messages.append(("agent" if way == "in" else "client", json.loads(line)))
-
-    def _receive(self, line: bytes) -> None:
-        waiting = dict(self._waiting)
-        super()._receive(line)
         message = json.loads(line)
-        try:
-            self._check(message, waiting.get(message.get("id"), ("", None))[0])
-        except BaseException as exc:  # noqa: BLE001 - raised at the end of the test
-            self.problems.append(exc)
-        asyncio.ensure_future(self._notify_all()).add_done_callback(self._answers.discard)
+        self.messages.append(("agent" if way == "in" else "client", message))
+        if way == "out" and "method" in message:
+            self._methods_sent[message.get("id")] = message["method"]
+        if way == "in":
+            try:
+                self._check(message, self._methods_sent.get(message.get("id"), ""))
+            except BaseException as exc:  # noqa: BLE001 - raised at the end of the test
+                self.problems.append(exc)
+            asyncio.get_running_loop().call_soon(self._changed)
 
     def _check(self, message: Message, answered: str) -> None:
         if "method" not in message:
@@ -187,23 +188,23 @@ class Client(AgentClient):
             known = self.calls[update["toolCallId"]]
             known["content"] = [*(known.get("content") or []), update["content"]]
 
-    async def _result(self, request: Request) -> Any:
+    async def _serve(self, method: str, params: Message) -> Answer:
         try:
-            return await super()._result(request)
-        except ProtocolError:
-            raise
-        except Exception as exc:
-            self.problems.append(exc)
+            return await super()._serve(method, params)
+        except ProtocolError as exc:
+            if exc.__cause__ is not None:
+                self.problems.append(exc.__cause__)
             raise
 
     def _lose(self, exc: Exception) -> None:
         super()._lose(exc)
         self.is_over.set()
-        asyncio.ensure_future(self._notify_all()).add_done_callback(self._answers.discard)
+        self._changed()
 
-    async def _notify_all(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+    def _changed(self) -> None:
+        """Wake those who wait in `until`."""
+        waiting, self._waiting = self._waiting, asyncio.Event()
+        waiting.set()
 
     # The end
 
@@ -215,8 +216,7 @@ class Client(AgentClient):
 
     def hang_up(self) -> None:
         """Close the agent's stdin."""
-        assert self._stdin is not None
-        self._stdin.close()
+        self._peer.writer.close()
 
     async def close(self, patience: float = PATIENCE) -> int:
         """End the agent, receive the rest, and raise what was wrong with its messages."""
@@ -235,22 +235,14 @@ class LocalClient(Client):
         self._running: asyncio.Future[Any] | None = None
 
     async def _start(self) -> None:
-        loop = asyncio.get_running_loop()
         agent_in, to_agent = os.pipe()
         from_agent, agent_out = os.pipe()
-        writer = Writer(agent_out)
-        self._running = asyncio.ensure_future(Agent(self._settings, Reader(agent_in), writer).run())
-        self._running.add_done_callback(lambda _: (writer.close(), os.close(agent_out)))
-        self._running.add_done_callback(lambda _: os.close(agent_in))
-        reader = asyncio.StreamReader(limit=1 << 28)
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_agent, "rb", 0)
-        )
-        transport, protocol = await loop.connect_write_pipe(
-            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()),
-            os.fdopen(to_agent, "wb", 0),
-        )
-        self._connect(asyncio.StreamWriter(transport, protocol, None, loop), reader)
+        self._running = asyncio.ensure_future(Agent(self._settings, agent_in, agent_out).run())
+        for fd in (agent_in, agent_out):
+            self._running.add_done_callback(lambda _, fd=fd: os.close(fd))
+        source = Reader(from_agent)
+        source.ended.add_done_callback(lambda _: os.close(from_agent))
+        self._connect(source, to_agent)
 
     async def _end(self, patience: float) -> None:
         assert self._running is not None

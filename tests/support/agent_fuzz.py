@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from callsheet.agent.rpc import LONGEST_ID
+from callsheet.runtime.rpc import LONGEST_ID
 from tests.support.mutations import places, spliced
 from tests.support.raw_agent import COMMAND, Message, RawAgent, line_of
 

@@ -228,12 +228,9 @@ class _Thread:
 
     def _run(self, settings: Any, agent_in: int, agent_out: int) -> None:
         from callsheet.agent.agent import Agent
-        from callsheet.agent.pipe import Reader, Writer
 
         async def serve() -> None:
-            writer = Writer(agent_out)
-            await Agent(settings, Reader(agent_in), writer).run()
-            writer.close()  # it has a descriptor of its own
+            await Agent(settings, agent_in, agent_out).run()
 
         try:
             asyncio.run(serve())

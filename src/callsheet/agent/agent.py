@@ -1,8 +1,8 @@
 """The agent: which methods a client may call, which sessions there are, and how it ends.
 
-`Agent` serves one client over a `Reader` and a `Writer`; `serve` is the same on this process's stdin and
-stdout. Editors end agents without asking: the end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe each
-cancel every turn, close every call, and leave no child behind.
+`Agent` serves one client over two descriptors; `serve` is the same on this process's stdin and stdout.
+Editors end agents without asking: the end of stdin, SIGTERM, SIGINT, SIGHUP or a broken pipe each cancel
+every turn, close every call, and leave no child behind.
 
 What a session needs (tools, redaction, history) is imported only after `initialize` was answered, because an
 editor waits for that answer. So this module imports `conversation` late, and `client_host` not at all.
@@ -26,11 +26,11 @@ from callsheet import __version__
 from callsheet.acp.jsonrpc import InvalidParams, InvalidRequest, ProtocolError, UnknownMethod
 from callsheet.acp.peer import Peer, peer_of
 from callsheet.agent.history import AgentHistory
-from callsheet.agent.pipe import Reader, Writer
 from callsheet.agent.protocol import MODES, OPTION, AcpV1, AcpV2, check_params
-from callsheet.agent.rpc import PATIENCE, Answer, ClientConnection
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.runtime.pipes import Reader, Writer
+from callsheet.runtime.rpc import PATIENCE, Answer, Disconnected, RpcPeer
 
 if TYPE_CHECKING:
     from callsheet.agent.conversation import Conversation
@@ -87,15 +87,13 @@ class Agent:
 
     Args:
         settings: The agent's settings.
-        reader: The source of the client's bytes.
-        writer: The pipe to the client.
+        stdin: The descriptor that the client's bytes are read from. It stays open.
+        stdout: The descriptor that lines for the client are written to. It stays open.
     """
 
-    def __init__(self, settings: AgentSettings, reader: Reader, writer: Writer) -> None:
+    def __init__(self, settings: AgentSettings, stdin: int, stdout: int) -> None:
         self.settings: AgentSettings = settings
-        self.connection: ClientConnection = ClientConnection(
-            reader, writer, self._serve, self._notified
-        )
+        self.client: RpcPeer = RpcPeer(Reader(stdin), Writer(stdout), self._serve, self._notified)
         self.peer: Peer = Peer()
         self.capabilities: JsonObject = EMPTY
         self.protocol: AcpV1 = AcpV1()
@@ -107,6 +105,7 @@ class Agent:
         self._methods: dict[str, Callable[[JsonObject], Awaitable[Answer]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
+            "auth/login": self._authenticate,
             "session/new": self._new,
             "session/prompt": self._prompt,
             "session/load": self._load,
@@ -128,12 +127,13 @@ class Agent:
 
     async def serve(self, *ends: asyncio.Future[Any]) -> None:
         """Serve until the client disconnects or is given up as dead, or one of `ends` is done."""
-        running = asyncio.ensure_future(self.connection.run())
-        waited = running, self.connection.writer.gone, *ends
+        running = asyncio.ensure_future(self.client.run())
+        waited = running, self.client.writer.gone, *ends
         try:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             running.cancel()
+            self.client.lose(Disconnected("the client is gone"))
 
     async def close(self) -> None:
         """Close every session, and stop everything that runs for it."""
@@ -141,23 +141,24 @@ class Agent:
         closing = [conversation.close() for conversation in self.conversations.values()]
         self.conversations = {}
         await asyncio.gather(*closing, return_exceptions=True)
-        await asyncio.gather(self.history.close(), self.connection.stop(), return_exceptions=True)
+        await asyncio.gather(self.history.close(), self.client.stop(), return_exceptions=True)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=PATIENCE)
         waiting.cancel()
+        self.client.writer.close()
 
     async def _wait_for_client(self) -> None:
         """Let the client read its last lines, but not for ever: editors kill agents that linger."""
-        writer = self.connection.writer
+        writer = self.client.writer
         for _ in range(LINGER):
             taken = writer.taken
             await asyncio.sleep(1)
             if writer.is_full and writer.taken == taken:
                 break
-        writer.give_up()
+        writer.close()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run work in a task of its own, which is cancelled at the end."""
@@ -176,9 +177,10 @@ class Agent:
         serve = self._methods.get(method)
         if serve is None:
             raise UnknownMethod(method)
-        if not self._is_ready and method != "initialize":
-            raise InvalidRequest(f"{method} before initialize; send initialize first")
-        check_params(method, params, self.peer.version)
+        if method != "initialize":
+            if not self._is_ready:
+                raise InvalidRequest(f"{method} before initialize; send initialize first")
+            check_params(method, params, self.peer.version)
         return await serve(params)
 
     def _notified(self, method: str, params: JsonObject) -> None:
@@ -192,7 +194,10 @@ class Agent:
     async def _initialize(self, params: JsonObject) -> Answer:
         if self._is_ready:
             raise InvalidRequest("initialize was sent before; once is enough")
-        wanted: int = params["protocolVersion"]
+        # Checked by hand: loading the schema would delay the answer that the editor waits for.
+        wanted = params.get("protocolVersion")
+        if type(wanted) is not int:
+            raise InvalidParams(f"protocolVersion: expected a whole number, got {wanted!r}")
         version: Literal[1, 2] = 2 if wanted >= 2 and self.settings.protocol == 2 else 1
         self.protocol = AcpV2() if version == 2 else AcpV1()
         self.peer = replace(peer_of(params, version), cancels=version == 2)
@@ -228,9 +233,7 @@ class Agent:
         return await self.protocol.prompt(self._of(params), params["prompt"])
 
     async def _load(self, params: JsonObject) -> Answer:
-        """Continue a session, and replay it to the client."""
-        if self.peer.version != 1:
-            raise UnknownMethod("session/load")
+        """Continue a session, and replay it to the client. v2 has `session/resume` for both."""
         return await self._continue(params, replay=True)
 
     async def _resume(self, params: JsonObject) -> Answer:
@@ -355,7 +358,7 @@ class Agent:
             await self.protocol.asking(conversation, True)
         try:
             params = question.params(self.peer.version)
-            return await self.connection.ask("session/request_permission", params)
+            return await self.client.request("session/request_permission", params)
         finally:
             conversation.questions -= 1
             if not conversation.questions:
@@ -400,7 +403,7 @@ def serve(settings: AgentSettings) -> int:
 
 
 async def _serve(settings: AgentSettings, stdin: int, stdout: int) -> int:
-    agent = Agent(settings, Reader(stdin), Writer(stdout))
+    agent = Agent(settings, stdin, stdout)
     loop = asyncio.get_running_loop()
     signalled: asyncio.Future[int] = loop.create_future()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from callsheet.agent.rpc import ClientError, Disconnected
 from callsheet.report.errors import CallsheetError
+from callsheet.runtime.rpc import Disconnected, RemoteError
 from callsheet.tools.errors import Cancelled, ExecutionFailed, IOFailed, ToolError
 from callsheet.tools.files.document import Document, Held, New
 from callsheet.tools.files.text_encoding import UTF8, has_surrogates, newline_of, with_newlines
@@ -104,7 +104,7 @@ class ClientFiles(Machine):
         wait_on = _waiting_for_late_answer(go_on, shown)
         try:
             self._client.ask_in_thread("fs/write_text_file", params, WRITE_SECONDS, wait_on)
-        except ClientError as exc:
+        except RemoteError as exc:
             why = exc.error.get("message") or "it did not say why"
             raise IOFailed(f"{shown} can't be written: the editor refused: {why}") from exc
         except (Disconnected, TimeoutError) as exc:

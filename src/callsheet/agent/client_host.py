@@ -19,11 +19,11 @@ from typing import Any
 
 from callsheet.acp.jsonrpc import FrameTooLarge
 from callsheet.agent.client_files import ClientFiles
-from callsheet.agent.rpc import ClientConnection, ClientError, Disconnected
 from callsheet.processes.process import Ended
 from callsheet.processes.shell import QUIET, shell
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import EMPTY, JsonObject, JsonValue, is_object
+from callsheet.runtime.rpc import Disconnected, RemoteError, RpcPeer
 from callsheet.tools.errors import IOFailed
 from callsheet.tools.host import HostCommand, OnOutput
 from callsheet.tools.session import Call
@@ -35,8 +35,8 @@ _SLICE = 0.05
 class SessionClient:
     """The client, as one session asks it: from the event loop, or from a tool's thread."""
 
-    def __init__(self, connection: ClientConnection, session_id: str) -> None:
-        self._connection: ClientConnection = connection
+    def __init__(self, connection: RpcPeer, session_id: str) -> None:
+        self._connection: RpcPeer = connection
         self._session_id: str = session_id
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
 
@@ -51,14 +51,14 @@ class SessionClient:
             seconds: Seconds to wait for the response at most.
 
         Raises:
-            ClientError: The client has answered with an error.
+            RemoteError: The client has answered with an error.
             Disconnected: The client is gone.
             FrameTooLarge: The request is too large to send.
             TimeoutError: There was no answer within `seconds`.
         """
         params = {"sessionId": self._session_id, **params}
         async with asyncio.timeout(seconds):
-            answer = await self._connection.ask(method, params)
+            answer = await self._connection.request(method, params)
         return answer if is_object(answer) else EMPTY
 
     def ask_in_thread(
@@ -151,7 +151,7 @@ class ClientTerminal:
         asked = asyncio.ensure_future(self._client.ask("terminal/create", self._request))
         try:
             answer = await asyncio.wait_for(asyncio.shield(asked), CREATE_SECONDS)
-        except (ClientError, FrameTooLarge):
+        except (RemoteError, FrameTooLarge):
             return None
         except Disconnected as exc:
             raise IOFailed("The editor that should run the command is gone") from exc
@@ -285,7 +285,7 @@ class ClientHost(ClientFiles):
 
 
 def client_host(
-    connection: ClientConnection, capabilities: JsonObject, session_id: str
+    connection: RpcPeer, capabilities: JsonObject, session_id: str
 ) -> ClientHost | None:
     """Return what the tools of a session run on; None if the client offers neither files nor terminals."""
     files = capabilities.get("fs")

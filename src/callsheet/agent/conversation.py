@@ -12,14 +12,15 @@ import asyncio
 import codecs
 import sys
 import traceback
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from callsheet.acp.codec import UpdateFrames
 from callsheet.acp.jsonrpc import InvalidRequest, ProtocolError
+from callsheet.acp.peer import Peer
 from callsheet.agent.client_host import ClientHost, client_host
 from callsheet.agent.handler import REASONS, Command, Handler, OwnCall, Prompt, Turn
-from callsheet.agent.pipe import SharedSink
 from callsheet.agent.protocol import MODES, config_options, mode_id
 from callsheet.history.store_errors import HistoryError
 from callsheet.redaction.redactor import StreamRedactor
@@ -28,6 +29,7 @@ from callsheet.report.json import JsonObject, JsonValue
 from callsheet.runtime.clock import new_call_id
 from callsheet.runtime.health import short_message
 from callsheet.runtime.permission import Question
+from callsheet.runtime.pipes import Writer
 from callsheet.tools.session import Session
 
 if TYPE_CHECKING:
@@ -50,6 +52,26 @@ _ROLES = {"agent_message_chunk": "agent", "agent_thought_chunk": "thought"}
 
 class Busy(InvalidRequest):
     """A turn is running already."""
+
+
+class SharedSink:
+    """The sink of a session: its share of the pipe to the client."""
+
+    def __init__(self, writer: Writer, peer: Peer) -> None:
+        self.peer: Peer | None = peer
+        self._writer: Writer = writer
+
+    @property
+    def taken(self) -> int:
+        """The bytes that the client has taken, from any session: they show that it is alive."""
+        return self._writer.taken
+
+    def send(self, items: deque[Any]) -> Awaitable[None] | None:
+        """Write lines."""
+        return self._writer.send(items)
+
+    def close(self) -> None:
+        """Do nothing: the pipe is everybody's."""
 
 
 class MessageStream:
@@ -129,9 +151,7 @@ class Conversation:
         self._over: asyncio.Future[None] | None = None
         self._is_cancelled: bool = False
         self._message: str = ""
-        self._host: ClientHost | None = client_host(
-            agent.connection, agent.capabilities, session_id
-        )
+        self._host: ClientHost | None = client_host(agent.client, agent.capabilities, session_id)
         info: JsonObject = {
             "additionalDirectories": list(additional),
             "locale": agent.settings.locale,
@@ -176,7 +196,7 @@ class Conversation:
         """Begin to send, now that the client has the id of the session."""
         if self.session.desk.is_closed:  # closed or deleted before the client has read its id
             return
-        self.session.attach(SharedSink(self._agent.connection.writer, self._agent.peer))
+        self.session.attach(SharedSink(self._agent.client.writer, self._agent.peer))
         self._agent.spawn(self._introduce())
 
     async def _introduce(self) -> None:
@@ -308,7 +328,7 @@ class Conversation:
             raise Busy("a turn of this session is running; load it when that has ended")
         from callsheet.history.replay import Replay
 
-        desk, writer = self.session.desk, self._agent.connection.writer
+        desk, writer = self.session.desk, self._agent.client.writer
         alive = [report.tool_call_id for report in self.session.reports if not report.is_final]
         replay = Replay(self.session_id, self._agent.peer, words=desk.words, alive=alive)
         try:
@@ -331,7 +351,7 @@ class Conversation:
 
     async def _send(self, update: JsonObject) -> None:
         await self.session.flush()
-        await self._agent.connection.writer.post(self._frames.line(update))
+        await self._agent.client.writer.post(self._frames.line(update))
 
     async def say(self, kind: str, text: str) -> None:
         """Send a chunk of a message. Text that may be part of a secret waits for the next chunk."""
@@ -394,7 +414,7 @@ class Conversation:
     def _lost(self, sink: object, why: str) -> None:  # noqa: ARG002
         """Disconnect a client that can't be sent anything. If the history is lost, go on without it."""
         if sink is not self._log:
-            self._agent.connection.writer.give_up()
+            self._agent.client.writer.close()
 
     async def _ask(self, question: Question) -> JsonValue:
         return await self._agent.ask_permission(self, question)

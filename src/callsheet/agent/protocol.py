@@ -1,4 +1,4 @@
-"""ACP v1 and v2 on the agent's side: required params, responses, and the form of updates.
+"""ACP v1 and v2 on the agent's side: checks of params, responses, and the form of updates.
 
 `AcpV1` implements v1 and what both have in common; `AcpV2` overrides what the draft of v2 does differently.
 Above all, v1 answers `session/prompt` when the turn has ended; v2 answers at once, and updates of the
@@ -7,14 +7,14 @@ session's state report the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from callsheet.acp.jsonrpc import UNENCODABLE, InvalidParams, ProtocolError
-from callsheet.agent.rpc import Answer
-from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
+from callsheet.acp.jsonrpc import UNENCODABLE, InvalidParams, ProtocolError, UnknownMethod
+from callsheet.report.json import JsonObject
+from callsheet.runtime.rpc import Answer
 
 if TYPE_CHECKING:
     from callsheet.agent.conversation import Conversation
@@ -24,97 +24,36 @@ if TYPE_CHECKING:
 
 # Params
 
-_NAMES: dict[type, str] = {str: "text", int: "a whole number", list: "a list", dict: "an object"}
-
-_SESSION: dict[str, type] = {"sessionId": str}
-REQUIRED: dict[str, dict[str, type]] = {
-    "initialize": {"protocolVersion": int},
-    "authenticate": {"methodId": str},
-    "auth/login": {"methodId": str},
-    "session/new": {"cwd": str, "mcpServers": list},
-    "session/load": {**_SESSION, "cwd": str, "mcpServers": list},
-    "session/resume": {**_SESSION, "cwd": str},
-    "session/delete": _SESSION,
-    "session/close": _SESSION,
-    "session/set_mode": {**_SESSION, "modeId": str},
-    "session/set_config_option": {**_SESSION, "configId": str},
-    "session/prompt": {**_SESSION, "prompt": list},
-    "tool_call/cancel": {**_SESSION, "toolCallId": str},
-    "terminal/cancel": {**_SESSION, "terminalId": str},
-}
-"""By method, as the schemas have it."""
-
-OPTIONAL: dict[str, dict[str, type]] = {
-    "initialize": {"clientCapabilities": dict, "clientInfo": dict, "capabilities": dict},
-    "session/new": {"additionalDirectories": list},
-    "session/load": {"additionalDirectories": list},
-    "session/resume": {"additionalDirectories": list, "mcpServers": list},
-    "session/list": {"cwd": str, "cursor": str},
-}
-
-BLOCKS: dict[str, dict[str, type]] = {
-    "text": {"text": str},
-    "image": {"data": str, "mimeType": str},
-    "audio": {"data": str, "mimeType": str},
-    "resource_link": {"name": str, "uri": str},
-    "resource": {"resource": dict},
-}
-"""What each block of content must have."""
-
-_NOTHING: dict[str, type] = {}
+_MOST_SHOWN = 3
+"""Problems of one request that are named in the error."""
 
 
 def check_params(method: str, params: JsonObject, version: int) -> None:
-    """Raise `InvalidParams` if a request lacks something, or has something of another type."""
-    optional = OPTIONAL.get(method, _NOTHING)
-    required = REQUIRED.get(method, _NOTHING)
-    if version == 2 and "mcpServers" in required:  # v2 has made it optional
-        required = {name: kind for name, kind in required.items() if name != "mcpServers"}
-        optional = {**optional, "mcpServers": list}
-    _check_fields(params, required)
-    present = {name: value for name, value in params.items() if value is not None}
-    _check_fields(present, {name: kind for name, kind in optional.items() if name in present})
-    for name, kind in (("mcpServers", dict), ("additionalDirectories", str)):
-        items = params.get(name)
-        for number, item in enumerate(items if is_list(items) else []):
-            if not isinstance(item, kind):
-                got = _shown(item)
-                raise InvalidParams(f"{name}[{number}]: expected {_NAMES[kind]}, got {got}")
-    if method == "session/prompt":
-        for number, block in enumerate(params["prompt"]):
-            _check_block(block, f"prompt[{number}]", version)
+    """Check params against the official schema, which is loaded here, after `initialize` was answered.
+
+    Raises:
+        UnknownMethod: This version of ACP has no such method.
+        InvalidParams: The params are not as the schema has them, or contain what this agent can't read.
+    """
+    from callsheet.acp.schemas import breaches, definition
+
+    found = definition(version, (method, False))
+    if found is None:
+        raise UnknownMethod(method)
+    if not found.is_valid(params):
+        shown = breaches(version, found.name, params)[:_MOST_SHOWN]
+        raise InvalidParams("; ".join(f"{_place(one.path)}{one.words}" for one in shown))
+    for number, block in enumerate(params["prompt"] if method == "session/prompt" else ()):
+        if block["type"] in ("image", "audio"):
+            raise InvalidParams(
+                f"prompt[{number}]: this agent takes no {block['type']}, as it has said in initialize"
+            )
 
 
-def _check_fields(given: Mapping[str, Any], fields: dict[str, type], where: str = "") -> None:
-    for name, kind in fields.items():
-        value = given.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            got = "it is missing" if name not in given else f"got {_shown(value)}"
-            raise InvalidParams(f"{where}{name}: expected {_NAMES[kind]}, {got}")
-
-
-def _check_block(block: JsonValue, where: str, version: int) -> None:
-    if not is_object(block):
-        raise InvalidParams(f"{where}: expected a content block, got {_shown(block)}")
-    kind = block.get("type")
-    fields = BLOCKS.get(kind) if isinstance(kind, str) else None
-    if fields is not None:
-        _check_fields(block, fields, f"{where}.")
-    elif version == 1 or not isinstance(kind, str):  # v2 lets blocks of unknown types pass
-        known = ", ".join(BLOCKS)
-        raise InvalidParams(f"{where}.type: expected one of {known}, got {_shown(kind)}")
-    if kind in ("image", "audio"):
-        raise InvalidParams(f"{where}: this agent takes no {kind}, as it has said in initialize")
-    if kind == "resource":
-        resource = block["resource"]
-        _check_fields(resource, {"uri": str}, f"{where}.resource.")
-        if not any(isinstance(resource.get(name), str) for name in ("text", "blob")):
-            raise InvalidParams(f"{where}.resource: expected a text or a blob, which are text")
-
-
-def _shown(value: JsonValue) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "…"
+def _place(path: Sequence[str | int]) -> str:
+    """Return a path as `prompt[0].text: `."""
+    parts = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in path]
+    return "".join(parts).removeprefix(".") + ": " if parts else ""
 
 
 # Modes: what the agent may do without asking, as the user chooses it

@@ -1,15 +1,15 @@
 """`AgentClient`: starts any ACP agent, plays its client, and records every line of both.
 
 The agent is a child process in its own process session, so that Ctrl-C reaches only us, and we end the agent.
-Its lines are read as fast as it writes them, whatever the test does meanwhile. A request of the agent is
-answered by a task, so that several can wait at once; the client's requests wait for the response with their
-id.
+Its lines are read as fast as it writes them, whatever the test does meanwhile. Requests go both ways by
+`runtime.rpc`, as in the agent itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,17 +21,13 @@ from callsheet.acp.jsonrpc import (
     Message,
     Notification,
     ProtocolError,
-    Request,
-    RequestId,
-    Response,
     UnknownMethod,
     decode_line,
-    encode_line,
-    error_response,
 )
-from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_list, is_object
 from callsheet.report.ledger import Ledger
+from callsheet.runtime.pipes import READ, Source, Writer
+from callsheet.runtime.rpc import Answer, Disconnected, RemoteError, RpcPeer
 from callsheet.testing.recordings import Frame, Recording, fold, updates_in
 
 Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
@@ -40,23 +36,18 @@ Decide: TypeAlias = Callable[[JsonObject], "str | Awaitable[str | None] | None"]
 Serve: TypeAlias = Callable[[JsonObject], "JsonValue | Awaitable[JsonValue]"]
 """Serves a method that the agent calls: takes its params, returns its result."""
 
-READ, STDERR_BYTES = 1 << 16, 1 << 16
-"""Bytes that are read at once, and that are stored of what an agent writes to stderr."""
+STDERR_BYTES = 1 << 16
+"""Bytes that are stored of what an agent writes to stderr."""
 
-_CANCELLED: JsonObject = {"outcome": {"outcome": "cancelled"}}
 _PERMISSION = "session/request_permission"
+_CANCELLED: JsonObject = {"outcome": {"outcome": "cancelled"}}
+
+AgentError = RemoteError
+"""The agent answered with an error. `error` is the error of its response."""
 
 
-class AgentGone(CallsheetError):
+class AgentGone(Disconnected):
     """The agent has ended, or can't be started."""
-
-
-class AgentError(CallsheetError):
-    """The agent answered with an error. `error` is the error of its response."""
-
-    def __init__(self, method: str, error: JsonObject) -> None:
-        super().__init__(f"{method}: {error.get('message')} ({error.get('code')})")
-        self.error: JsonObject = error
 
 
 class AgentClient:
@@ -107,23 +98,17 @@ class AgentClient:
         self._env: Mapping[str, str] | None = env
         self._capabilities: JsonObject = capabilities or {}
         self._decide: str | Decide | None = on_permission
-        self._serve: Mapping[str, Serve] = {} if serve is None else serve
+        self._methods: Mapping[str, Serve] = {} if serve is None else serve
         self._on_line: Callable[[bytes], None] | None = on_line
         self._recording: Recording | None = recording
         self._timeout: float = timeout
-        # The process, and what is written to it
         self._process: Process | None = None
-        self._stdin: asyncio.StreamWriter | None = None
-        self._began: float = 0.0
+        self._rpc: RpcPeer | None = None
+        self._began: float = time.monotonic()
         self._readers: list[asyncio.Task[None]] = []
         self._stderr: bytearray = bytearray()
-        self._lost: Exception | None = None
-        # Requests of ours and of the agent, by their ids, and turns of v2 by their sessions
-        self._next_id: int = 0
-        self._waiting: dict[RequestId, tuple[str, asyncio.Future[JsonValue]]] = {}
-        self._turns: dict[str, asyncio.Future[JsonValue]] = {}
-        self._serving: dict[RequestId, tuple[str, asyncio.Task[JsonValue]]] = {}
-        self._answers: set[asyncio.Task[None]] = set()
+        self._turns: dict[str, asyncio.Future[JsonObject]] = {}
+        """The turns of v2, by their sessions: a state of the session ends them."""
 
     async def __aenter__(self) -> Self:
         """Start the agent, and agree on a version."""
@@ -165,15 +150,13 @@ class AgentClient:
         """Continue an earlier session, and have it replayed. Return the response."""
         if self.version == 2:
             return await self.resume_session(session, cwd, replayFrom={"type": "start"}, **params)
-        return await self._go_on("session/load", session, cwd, params)
+        given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
+        return _object(await self.request("session/load", given))
 
     async def resume_session(self, session: str, cwd: str, **params: JsonValue) -> JsonObject:
         """Continue an earlier session, by default without a replay. Return the response."""
-        return await self._go_on("session/resume", session, cwd, params)
-
-    async def _go_on(self, method: str, session: str, cwd: str, params: JsonObject) -> JsonObject:
         given: JsonObject = {"sessionId": session, "cwd": cwd, "mcpServers": [], **params}
-        return _object(await self.request(method, given))
+        return _object(await self.request("session/resume", given))
 
     async def list_sessions(self, **params: JsonValue) -> list[JsonObject]:
         """Return all sessions that the agent lists, from all pages."""
@@ -199,14 +182,15 @@ class AgentClient:
         else:
             turn = self._turns[session] = asyncio.get_running_loop().create_future()
             await self.request("session/prompt", params)
-            answer = _object(await self._wait(turn, "the end of the turn"))
+            answer = await self._wait(turn, "the end of the turn")
         return str(answer.get("stopReason"))
 
     async def cancel(self, session: str) -> None:
         """Cancel the running turn. Permission requests that wait for the user are answered `cancelled`."""
         await self.notify("session/cancel", {"sessionId": session})
-        for key, task in list(self._serving.values()):
-            if key == session:
+        # What does not wait for the user goes on: a file is written, a terminal made.
+        for request, task in list(self._peer.serving.values()):
+            if request.method == _PERMISSION and request.params.get("sessionId") == session:
                 task.cancel()
 
     async def request(self, method: str, params: JsonObject) -> JsonValue:
@@ -217,21 +201,14 @@ class AgentClient:
             AgentGone: The agent has ended.
             TimeoutError: There was no answer in time.
         """
-        answer = self.begin(method, params)
-        await self._drain()
-        return await self._wait(answer, method)
+        return await self._wait(self.begin(method, params), method)
 
     def begin(self, method: str, params: JsonObject) -> asyncio.Future[JsonValue]:
         """Send a request, and return a future of its result."""
-        if self._lost is not None:
-            raise self._lost
-        self._next_id += 1
-        key = self._next_id
-        answer: asyncio.Future[JsonValue] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = method, answer
-        answer.add_done_callback(lambda _: self._waiting.pop(key, None))
-        self.post(Request(key, method, params))
-        return answer
+        try:
+            return self._peer.begin(method, params)[1]
+        except OSError as exc:
+            raise self._gone() from exc
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
@@ -239,23 +216,23 @@ class AgentClient:
 
     async def send(self, message: Message | bytes) -> None:
         """Write a message to the agent; bytes are written as they are."""
-        self.post(message)
-        await self._drain()
+        rest = self.post(message)
+        if rest is not None:
+            await asyncio.wait({rest})
 
-    def post(self, message: Message | bytes) -> None:
+    def post(self, message: Message | bytes) -> asyncio.Future[None] | None:
         """Write a message without waiting for room in the pipe. Raise `AgentGone` if no agent runs."""
-        line = message if isinstance(message, bytes) else encode_line(message)
-        if self._stdin is None or self._stdin.is_closing():
-            raise AgentGone("the agent does not run")
-        self._record("out", line)
-        self._stdin.write(line)
-
-    async def _drain(self) -> None:
         try:
-            if self._stdin is not None:
-                await self._stdin.drain()
-        except (BrokenPipeError, ConnectionError) as exc:
+            return self._peer.post(message)
+        except OSError as exc:
             raise self._gone() from exc
+
+    async def _wait(self, answer: asyncio.Future[Any], what: str) -> Any:
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await answer
+        except TimeoutError:
+            raise TimeoutError(f"{what}: nothing for {self._timeout:g} s") from None
 
     # What it knows
 
@@ -298,12 +275,19 @@ class AgentClient:
 
     # The process
 
+    @property
+    def _peer(self) -> RpcPeer:
+        if self._rpc is None:
+            raise AgentGone("the agent does not run")
+        return self._rpc
+
     async def _start(self) -> None:
         self._began = time.monotonic()
+        agent_stdin, stdin = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                stdin=PIPE,
+                stdin=agent_stdin,
                 stdout=PIPE,
                 stderr=PIPE,
                 cwd=self._cwd,
@@ -311,27 +295,42 @@ class AgentClient:
                 start_new_session=True,
             )
         except OSError as exc:
+            os.close(stdin)
             raise AgentGone(f"{self._command[0]}: {exc.strerror}") from exc
-        assert self._process.stdin is not None
+        finally:
+            os.close(agent_stdin)
         assert self._process.stdout is not None
-        self._connect(self._process.stdin, self._process.stdout)
-        self._readers.append(asyncio.ensure_future(self._read_stderr(self._process)))
+        assert self._process.stderr is not None
+        self._connect(_Stream(self._process.stdout), stdin)
+        self._readers.append(asyncio.ensure_future(self._read_stderr(self._process.stderr)))
 
-    def _connect(self, stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> None:
-        """Speak with an agent by its pipes."""
-        self._stdin = stdin
-        self._readers.append(asyncio.ensure_future(self._read(stdout)))
+    def _connect(self, stdout: Source, stdin: int) -> None:
+        """Speak with an agent by its pipes. The descriptor of its stdin is closed here."""
+        writer = Writer(stdin)  # has a descriptor of its own
+        os.close(stdin)
+        self._rpc = RpcPeer(
+            stdout,
+            writer,
+            self._serve,
+            self._receive_notification,
+            on_line=self._record,
+            when_cancelled={_PERMISSION: _CANCELLED},
+            is_lenient=True,
+        )
+        self._readers.append(asyncio.ensure_future(self._run(self._rpc, stdout)))
 
     async def close(self, patience: float = 10.0) -> int:
         """End the agent as editors do, by closing its stdin, and return its exit code.
 
         One that stays for `patience` seconds is terminated, then killed.
         """
-        for _, task in list(self._serving.values()):
-            task.cancel()
-        if self._stdin is None:
+        if self._rpc is None:
             return -1
-        self._stdin.close()
+        for _, task in list(self._rpc.serving.values()):
+            task.cancel()
+        with suppress(OSError, TimeoutError):  # what was sent before is written
+            await asyncio.wait_for(self._rpc.writer.post(b""), patience)
+        self._rpc.writer.close()
         await self._end(patience)
         # What it left behind may hold its pipes open.
         await asyncio.wait(self._readers, timeout=1.0)
@@ -353,12 +352,12 @@ class AgentClient:
                 await asyncio.wait_for(process.wait(), patience)
                 break
 
-    async def _read(self, stdout: asyncio.StreamReader) -> None:
+    async def _run(self, peer: RpcPeer, stdout: Source) -> None:
         try:
-            await self._read_lines(stdout)
+            await peer.run()
         except Exception as exc:  # noqa: BLE001 - it is raised in those who wait for a response
             self._lose(exc)
-            while await stdout.read(READ):
+            while await stdout.piece():
                 pass  # an agent that can't write could not end
             return
         if self._process is not None:
@@ -366,31 +365,17 @@ class AgentClient:
                 await asyncio.wait_for(self._process.wait(), 1.0)
         self._lose(self._gone())
 
-    async def _read_lines(self, stdout: asyncio.StreamReader) -> None:
-        rest: list[bytes] = []
-        while data := await stdout.read(READ):
-            *whole, last = data.split(b"\n")
-            for part in whole:
-                line = b"".join((*rest, part, b"\n"))
-                rest.clear()
-                self._record("in", line)
-                self._receive(line)
-            if last:
-                rest.append(last)
-        if rest:
-            self._record("in", b"".join(rest))
+    def _lose(self, exc: Exception) -> None:
+        """Let all who wait fail: the agent is gone, or can't be understood."""
+        self._peer.lose(exc)
+        for turn in self._turns.values():
+            if not turn.done():
+                turn.set_exception(exc)
 
-    async def _read_stderr(self, process: Process) -> None:
-        assert process.stderr is not None
-        while data := await process.stderr.read(READ):
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(READ):
             self._stderr += data
             del self._stderr[:-STDERR_BYTES]
-
-    def _record(self, way: Literal["in", "out"], line: bytes) -> None:
-        frame = Frame(way, line, time.monotonic() - self._began)
-        self.traffic.append(frame)
-        if self._recording is not None:
-            self._recording.take(frame)
 
     def _gone(self) -> AgentGone:
         code = None if self._process is None else self._process.returncode
@@ -398,83 +383,34 @@ class AgentClient:
         errors = self.errors.strip()
         return AgentGone(f"{text}; it said: {errors}" if errors else text)
 
-    def _lose(self, exc: Exception) -> None:
-        """Let all who wait fail: the agent is gone, or can't be understood."""
-        self._lost = exc
-        waiting = [answer for _, answer in self._waiting.values()]
-        for answer in (*waiting, *self._turns.values()):
-            if not answer.done():
-                answer.set_exception(exc)
+    # What goes by
 
-    # What the agent sends
-
-    def _receive(self, line: bytes) -> None:
-        if self._on_line is not None:
+    def _record(self, way: Literal["in", "out"], line: bytes) -> None:
+        frame = Frame(way, line, time.monotonic() - self._began)
+        self.traffic.append(frame)
+        if self._recording is not None:
+            self._recording.take(frame)
+        if way == "in" and self._on_line is not None:
             self._on_line(line)
-        message = decode_line(line) if line.strip() else None
-        if isinstance(message, Response):
-            self._receive_response(message)
-        elif isinstance(message, Request):
-            self._receive_request(message)
-        elif isinstance(message, Notification):
-            self._receive_notification(message.method, _object(message.params))
-
-    def _receive_response(self, response: Response) -> None:
-        method, answer = self._waiting.get(response.id, ("", None))
-        if answer is None or answer.done():
-            return
-        if response.error is None:
-            answer.set_result(response.result)
-        else:
-            answer.set_exception(AgentError(method, response.error))
 
     def _receive_notification(self, method: str, params: JsonObject) -> None:
-        if method == "$/cancel_request":
-            _, task = self._serving.get(params.get("requestId"), ("", None))
-            if task is not None:
-                task.cancel()
         update = _object(params.get("update"))
-        if update.get("sessionUpdate") == "state_update" and update.get("state") == "idle":
+        if method == "session/update" and update.get("state") == "idle":
             turn = self._turns.get(str(params.get("sessionId")))
             if turn is not None and not turn.done():
                 turn.set_result(update)
 
-    def _receive_request(self, request: Request) -> None:
-        # What does not wait for the user goes on after a cancel: a file is written, a terminal made.
-        asks_user = request.method == _PERMISSION
-        session = str(_object(request.params).get("sessionId")) if asks_user else ""
-        work = asyncio.ensure_future(self._result(request))
-        self._serving[request.id] = session, work
-        # Two tasks: one that is cancelled before it begins could not answer any more.
-        task = asyncio.ensure_future(self._answer(request, work))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
-    async def _answer(self, request: Request, work: asyncio.Task[JsonValue]) -> None:
+    async def _serve(self, method: str, params: JsonObject) -> Answer:
+        serve = self._methods.get(method)
+        if serve is None and method != _PERMISSION:
+            raise UnknownMethod(method)
         try:
-            response = Response(request.id, await work)
-        except asyncio.CancelledError:
-            response = Response(request.id, _CANCELLED)
-            if request.method != _PERMISSION:
-                error: JsonObject = {"code": -32800, "message": "Request cancelled"}
-                response = Response(request.id, error=error)
-        except Exception as exc:  # noqa: BLE001 - a request always gets an answer
-            problem = exc if isinstance(exc, ProtocolError) else ProtocolError(str(exc))
-            problem.request_id = request.id
-            response = error_response(problem)
-        self._serving.pop(request.id, None)
-        with suppress(AgentGone):
-            await self.send(response)
-
-    async def _result(self, request: Request) -> JsonValue:
-        params = _object(request.params)
-        serve = self._serve.get(request.method)
-        if serve is None and request.method == _PERMISSION:
-            return await self._permission(params)
-        if serve is None:
-            raise UnknownMethod(request.method)
-        result: Any = serve(params)
-        return await result if inspect.isawaitable(result) else result
+            result: Any = self._permission(params) if serve is None else serve(params)
+            return Answer(await result if inspect.isawaitable(result) else result)
+        except ProtocolError:
+            raise
+        except Exception as exc:
+            raise ProtocolError(str(exc)) from exc
 
     async def _permission(self, params: JsonObject) -> JsonValue:
         choice: Any = self._decide(params) if callable(self._decide) else self._decide
@@ -488,12 +424,16 @@ class AgentClient:
                 return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
         raise InvalidParams(f"options: none is {choice!r}")
 
-    async def _wait(self, answer: asyncio.Future[JsonValue], what: str) -> JsonValue:
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await answer
-        except TimeoutError:
-            raise TimeoutError(f"{what}: nothing for {self._timeout:g} s") from None
+
+class _Stream:
+    """The agent's stdout. Its end is noticed when it is read, which is at once."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stream: asyncio.StreamReader = stream
+
+    async def piece(self) -> bytes:
+        return await self._stream.read(READ)
 
 
 def _object(value: JsonValue) -> JsonObject:

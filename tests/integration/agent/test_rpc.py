@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from callsheet.agent import rpc
-from callsheet.agent.pipe import Reader, Writer
-from callsheet.agent.rpc import AT_ONCE, Answer, ClientConnection, ClientError, Disconnected
+from callsheet.runtime import rpc
+from callsheet.runtime.pipes import Reader, Writer
+from callsheet.runtime.rpc import AT_ONCE, Answer, Disconnected, RemoteError, RpcPeer
 
 
 class Pipes:
@@ -21,10 +21,10 @@ class Pipes:
     def __init__(self, serve: Any) -> None:
         incoming, self.to_agent = os.pipe()
         self.from_agent, outgoing = os.pipe()
-        self.heard: list[str] = []
+        self.notified: list[str] = []
         self.writer: Writer = Writer(outgoing)
-        self.connection: ClientConnection = ClientConnection(
-            Reader(incoming), self.writer, serve, lambda method, _: self.heard.append(method)
+        self.connection: RpcPeer = RpcPeer(
+            Reader(incoming), self.writer, serve, lambda method, _: self.notified.append(method)
         )
         self.running: asyncio.Task[None] = asyncio.create_task(self.connection.run())
         self._rest: bytes = b""
@@ -45,6 +45,7 @@ class Pipes:
     async def close(self) -> None:
         os.close(self.to_agent)
         await asyncio.wait_for(self.running, 5)
+        self.connection.lose(Disconnected("gone"))
         await self.connection.stop()
         self.writer.close()
         for fd in self._open:
@@ -77,17 +78,17 @@ async def test_no_more_requests_are_served_at_once_than_the_limit(
 
 async def test_a_malformed_answer_to_a_question_is_an_error_to_whoever_asked():
     pipes = Pipes(for_ever)
-    asking = asyncio.create_task(pipes.connection.ask("session/request_permission", {}))
+    asking = asyncio.create_task(pipes.connection.request("session/request_permission", {}))
     [question] = await pipes.received(1)
     pipes.send({"id": question["id"], "error": "no"})
-    with pytest.raises(ClientError, match="expected an object"):
+    with pytest.raises(RemoteError, match="expected an object"):
         await asyncio.wait_for(asking, 5)
     await pipes.close()
 
 
-async def test_whoever_waits_for_an_answer_hears_that_the_client_is_gone():
+async def test_whoever_waits_for_an_answer_is_told_that_the_client_is_gone():
     pipes = Pipes(for_ever)
-    asking = asyncio.create_task(pipes.connection.ask("session/request_permission", {}))
+    asking = asyncio.create_task(pipes.connection.request("session/request_permission", {}))
     await pipes.received(1)
     await pipes.close()
     with pytest.raises(Disconnected):
@@ -112,7 +113,7 @@ async def test_lines_of_many_are_written_whole_and_in_order_through_a_full_pipe(
 async def test_a_client_that_is_given_up_is_told_to_everybody_who_waits_for_it():
     pipes = Pipes(for_ever)
     waiting = [pipes.writer.send(deque((b"x" * 200_000 + b"\n",))) for _ in range(3)]
-    pipes.writer.give_up()
+    pipes.writer.close()
     for one in waiting:
         with pytest.raises(BrokenPipeError):
             await one

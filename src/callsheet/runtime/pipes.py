@@ -1,4 +1,4 @@
-"""The two ends of a client's pipe: bytes in, lines out.
+"""The two ends of a connection's pipes: lines out, bytes in.
 
 All writers take turns on one sink, so that no line is cut by another. Bytes are read in a thread, because
 stdin may be a pipe, a socket, a terminal or a file, and its flags must stay as they were found: another
@@ -13,20 +13,21 @@ import os
 import threading
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Protocol
 
-from callsheet.acp.peer import Peer
 from callsheet.runtime.sinks import PipeSink
 
 READ = 1 << 16
+"""Bytes that are read at once."""
+
 AHEAD = 64
 """Pieces that are read before anybody has taken them."""
 
 
 class Writer:
-    """The pipe to the client, shared by sessions, responses and requests. Lines are written in order.
+    """A pipe that several share. Lines are written whole and in order.
 
-    `gone` is done when the client has closed its end, or after `give_up`. From then on nothing is written.
+    `gone` is done when the other side has closed its end, or after `close`. From then on nothing is written.
     """
 
     def __init__(self, file: int | Any) -> None:
@@ -37,12 +38,12 @@ class Writer:
 
     @property
     def taken(self) -> int:
-        """The bytes that the client, or the system's buffer, has taken."""
+        """The bytes that the other side, or the system's buffer, has taken."""
         return self._pipe.taken
 
     @property
     def is_full(self) -> bool:
-        """Whether something waits for the client to read."""
+        """Whether something waits for the other side to read."""
         return self._pump is not None
 
     def send(self, items: deque[Any]) -> asyncio.Future[None] | None:
@@ -54,7 +55,7 @@ class Writer:
             try:
                 rest = self._pipe.send(items)
             except OSError:
-                self.give_up()
+                self.close()
                 raise
             if rest is None:
                 return None
@@ -72,7 +73,7 @@ class Writer:
         if rest is not None:
             await rest
 
-    def give_up(self) -> None:
+    def close(self) -> None:
         """Write nothing more. Senders that wait get a `BrokenPipeError`."""
         if not self.gone.done():
             self.gone.set_result(None)
@@ -84,10 +85,6 @@ class Writer:
             if not done.done():
                 done.set_exception(_gone())
         self._pipe.close()
-
-    def close(self) -> None:
-        """Close the pipe."""
-        self.give_up()
 
     async def _write(self, rest: Awaitable[None] | None) -> None:
         """Write what waits. The first is being written; it leaves the queue when it is done."""
@@ -102,37 +99,27 @@ class Writer:
                     return
                 rest = self._pipe.send(self._waiting[0][0])
         except OSError:
-            self.give_up()
+            self.close()
         finally:
             self._pump = None
 
 
 def _gone() -> BrokenPipeError:
-    return BrokenPipeError(errno.EPIPE, "the client is gone")
+    return BrokenPipeError(errno.EPIPE, "the other side is gone")
 
 
-class SharedSink:
-    """The sink of a session: its share of the pipe."""
+class Source(Protocol):
+    """Where bytes come from. `ended` is done when nothing more will come."""
 
-    def __init__(self, writer: Writer, peer: Peer) -> None:
-        self.peer: Peer | None = peer
-        self._writer: Writer = writer
+    ended: asyncio.Future[None]
 
-    @property
-    def taken(self) -> int:
-        """The bytes that the client has taken, from any session: they show that it is alive."""
-        return self._writer.taken
-
-    def send(self, items: deque[Any]) -> Awaitable[None] | None:
-        """Write lines."""
-        return self._writer.send(items)
-
-    def close(self) -> None:
-        """Do nothing: the pipe is everybody's."""
+    async def piece(self) -> bytes:
+        """Return the next bytes; none at the end."""
+        ...
 
 
 class Reader:
-    """Reads a descriptor in a thread, a bounded way ahead. `ended` is done when nothing more will come."""
+    """Reads a descriptor in a thread, a bounded way ahead."""
 
     def __init__(self, fd: int) -> None:
         self._fd: int = fd
@@ -140,7 +127,7 @@ class Reader:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._room: threading.Semaphore = threading.Semaphore(AHEAD)
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        threading.Thread(target=self._read, name="callsheet stdin", daemon=True).start()
+        threading.Thread(target=self._read, name="callsheet reader", daemon=True).start()
 
     async def piece(self) -> bytes:
         """Return the next bytes; none at the end."""
