@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any, TypeVar
 
 import click
@@ -111,6 +111,39 @@ _FILTERS = (
 )
 
 
-def filters(command: _C) -> _C:
-    """Add the options that choose calls of the history."""
-    return reduce(lambda made, option: option(made), reversed(_FILTERS), command)
+def filters(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options that choose calls of the history. The command gets a `query`, and the `session`.
+
+    The session that is named must be looked up in the store first, so it is not in the query yet.
+    """
+
+    @wraps(command)
+    def with_query(
+        *args: Any,
+        tool: str | None,
+        status: str | None,
+        since: float | None,
+        until: float | None,
+        search: str | None,
+        **others: Any,
+    ) -> int:
+        from callsheet.history import Query
+
+        if since is not None and until is not None and since >= until:
+            raise click.UsageError("--since is not before --until, so no call can be meant")
+        if search is not None and not any(sign.isalnum() for sign in search):
+            raise click.UsageError(f"--search {search!r}: there is no word in it")
+        query = Query(tool=tool, status=status, since=since, until=until, search=search)
+        return command(*args, query=query, **others)
+
+    return reduce(lambda made, option: option(made), reversed(_FILTERS), with_query)
+
+
+def limit_option(default: str, noun: str = "How many") -> Callable[[_C], _C]:
+    """Return the option for the length of a list."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help=f"{noun}; 0 means all.  [default: {default}]",
+    )

@@ -29,8 +29,7 @@ Part = tuple[str, str]
 """A text and its style, as rich names styles."""
 
 WIDEST = 120
-WIDEST_TABLE = 100
-"""Columns that text for reading takes at most, and a table whose columns belong together."""
+"""Columns that text for reading and tables take at most."""
 
 
 # Safe text
@@ -169,7 +168,7 @@ def live_region(console: Console) -> Live:
     )
 
 
-def new_table(width: int | None) -> Table:
+def new_table(width: int | None, *, show_header: bool = True) -> Table:
     """Return an empty table without borders, for a terminal of this width, or None for a pipe.
 
     Its column that has a `ratio` gets what the others leave, and is cut; the others are shown whole.
@@ -178,11 +177,12 @@ def new_table(width: int | None) -> Table:
 
     return Table(
         box=None,
+        show_header=show_header,
         padding=(0, 2, 0, 0),
         pad_edge=False,
         header_style="dim",
         expand=width is not None,
-        width=None if width is None else min(width, WIDEST_TABLE),
+        width=None if width is None else min(width, WIDEST),
     )
 
 

@@ -17,7 +17,7 @@ from callsheet.cli.cards.footer import footer_of
 from callsheet.cli.history.formats import whole_object
 from callsheet.cli.history.lookup import find_call, run
 from callsheet.cli.options import format_option, history_option
-from callsheet.cli.output import console_for, home, is_terminal, path_text, visible, write
+from callsheet.cli.output import console_for, is_terminal, path_text, visible, write
 from callsheet.history import Query, Store, StoredCall, StoredSession
 from callsheet.history.call_records import spills_of
 from callsheet.report.humanize import bytes_text, duration_text
@@ -158,7 +158,7 @@ def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact])
     report, cwd = call.record.report, session.cwd if session is not None else ""
     write(visible(report.title or report.name or report.tool_call_id))
     for line in body_of(report, _terminals(call), cwd):
-        write(f"{line.lead}{line.text}".rstrip())
+        write(line.text.rstrip())
     write(" · ".join(fact.text for fact in footer_of(report, cwd)))
     write("")
     for name, text in facts:
@@ -171,33 +171,23 @@ def _plainly(call: StoredCall, session: StoredSession | None, facts: list[Fact])
 def _on_terminal(
     call: StoredCall, session: StoredSession | None, facts: list[Fact], *, full: bool
 ) -> None:
+    from rich.table import Table
     from rich.text import Text
 
-    from callsheet.cli.cards.card import MOST_ROWS, CardSetting, ended_card
-    from callsheet.cli.cards.style import glyphs_for
-    from callsheet.cli.cards.terminal import has_links
+    from callsheet.cli.cards.card import MOST_ROWS, ended_card
+    from callsheet.cli.cards.terminal import setting_for
 
-    console = console_for()
-    glyphs, cwd = glyphs_for(console.encoding), session.cwd if session is not None else ""
-    setting = CardSetting(console.width, glyphs, cwd, home(), has_links(console))
-    most = sys.maxsize if full else MOST_ROWS
-    rows = [*ended_card(call.record.report, _terminals(call), setting, most), Text()]
-    wide = max(len(name) for name, _ in facts) + 2
+    console, most = console_for(), sys.maxsize if full else MOST_ROWS
+    setting = setting_for(console, session.cwd if session is not None else "")
+    console.print(ended_card(call.record.report, _terminals(call), setting, most))
+    console.print()
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
     for name, text in facts:
-        lines = [row for line in text.split("\n") for row in _rows(line, console.width - 2 - wide)]
+        lines = [visible(line) for line in text.split("\n")]
         if len(lines) > most:
-            left = f"{glyphs.more} {len(lines) - most:,} lines left out; --full shows all"
+            left = f"… {len(lines) - most:,} lines left out; --full shows all"
             lines = [*lines[:most], left]
-        for index, line in enumerate(lines):
-            lead = "" if index else name
-            rows.append(Text.assemble("  ", (lead.ljust(wide), "dim"), line))
-    console.print(Text("\n").join(rows), soft_wrap=True)
-
-
-def _rows(line: str, width: int) -> list[str]:
-    """Return a line in rows; what is indented stays so."""
-    from callsheet.cli.cards.card import wrap_text
-
-    text = visible(line)
-    indent = min(len(text) - len(text.lstrip()), width // 2)
-    return [" " * indent + row for row in wrap_text(text.lstrip(), max(8, width - indent))]
+        table.add_row(name, Text("\n".join(lines)))
+    console.print(table)

@@ -43,7 +43,7 @@ class StopSignals:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def on_first(self, cancel: Callable[[], None]) -> None:
+    def on_first(self, cancel: Callable[[], object]) -> None:
         """Let the first signal call `cancel`, on the event loop that runs now."""
         loop = asyncio.get_running_loop()
         self._cancel = lambda: loop.call_soon_threadsafe(cancel) and None

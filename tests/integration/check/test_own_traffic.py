@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from callsheet.check.runner import CLIENTS
-from callsheet.cli.demo import stage
 from callsheet.testing import AgentClient, Recording, assert_every_call_ended
 from tests.support import SUPPORT
 from tests.support.sizes import FULL
@@ -262,14 +259,3 @@ async def test_nothing_is_wrong_with_tools_of_others(way: str, tmp_path: Path) -
         for prompt in MCP.strip().splitlines():
             await play.client.prompt(session, prompt)
         await play.stop(session, "/mcp__real__slow mark=x", play.running)
-
-
-@pytest.mark.parametrize("protocol", [1, 2] if FULL else [1])
-def test_nothing_is_wrong_with_the_demo(
-    protocol: Literal[1, 2], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recording = Recording()
-    monkeypatch.setattr(stage, "AgentClient", partial(AgentClient, recording=recording))
-    assert stage.run(protocol, None, io.TextIOWrapper(io.BytesIO(), "utf-8")) == 0
-    assert recording.check(clients=CLIENTS) == []
-    assert len(recording.messages) > 50

@@ -214,7 +214,7 @@ class PlainBoard(Board):
 
     def _write_end(self, report: ToolCallReport) -> None:
         for line in body_of(report, lambda _: None, self._cwd):
-            self._put(f"{line.lead}{line.text}".rstrip())
+            self._put(line.text.rstrip())
         self._put(" · ".join(fact.text for fact in footer_of(report, self._cwd)))
 
     def _put(self, text: str) -> None:

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
 
 from callsheet.acp import git_patch
 from callsheet.acp.terminal_text import to_plain
@@ -29,9 +30,8 @@ from callsheet.report.humanize import bytes_text, plural
 from callsheet.report.report import ToolCallReport
 from callsheet.report.terminal import TerminalState
 
-Tone = Literal["", "dim", "note", "name", "add", "remove"]
-"""What a line is, for whoever has colours."""
-
+_PatchRow: TypeAlias = tuple[str, int, str]
+"""The sign of a line of a patch, its number in the file that has it, and its text."""
 
 TerminalOf: TypeAlias = Callable[[str], TerminalState | None]
 """Returns the state of an agent's terminal, if it is known."""
@@ -44,58 +44,39 @@ LIVE_BYTES = 8 * 1024
 CONTEXT = 3
 """Unchanged lines that are shown around a change."""
 
+_FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _VERBS = {"add": "new file", "delete": "deleted", "move": "moved from", "copy": "copied from"}
+_DIFF_STYLES = {"+": "green", "-": "red"}
 
 
 # Lines
 
 
 class BodyLine(NamedTuple):
-    """One line of a body. `lead` stands before it, once, however often the line is wrapped.
+    """One line of a body, and its style, as rich names styles.
 
     `lines` is how many lines of the call's own it stands for: a note about what was left out stands for many.
     """
 
     text: str
-    tone: Tone = ""
-    lead: str = ""
+    style: str = ""
     lines: int = 1
 
 
 def left_out(lines: int, size: int = 0) -> BodyLine:
     """Return the note about lines that are left out; if these are not known, about their bytes."""
     amount = plural(lines, "line") if lines else bytes_text(size)
-    return BodyLine(f"… {amount} left out …", "note", lines=lines)
+    return BodyLine(f"… {amount} left out …", "dim italic", lines)
 
 
-def fit_lines(
-    lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], int]
-) -> Sequence[BodyLine]:
-    """Return the beginning and the end of a body, in about `most` rows, with a note about the rest.
-
-    Args:
-        lines: The body.
-        most: Rows that there are.
-        rows_of: Returns the rows that a line takes.
-    """
-    if len(lines) <= most and sum(map(rows_of, lines)) <= most:
+def fit_lines(lines: list[BodyLine], most: int) -> list[BodyLine]:
+    """Return the beginning and the end of a body, in `most` lines, with a note about the rest."""
+    if len(lines) <= most:
         return lines
-    first = _count_fitting(lines, most // 3, rows_of)
-    last = _count_fitting(lines[first:][::-1], most - most // 3 - 1, rows_of)
-    rest = lines[first : len(lines) - last]
-    note = [left_out(sum(line.lines for line in rest))] if rest else []
-    return [*lines[:first], *note, *lines[len(lines) - last :]]
-
-
-def _count_fitting(lines: Sequence[BodyLine], most: int, rows_of: Callable[[BodyLine], int]) -> int:
-    """Return how many of the first lines take `most` rows at most; one is taken in any case."""
-    rows = 0
-    for count, line in enumerate(lines):
-        rows += rows_of(line)
-        if rows > most:
-            return max(1, count)
-    return len(lines)
+    first, last = most // 3, len(lines) - (most - most // 3 - 1)
+    note = left_out(sum(line.lines for line in lines[first:last]))
+    return [*lines[:first], note, *lines[last:]]
 
 
 # Items
@@ -142,11 +123,11 @@ def _described(item: ToolCallContent) -> list[BodyLine]:
         facts += [bytes_text(item.size)] if item.size is not None else []
     elif isinstance(item, EmbeddedResource):
         if item.text is not None:
-            return [BodyLine(visible(item.uri), "name"), *text_lines(item.text)]
+            return [BodyLine(visible(item.uri), "bold"), *text_lines(item.text)]
         facts = [item.uri, item.mime_type or "binary", _size(item.blob or "")]
     else:
-        return [BodyLine("[content of a kind that is not known here]", "note")]
-    return [BodyLine(visible(f"[{' · '.join(facts)}]"), "name")]
+        return [BodyLine("[content of a kind that is not known here]", "dim italic")]
+    return [BodyLine(visible(f"[{' · '.join(facts)}]"), "bold")]
 
 
 def _size(data: str) -> str:
@@ -189,88 +170,65 @@ def _plain_lines(data: bytes) -> list[BodyLine]:
 # Diffs
 
 
-class DiffRow(NamedTuple):
-    """One line of a patch. `number` is its line in the file that has it."""
-
-    sign: str
-    number: int
-    text: str
-
-
 def diff_lines(diff: DiffContent, cwd: str) -> list[BodyLine]:
     """Return the lines of each file that has changed, with a few lines around each change.
 
     All diffs come as git patches: where an agent sent no patch of its own, one is made of the texts.
     """
     patch = git_patch.write(diff.changes) if diff.patch is None else diff.patch
-    sections = list(_sections(patch))
-    if len(sections) != len(
-        diff.changes
-    ):  # a file without text has no section, so they can't be matched
-        by_one = [list(_sections(git_patch.write([change]))) for change in diff.changes]
-        sections = [rows[0] if rows else [] for rows in by_one]
-    pairs = zip(diff.changes, sections, strict=True)
-    return [line for change, rows in pairs for line in _file_lines(change, rows, cwd)]
+    sections = _FILE.split(patch)[1:]
+    if len(sections) != len(diff.changes):  # a file without text has none
+        sections = [git_patch.write([change]) for change in diff.changes]
+    lines: list[BodyLine] = []
+    for change, section in zip(diff.changes, sections, strict=True):
+        rows = list(_patch_rows(section))
+        lines += [_file_line(change, rows, cwd)]
+        wide = max((len(str(number)) for _, number, _ in rows), default=1)
+        for sign, number, text in rows:
+            shown = sign.replace("-", "−")
+            row = f"{number:>{wide}} {shown} {text}" if sign != "⋮" else "⋮".rjust(wide)
+            lines.append(BodyLine(row, _DIFF_STYLES.get(sign, "")))
+    return lines
 
 
-def _file_lines(change: FileChange, rows: list[DiffRow], cwd: str) -> list[BodyLine]:
-    added = sum(row.sign == "+" for row in rows)
-    removed = sum(row.sign == "-" for row in rows)
-    name = visible(path_text(change.path, cwd))
+def _file_line(change: FileChange, rows: list[_PatchRow], cwd: str) -> BodyLine:
     verb = _VERBS.get(change.operation, "")
     if change.old_path is not None:
         verb += " " + visible(path_text(change.old_path, cwd))
+    added, removed = (sum(row[0] == sign for row in rows) for sign in "+-")
     counts = f"+{added} −{removed}" if rows else ""
-    head = BodyLine("  ".join(filter(None, (name, verb, counts))), "name")
-    return [head, *_numbered(_near(rows))]
+    name = visible(path_text(change.path, cwd))
+    return BodyLine("  ".join(filter(None, (name, verb, counts))), "bold")
 
 
-def _numbered(rows: list[DiffRow | None]) -> Iterator[BodyLine]:
-    wide = max((len(str(row.number)) for row in rows if row), default=1)
-    for row in rows:
-        if row is None:
-            yield BodyLine("", "dim", "⋮".rjust(wide) + "   ")
-            continue
-        tone: Tone = {"+": "add", "-": "remove"}.get(row.sign, "")  # pyright: ignore[reportAssignmentType]
-        sign = "−" if row.sign == "-" else row.sign
-        yield BodyLine(row.text, tone, f"{row.number:>{wide}} {sign} ")
+def _patch_rows(section: str) -> Iterator[_PatchRow]:
+    """Yield the changed lines of one file, those near to them, and a `⋮` for each stretch of others.
 
-
-def _near(rows: list[DiffRow]) -> list[DiffRow | None]:
-    """Return the rows near a change; None stands for each stretch of others."""
-    changes = [index for index, row in enumerate(rows) if row.sign != " "]
-    near: list[DiffRow | None] = []
-    shown = 0  # everything before is shown or skipped
-    for change in changes:
-        begin = max(shown, change - CONTEXT)
-        end = min(len(rows), change + CONTEXT + 1)
-        if begin > shown and near:
-            near.append(None)
-        near.extend(rows[begin:end])
-        shown = max(shown, end)
-    return near
-
-
-def _sections(patch: str) -> Iterator[list[DiffRow]]:
-    """Return the rows of each file in a patch."""
-    rows: list[DiffRow] | None = None
-    old = new = 0
-    for line in patch.split("\n"):
-        if line.startswith("diff --git "):
-            if rows is not None:
-                yield rows
-            rows, old, new = [], 0, 0
-        elif rows is None:
-            continue
-        elif hunk := _HUNK.match(line):
+    A patch of a small file has all of its lines, so most of them are dropped here.
+    """
+    before: deque[_PatchRow] = deque(maxlen=CONTEXT)
+    old = new = after = last = 0
+    for line in section.split("\n"):
+        sign, text = line[:1], harmless(line[1:])
+        if hunk := _HUNK.match(line):
             old, new = int(hunk[1]), int(hunk[2])
-        elif not (old or new) or line[:1] not in ("+", "-", " "):
+        elif not (old or new) or sign not in ("+", "-", " "):
             continue
-        elif line[0] == "-":
-            rows.append(DiffRow("-", old, harmless(line[1:])))
-            old += 1
+        elif sign == " ":
+            row = (sign, new, text)
+            if after:
+                yield row
+                last = new
+            else:
+                before.append(row)
+            after = max(0, after - 1)
+            old, new = old + 1, new + 1
         else:
-            rows.append(DiffRow(line[0], new, harmless(line[1:])))
-            new, old = new + 1, old + (line[0] == " ")
-    if rows is not None:
-        yield rows
+            first = before[0][1] if before else new
+            if last and first > last + 1:
+                yield "⋮", 0, ""
+            yield from before
+            before.clear()
+            yield sign, old if sign == "-" else new, text
+            old, new = old + (sign == "-"), new + (sign == "+")
+            after, last = CONTEXT, new - 1

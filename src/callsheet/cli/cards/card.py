@@ -1,6 +1,7 @@
-"""One call as rows of styled text: a live card while it runs, and the one that stays when it has ended.
+"""One call as one of rich's panels: live while it runs, and as it stays when it has ended.
 
-No row is wider than the setting's width: `terminal` relies on it to redraw rows in place.
+The panel's upper edge has the title, the lower one says how the call ended. It has no right edge, so that
+output can be copied from it.
 """
 
 from __future__ import annotations
@@ -8,37 +9,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.box import Box
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text
 
 from callsheet.acp.views.base import progress_text
 from callsheet.cli.cards.body import BodyLine, TerminalOf, body_of, fit_lines, last_lines
 from callsheet.cli.cards.footer import footer_of
-from callsheet.cli.cards.style import COLOURS, STYLES, Glyphs, icon, mark
 from callsheet.cli.output import visible
 from callsheet.report.content import TerminalContent
-from callsheet.report.humanize import duration_text, plural
+from callsheet.report.humanize import duration_text
 from callsheet.report.json import JsonValue, is_object
 from callsheet.report.report import ToolCallReport
+from callsheet.report.status import ToolCallStatus
 
 MOST_ROWS = 40
-"""Rows of what a call shows, when it has ended. The rest is counted."""
+"""Lines of what a call shows, when it has ended. The rest is counted."""
 
-LONGEST_LINE = 2000
+LONGEST_LINE = 1000
 """Characters of one line that are shown at most."""
 
 BAR = 20
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+MARKS = {"pending": "○", "paused": "‖", "completed": "✓", "failed": "✗", "cancelled": "⊘"}
+ICONS = {
+    "read": "◫",
+    "edit": "✎",
+    "delete": "⌫",
+    "move": "→",
+    "search": "⌕",
+    "execute": "❯",
+    "think": "✻",
+    "fetch": "↓",
+    "switch_mode": "⇄",
+}
+COLOURS = {
+    ToolCallStatus.PENDING: "yellow",
+    ToolCallStatus.IN_PROGRESS: "cyan",
+    ToolCallStatus.PAUSED: "yellow",
+    ToolCallStatus.COMPLETED: "green",
+    ToolCallStatus.FAILED: "red",
+    ToolCallStatus.CANCELLED: "yellow",
+}
+
+_BOX = Box("╭── \n│   \n│   \n│   \n│   \n│   \n│   \n╰── \n")
+_EDGES = 6
+"""Cells of the upper edge that the title can't have."""
 
 
 class CardSetting(NamedTuple):
     """Where cards are shown."""
 
     width: int
-    glyphs: Glyphs
     cwd: str
-    home: str
-    links: bool
+    home: str = ""
+    links: bool = False
+    """Whether the terminal shows hyperlinks."""
 
 
 def live_card(
@@ -50,41 +82,24 @@ def live_card(
     frame: int,
     elapsed: float,
     preview: Sequence[BodyLine] = (),
-) -> list[Text]:
-    """Return a card of a call that goes on, in `rows` rows at most: the end of its output under its title.
+) -> Panel:
+    """Return a card of a call that goes on, with `rows` rows of its progress and of the end of its output.
 
     `preview` is what a call that waits for permission would do; its beginning is shown.
     """
-    time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
-    room = setting.width - 4 - (len(time) + 2 if time else 0)
-    title = cut_text(visible(report.title or report.name), room, setting.glyphs)
-    head = _head(report, title, setting, frame)
-    if time:
-        head.append(f"  {time}", "dim")
-    body: list[Text] = []
-    if bar := _progress(report.notes.get("progress"), setting):
+    body: list[RenderableType] = []
+    if bar := _progress(report.notes.get("progress")):
         body.append(bar)
     for item in report.content:
         state = terminal_of(item.terminal_id) if isinstance(item, TerminalContent) else None
-        if state is not None:
-            tail = last_lines(state, max(0, rows - 1 - len(body)))
-            body += [
-                Text(cut_text(line, setting.width - 2, setting.glyphs), "dim") for line in tail
-            ]
-    body += _previewed(preview, rows - 1 - len(body), setting)
-    return [head, *[_beside(row, report, setting) for row in body[: rows - 1]]]
-
-
-def _previewed(preview: Sequence[BodyLine], most: int, setting: CardSetting) -> list[Text]:
-    if len(preview) > most > 0:
-        left = f"{setting.glyphs.more} and {plural(len(preview) - most + 1, 'line')} more"
-        preview = [*preview[: most - 1], BodyLine(left, "note")]
-    rows: list[Text] = []
-    for line in preview[: max(0, most)]:
-        room = setting.width - 2 - len(line.lead)
-        text = cut_text(_shortened(line.text), room, setting.glyphs)
-        rows.append(Text.assemble((line.lead, "dim"), (text, STYLES[line.tone])))
-    return rows
+        if state is not None and rows > len(body):
+            body += [_row(line, "dim") for line in last_lines(state, rows - len(body))]
+    room = max(0, rows - len(body))
+    if len(preview) > room > 0:
+        preview = [*preview[: room - 1], BodyLine(f"… and {len(preview) - room + 1} more", "dim")]
+    body += [_row(line.text, line.style) for line in preview[:room]]
+    time = duration_text(elapsed * 1000) if elapsed >= 1 else ""
+    return _panel(report, body, setting, frame=frame, time=time)
 
 
 def ended_card(
@@ -92,110 +107,74 @@ def ended_card(
     terminal_of: TerminalOf,
     setting: CardSetting,
     most_rows: int = MOST_ROWS,
-) -> list[Text]:
+) -> Panel:
     """Return the card of a call that has ended: all that it shows, cut in the middle if it is much."""
-    width = setting.width - 2
-    body = body_of(report, terminal_of, setting.cwd)
-    rows = _title_rows(report, setting)
-    for line in fit_lines(body, most_rows, lambda line: _height(line, width)):
-        rows += [_beside(row, report, setting) for row in _wrapped(line, width)]
-    return [*rows, *_foot(report, setting)]
+    lines = fit_lines(body_of(report, terminal_of, setting.cwd), most_rows)
+    body: list[RenderableType] = [Text(_shortened(line.text), line.style) for line in lines]
+    title = visible(report.title or report.name)
+    if cell_len(title) > setting.width - _EDGES - 4:
+        body.insert(0, Text(title, "bold"))  # the edge has no room for it
+    return _panel(report, body, setting)
 
 
-def _head(report: ToolCallReport, title: str, setting: CardSetting, frame: int = 0) -> Text:
+def mark(status: str, frame: int = 0) -> str:
+    """Return the mark of a status; of a call that runs, a frame of the spinner."""
+    return MARKS.get(status) or SPINNER[frame % len(SPINNER)]
+
+
+def _panel(
+    report: ToolCallReport,
+    body: Sequence[RenderableType],
+    setting: CardSetting,
+    *,
+    frame: int = 0,
+    time: str = "",
+) -> Panel:
     colour = COLOURS[report.status]
-    return Text.assemble(
-        (mark(report, setting.glyphs, frame), f"bold {colour}"),
-        " ",
-        (icon(report.kind, setting.glyphs), colour),
-        " ",
-        (title, "bold"),
+    head = f"{mark(report.status.value, frame)} {ICONS.get(str(report.kind), '*')} "
+    title = Text(visible(report.title or report.name), "bold", overflow="ellipsis")
+    title.truncate(max(1, setting.width - _EDGES - 4 - (len(time) + 2 if time else 0)))
+    return Panel(
+        Group(*body),
+        box=_BOX,
+        border_style=colour,
+        width=setting.width,
+        padding=(0, 0, 0, 1),
+        title=Text.assemble((head, colour), title, (f"  {time}" if time else "", "dim")),
+        title_align="left",
+        subtitle=_foot(report, setting) if report.status.is_final else None,
+        subtitle_align="left",
     )
 
 
-def _title_rows(report: ToolCallReport, setting: CardSetting) -> list[Text]:
-    title = visible(report.title or report.name or report.tool_call_id)
-    first, *others = wrap_text(title, max(1, setting.width - 4))
-    side = setting.glyphs.side
-    colour = COLOURS[report.status]
-    return [
-        _head(report, first, setting),
-        *[Text.assemble((f"{side}   ", colour), (row, "bold")) for row in others],
-    ]
-
-
-def _foot(report: ToolCallReport, setting: CardSetting) -> list[Text]:
-    """Return the footer's rows, broken between its facts."""
-    colour = COLOURS[report.status]
-    rows = [Text.assemble((setting.glyphs.foot, colour), " ")]
-    for index, fact in enumerate(footer_of(report, setting.cwd, setting.home)):
-        text = cut_text(fact.text, setting.width - 2, setting.glyphs)
-        style = Style.parse(colour if index == 0 else "dim")
+def _foot(report: ToolCallReport, setting: CardSetting) -> Text:
+    foot = Text(overflow="ellipsis")
+    for fact in footer_of(report, setting.cwd, setting.home):
+        style = Style.parse("dim" if foot else COLOURS[report.status])
         if fact.link and setting.links:
             style += Style(link=fact.link)
-        dot = setting.glyphs.dot if index else ""
-        if rows[-1].cell_len + len(dot) + cell_len(text) > setting.width:
-            rows.append(Text("  "))
-            dot = ""
-        rows[-1].append(dot, "dim").append(text, style)
-    return rows
+        foot.append(" · " if foot else "", "dim").append(fact.text, style)
+    return foot
 
 
-def _progress(progress: JsonValue, setting: CardSetting) -> Text | None:
+def _progress(progress: JsonValue) -> RenderableType | None:
     if not is_object(progress):
         return None
-    done, total, glyphs = progress.get("done"), progress.get("total"), setting.glyphs
-    said = visible(progress_text(progress))
+    done, total = progress.get("done"), progress.get("total")
+    text = _row(visible(progress_text(progress)))
     if not (isinstance(done, (int, float)) and isinstance(total, (int, float)) and total > 0):
-        return Text(cut_text(said, setting.width - 2, glyphs)) if said else None
-    bar = min(BAR, setting.width // 3)
-    full = round(bar * max(0.0, min(1.0, done / total)))
-    rest = cut_text(said, setting.width - bar - 3, glyphs)
-    return Text.assemble(
-        (glyphs.full * full, "cyan"), (glyphs.empty * (bar - full), "dim"), " ", rest
-    )
+        return text or None
+    row = Table.grid(padding=(0, 1))
+    row.add_row(ProgressBar(total=total, completed=max(0.0, min(done, total)), width=BAR), text)
+    return row
 
 
-def _beside(row: Text, report: ToolCallReport, setting: CardSetting) -> Text:
-    return Text.assemble((setting.glyphs.side, COLOURS[report.status]), " ", row)
-
-
-def _wrapped(line: BodyLine, width: int) -> list[Text]:
-    """Return a line in rows of the width; under what stands before it, the further ones are indented."""
-    lead = line.lead if len(line.lead) < width // 2 else ""
-    rows: list[Text] = []
-    for index, part in enumerate(wrap_text(_shortened(line.text), max(1, width - len(lead)))):
-        before = " " * len(lead) if index else lead
-        rows.append(Text.assemble((before, "dim"), (part, STYLES[line.tone])))
-    return rows
-
-
-def _height(line: BodyLine, width: int) -> int:
-    return 1 if len(line.text) * 2 + len(line.lead) <= width else len(_wrapped(line, width))
+def _row(text: str, style: str = "") -> Text:
+    """Return a line that is cut to the width of the terminal, so that it takes one row."""
+    return Text(_shortened(text), style, no_wrap=True, overflow="ellipsis")
 
 
 def _shortened(text: str) -> str:
     if len(text) <= LONGEST_LINE:
         return text
     return f"{text[:LONGEST_LINE]}… {len(text) - LONGEST_LINE:,} characters left out …"
-
-
-def wrap_text(text: str, width: int) -> list[str]:
-    """Return text in rows of so many cells at most, broken between words where these are not too long."""
-    rows: list[str] = []
-    width = max(2, width)
-    while cell_len(text) > width:
-        row = chop_cells(text[: width + 1], width)[0]
-        space = row.rfind(" ", len(row) // 2)
-        if space > 0 and text[len(row) : len(row) + 1] != " ":
-            row = row[: space + 1]
-        rows.append(row.rstrip())
-        text = text[len(row) :].removeprefix(" ")
-    return [*rows, text]
-
-
-def cut_text(text: str, width: int, glyphs: Glyphs) -> str:
-    """Return text in so many cells at most."""
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, max(0, width - 1)).rstrip() + glyphs.more if width > 0 else ""

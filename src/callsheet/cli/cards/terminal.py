@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from callsheet.cli.cards.board import TICK, Board
 from callsheet.cli.cards.body import BodyLine, body_of
-from callsheet.cli.cards.card import CardSetting, ended_card, live_card, wrap_text
-from callsheet.cli.cards.style import glyphs_for
+from callsheet.cli.cards.card import CardSetting, ended_card, live_card
 from callsheet.cli.output import console_for, fit, harmless, home, live_region
 from callsheet.report.report import ToolCallReport
 from callsheet.report.status import ToolCallStatus
 
-LIVE_ROWS = 10
-"""Rows that one call takes at most while it runs."""
+LIVE_ROWS = 8
+"""Rows of output that one call shows at most while it runs."""
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -41,14 +40,8 @@ class TerminalBoard(Board):
     ) -> None:
         super().__init__(version=version, clock=clock)
         self._console: Console = console_for(stream)
+        self._cwd: str = cwd
         self._live: Live | None = None
-        self._setting: CardSetting = CardSetting(
-            width=0,
-            glyphs=glyphs_for(self._console.encoding),
-            cwd=cwd,
-            home=home(),
-            links=has_links(self._console),
-        )
         self._frame: int = 0
         self._drawn: float = 0.0
         self._hidden: bool = False
@@ -56,7 +49,7 @@ class TerminalBoard(Board):
 
     def ended(self, report: ToolCallReport) -> None:
         """Print the card, to stay."""
-        self._print(ended_card(report, self.ledger.terminal, self._sized()))
+        self._print(ended_card(report, self.ledger.terminal, setting_for(self._console, self._cwd)))
 
     def refresh(self) -> None:
         """Draw the running calls, if it is time."""
@@ -85,9 +78,7 @@ class TerminalBoard(Board):
 
     def note(self, text: str, style: str = "") -> None:
         """Print text above what is drawn."""
-        width = self._sized().width
-        lines = [harmless(line) for line in text.split("\n")]
-        self._print([Text(row, style) for line in lines for row in wrap_text(line, width)])
+        self._print(Text("\n".join(map(harmless, text.split("\n"))), style))
         self.refresh()
 
     def give_up(self) -> None:
@@ -95,11 +86,11 @@ class TerminalBoard(Board):
         with suppress(OSError, ValueError):
             os.write(self._console.file.fileno(), f"{SHOW_CURSOR}\n".encode())
 
-    def _print(self, rows: Sequence[Text]) -> None:
-        """Print rows that stay. What was drawn is removed first: it may show a call that has ended."""
+    def _print(self, renderable: RenderableType) -> None:
+        """Print what stays. What was drawn is removed first: it may show a call that has ended."""
         with self._console:  # one write for both, so that nothing flickers
             self._clear()
-            self._console.print(Text("\n").join(rows), soft_wrap=True)
+            self._console.print(renderable)
         self._drawn = 0.0
 
     def _clear(self) -> None:
@@ -109,42 +100,42 @@ class TerminalBoard(Board):
 
     def _draw(self) -> None:
         self._drawn = self.clock()
-        setting, height = self._sized(), max(1, self._console.height - 1)
+        setting = setting_for(self._console, self._cwd)
         calls = [found for key in self.open if (found := self.report(key))]
-        most = max(1, min(LIVE_ROWS, height // max(1, len(calls))))
-        rows: list[Text] = []
-        for index, report in enumerate(calls):
-            if len(rows) + most > height - (index < len(calls) - 1):
-                rows.append(Text(f"  and {len(calls) - index} more", "dim"))
-                break
-            rows += live_card(
+        # A card has two edges, and the last row of the terminal is for the cursor.
+        fitting = max(1, (self._console.height - 2) // 3)
+        rows = max(1, min(LIVE_ROWS, (self._console.height - 1) // max(1, len(calls)) - 2))
+        parts: list[RenderableType] = [
+            live_card(
                 report,
                 self.ledger.terminal,
                 setting,
-                rows=most,
+                rows=rows,
                 frame=self._frame,
                 elapsed=self._drawn - self.open[report.tool_call_id],
                 preview=self._preview(report),
             )
+            for report in calls[:fitting]
+        ]
+        if len(calls) > fitting:
+            parts.append(Text(f"  and {len(calls) - fitting} more", "dim"))
         if self._live is None:
             self._live = live_region(self._console)
             self._live.start()
-        self._live.update(Text("\n").join(rows[:height]), refresh=True)
+        self._live.update(Group(*parts), refresh=True)
 
     def _preview(self, report: ToolCallReport) -> list[BodyLine]:
         """Return what a pending call would do. A large diff is not computed anew each time."""
         if report.status is not ToolCallStatus.PENDING or not report.content:
             return []
         if self._previewed[0] is not report:
-            self._previewed = report, body_of(report, lambda _: None, self._setting.cwd)
+            self._previewed = report, body_of(report, lambda _: None, self._cwd)
         return self._previewed[1]
 
-    def _sized(self) -> CardSetting:
-        """Return the setting for the size that the terminal has now."""
-        fit(self._console)
-        return self._setting._replace(width=self._console.width)
 
-
-def has_links(console: Console) -> bool:
-    """Return whether hyperlinks are safe: terminals without them ignore them, except the Linux console."""
-    return console.color_system is not None and os.environ.get("TERM") != "linux"
+def setting_for(console: Console, cwd: str) -> CardSetting:
+    """Return the setting for cards on a terminal, for the size that it has now."""
+    fit(console)
+    # Terminals without hyperlinks ignore them, except for the Linux console.
+    links = console.color_system is not None and os.environ.get("TERM") != "linux"
+    return CardSetting(console.width, cwd, home(), links)

@@ -1,7 +1,8 @@
 """Follow the history: show calls as they start and end.
 
-The store is polled. New calls are found by their time, and running ones are queried until they have ended. A
-call may be written a little after it began, so each poll covers the last minute again.
+The store is polled. New calls are found by their time; a call may be written a little after it began, so each
+poll covers the last minute again. Of calls that run for longer, the end is noticed when the store no longer
+lists them as open.
 """
 
 from __future__ import annotations
@@ -9,23 +10,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from callsheet.cli.cards.board import TICK
-from callsheet.cli.cards.style import glyphs_for
 from callsheet.cli.history.formats import call_fields, call_object, json_text
 from callsheet.cli.history.lookup import head_pages, run, with_session
-from callsheet.cli.history.table import CallTable, Key, exit_reports, key_of
-from callsheet.cli.output import (
-    console_for,
-    fit,
-    is_closed,
-    is_terminal,
-    live_region,
-    write,
-)
+from callsheet.cli.history.table import call_table
+from callsheet.cli.output import console_for, fit, is_closed, is_terminal, live_region, write
 from callsheet.history import Head, Query, Store
 
 EVERY = 0.5
@@ -36,6 +28,10 @@ FIRST = 10
 """Calls that are shown to begin with, by default."""
 MOST_FIRST = 10_000
 """And the most of them."""
+MOST_OPEN = 1000
+
+Key = tuple[str, str]
+"""A call: its session and its id."""
 
 
 def follow_calls(
@@ -47,7 +43,7 @@ def follow_calls(
         follower = Follower(store, await with_session(store, query, session))
         news = await follower.begin(FIRST if limit is None else limit or MOST_FIRST)
         if not as_json and is_terminal():
-            return await _on_terminal(store, follower, news)
+            return await _on_terminal(follower, news)
         while not is_closed():
             for head in news:
                 write(json_text(call_object(head)) if as_json else call_fields(head))
@@ -59,24 +55,21 @@ def follow_calls(
     return run(url, work)
 
 
-async def _on_terminal(store: Store, follower: Follower, first: list[Head]) -> int:
+async def _on_terminal(follower: Follower, news: list[Head]) -> int:
     """Print calls that have ended, and draw those that run below them."""
     console, frame, looked = console_for(), 0, 0.0
-    calls = CallTable(first, glyphs_for(console.encoding), live=True)
-    console.print(calls.table([], console.width, time.time(), header=True))
-    news: Sequence[Head] = first
+    console.print(call_table([], console.width, time.time(), live=True))
     with live_region(console) as live:
         while True:
             fit(console)
-            now = time.time()
-            frame += 1
+            width, now, frame = console.width, time.time(), frame + 1
             running = follower.running()[-max(1, console.height - 1) :]
-            live.update(calls.table(running, console.width, now, frame=frame), refresh=True)
+            live.update(call_table(running, width, now, header=False, live=True, frame=frame))
             if ended := [head for head in news if not head.is_open]:
-                reports = await exit_reports(store, ended)
-                console.print(calls.table(ended, console.width, now, reports))
+                console.print(call_table(ended, width, now, header=False, live=True))
+            live.refresh()
             await asyncio.sleep(TICK)
-            news = ()
+            news = []
             if time.monotonic() - looked >= EVERY:
                 news, looked = await follower.news(), time.monotonic()
 
@@ -87,71 +80,44 @@ class Follower:
     def __init__(self, store: Store, query: Query) -> None:
         self._store: Store = store
         self._query: Query = query
-        self._all: Query = replace(query, status=None, search=None)
-        self._seen: dict[Key, tuple[float, str]] = {}
+        self._seen: dict[Key, str] = {}
         self._open: dict[Key, Head] = {}
 
     async def begin(self, limit: int) -> list[Head]:
         """Return the last calls, the oldest first, and notice changes from now on."""
-        for head in await self._store.heads(replace(self._all, status="open", limit=1000)):
-            self._is_news(head)
         await self.news()
         last = await self._store.heads(replace(self._query, limit=limit))
-        for head in last:
-            self._is_news(head)
+        self._seen |= {_key(head): _state(head) for head in last}
         return last[::-1]
 
     async def news(self) -> list[Head]:
         """Return the calls that are new or in another status, the oldest first."""
-        since = max(time.time() - OVERLAP, self._all.since or 0.0)
+        query, since = self._query, max(time.time() - OVERLAP, self._query.since or 0.0)
+        # What runs is followed whatever the filters say, for how it ends may be what they ask for.
+        every = replace(query, status="open", search=None, limit=MOST_OPEN)
+        is_open = {_key(head): head for head in await self._store.heads(every)}
         found: dict[Key, Head] = {}
-        async for page in head_pages(self._store, replace(self._all, since=since), None):
-            found |= {key_of(head): head for head in page}
-        for session_id, call_id in [key for key in self._open if key not in found]:
-            query = Query(session_id=session_id, call_id=call_id, limit=1)
-            again = await self._store.heads(query)
-            found |= {key_of(head): head for head in again}
-            if not again:  # it was removed
-                self._open.pop((session_id, call_id))
-        news = [head for head in found.values() if self._is_news(head)]
-        # Forget what is not found any more.
-        for key in [key for key, (at, _) in self._seen.items() if at < since]:
-            if key not in self._open:
-                del self._seen[key]
-        news.sort(key=lambda head: (head.at, head.call_id))
-        return [head for head in news if await self._is_wanted(head)]
+        async for page in head_pages(self._store, replace(query, since=since), None):
+            found |= {_key(head): head for head in page}
+        for key in self._open.keys() - is_open.keys() - found.keys():
+            one = replace(query, session_id=key[0], call_id=key[1], limit=1)
+            found |= {_key(head): head for head in await self._store.heads(one)}
+        news = [head for key, head in found.items() if self._seen.get(key) != _state(head)]
+        self._open = is_open
+        self._seen = {key: _state(head) for key, head in found.items()}
+        return sorted(news, key=lambda head: (head.at, head.call_id))
 
     def running(self) -> list[Head]:
         """Return the calls that run and are wanted, the oldest first, as far as can be known of them."""
-        if self._query.search is not None:
+        wanted, heads = self._query.status, list(self._open.values())[::-1]
+        if self._query.search is not None:  # only what has ended can be searched
             return []
-        return [head for head in self._open.values() if is_in(head, self._query.status)]
-
-    def _is_news(self, head: Head) -> bool:
-        key, state = key_of(head), f"{head.status} {head.reason}"
-        old = self._seen.get(key)
-        self._seen[key] = head.at, state
-        if head.is_open:
-            self._open[key] = head
-        else:
-            self._open.pop(key, None)
-        return old is None or old[1] != state
-
-    async def _is_wanted(self, head: Head) -> bool:
-        if not is_in(head, self._query.status):
-            return False
-        if self._query.search is None:
-            return True
-        if head.is_open:  # only what has ended can be searched
-            return False
-        asked = replace(self._query, session_id=head.session_id, limit=1, since=None)
-        return bool(await self._store.heads(replace(asked, call_id=head.call_id)))
+        return [head for head in heads if wanted in (None, "open", head.status)]
 
 
-def is_in(head: Head, status: str | None) -> bool:
-    """Return whether a call is in a status, `open`, or ended for a reason."""
-    if status is None or head.status == status:
-        return True
-    if status == "open":
-        return head.is_open
-    return head.status != "completed" and head.reason == status and status != "cancelled"
+def _key(head: Head) -> Key:
+    return head.session_id, head.call_id
+
+
+def _state(head: Head) -> str:
+    return f"{head.status} {head.reason}"

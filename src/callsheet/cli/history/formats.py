@@ -1,27 +1,16 @@
-"""Calls for machines: JSON, lines with tabs between the fields, and CSV; and their export."""
+"""Calls and sessions for machines: as JSON, and as lines with tabs between the fields."""
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import AsyncIterator, Sequence
-from io import StringIO
 from typing import Any
 
-import click
 import msgspec
 
 from callsheet.cli.amounts import utc_time
-from callsheet.cli.history.lookup import Trouble, head_pages, run, whole_calls, with_session
-from callsheet.cli.output import replacing, visible
-from callsheet.history import Head, Query, Store, StoredCall, StoredSession
+from callsheet.cli.output import visible
+from callsheet.history import Head, StoredCall, StoredSession
 from callsheet.history.codec import as_json_bytes
-from callsheet.report.humanize import plural
-from callsheet.report.json import JsonObject, JsonValue
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""How a cell begins that a spreadsheet takes for a formula."""
-
+from callsheet.report.json import JsonObject
 
 # JSON
 
@@ -88,77 +77,3 @@ def session_fields(session: StoredSession) -> str:
 
 def _tabbed(*fields: str) -> str:
     return "\t".join(map(visible, fields))
-
-
-# Export
-
-
-def export_calls(
-    url: str | None,
-    query: Query,
-    session: str | None,
-    limit: int | None,
-    *,
-    as_csv: bool,
-    output: str | None,
-) -> int:
-    """Write calls out, and return the exit code."""
-
-    async def work(store: Store) -> int:
-        wanted = await with_session(store, query, session)
-        lines = (_csv_lines if as_csv else _json_lines)(store, wanted, limit)
-        written = 0
-        if output is None or output == "-":
-            async for line in lines:
-                sys.stdout.write(line)
-            return 0
-        try:
-            with replacing(output) as file:
-                async for line in lines:
-                    file.write(line.encode())
-                    written += 1
-        except OSError as exc:
-            raise Trouble(f"{output} can't be written: {exc.strerror or exc}") from None
-        click.echo(f"callsheet: {plural(written - as_csv, 'call')} in {output}", err=True)
-        return 0
-
-    return run(url, work, empty=None if output is not None or session is not None else "")
-
-
-async def _json_lines(store: Store, query: Query, limit: int | None) -> AsyncIterator[str]:
-    async for call in whole_calls(store, query, limit):
-        yield json_text(whole_object(call)) + "\n"
-
-
-async def _csv_lines(store: Store, query: Query, limit: int | None) -> AsyncIterator[str]:
-    columns = [
-        "id",
-        "session",
-        "tool",
-        "title",
-        "kind",
-        "status",
-        "reason",
-        "at",
-        "durationMs",
-        "bytes",
-    ]
-    yield _csv_line(columns)
-    async for page in head_pages(store, query, limit):
-        for head in page:
-            row = call_object(head)
-            yield _csv_line([_cell(row[name]) for name in columns])
-
-
-def _csv_line(cells: Sequence[str]) -> str:
-    line = StringIO()
-    csv.writer(line).writerow(cells)
-    return line.getvalue()
-
-
-def _cell(value: JsonValue) -> str:
-    """Return a cell that no program takes for a formula."""
-    if not isinstance(value, str):
-        return "" if value is None else f"{value}"
-    text = value.replace("\0", "\ufffd")
-    return f"'{text}" if text.startswith(_FORMULA) else text

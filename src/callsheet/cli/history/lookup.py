@@ -10,8 +10,7 @@ import difflib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from itertools import count
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import click
 from msgspec.structs import replace
@@ -43,8 +42,9 @@ PAGE_WHOLE = 50
 """Calls that are read at once; whole ones may be large."""
 
 _FEW = 10
-_MANY = 100
-"""Candidates that are listed, and that are counted, where an id is ambiguous."""
+"""Candidates that are listed where an id is ambiguous."""
+
+_T = TypeVar("_T")
 
 
 class Trouble(click.ClickException):
@@ -77,8 +77,13 @@ def run(
         change: Whether the work writes to it.
         empty: What a list without calls prints; then no history is no failure, but an empty list.
     """
+
+    async def opened_and_done() -> int:
+        async with opened(chosen(flag)[0], change=change) as store:
+            return await work(store)
+
     try:
-        return asyncio.run(_run(chosen(flag)[0], work, change=change))
+        return asyncio.run(opened_and_done())
     except NoHistory as exc:
         if empty is None:
             raise
@@ -86,6 +91,8 @@ def run(
         if empty:
             write(empty)
         return 0
+    except CallsheetError as exc:
+        raise Trouble(" ".join(str(exc).split())) from None
 
 
 def chosen(flag: str | None) -> tuple[str, Retention]:
@@ -101,25 +108,14 @@ def chosen(flag: str | None) -> tuple[str, Retention]:
     return url, keep
 
 
-async def _run(url: str, work: Callable[[Store], Awaitable[int]], *, change: bool) -> int:
-    try:
-        async with opened(url, change=change) as store:
-            return await work(store)
-    except click.ClickException:
-        raise
-    except CallsheetError as exc:
-        raise Trouble(" ".join(str(exc).split())) from None
-
-
 @asynccontextmanager
 async def opened(url: str, *, change: bool = False) -> AsyncGenerator[Store]:
     """Open a store that exists; none is made. Calls that a crash has left open are closed first."""
     store: Store | None = None
     try:
         store = store_at(url)
-        if is_waiting(
-            store.url
-        ):  # write what processes that are gone have spooled, so that it is found
+        if is_waiting(store.url):
+            # Processes that are gone have spooled calls: write these first, so that they are found.
             async with History(url, notify=_warn) as history:
                 with suppress(HistoryError):
                     await history.ask(lambda store: store.recover())
@@ -156,67 +152,63 @@ def _warn(text: str) -> None:
 
 async def head_pages(store: Store, query: Query, limit: int | None) -> AsyncIterator[list[Head]]:
     """Yield pages of calls, the newest first; `limit` in all, or all of them."""
-    async for wanted in _page_sizes(limit, PAGE):
-        page = await store.heads(replace(query, limit=wanted))
-        if page:
-            yield page
-        if len(page) < wanted:
-            return
-        query = replace(query, before=_place(page[-1]))
+    async for page in _pages(store.heads, query, limit, PAGE, lambda head: head):
+        yield page
 
 
 async def whole_calls(store: Store, query: Query, limit: int | None) -> AsyncIterator[StoredCall]:
     """Yield whole calls, the newest first."""
-    async for wanted in _page_sizes(limit, PAGE_WHOLE):
-        page = await store.calls(replace(query, limit=wanted))
+    async for page in _pages(store.calls, query, limit, PAGE_WHOLE, lambda call: call.head):
         for call in page:
             yield call
+
+
+async def _pages(
+    read: Callable[[Query], Awaitable[list[_T]]],
+    query: Query,
+    limit: int | None,
+    most: int,
+    head_of: Callable[[_T], Head],
+) -> AsyncIterator[list[_T]]:
+    while limit is None or limit > 0:
+        await asyncio.sleep(0)  # where Ctrl-C can end it: reading a file does not wait
+        wanted = most if limit is None else min(most, limit)
+        page = await read(replace(query, limit=wanted))
+        if page:
+            yield page
         if len(page) < wanted:
             return
-        query = replace(query, before=_place(page[-1].head))
-
-
-async def _page_sizes(limit: int | None, most: int) -> AsyncIterator[int]:
-    for done in count(step=most):
-        wanted = most if limit is None else min(most, limit - done)
-        if wanted <= 0:
-            return
-        await asyncio.sleep(0)  # where Ctrl-C can end it: reading a file does not wait
-        yield wanted
-
-
-def _place(head: Head) -> tuple[float, str, str]:
-    return head.at, head.session_id, head.call_id
+        last = head_of(page[-1])
+        query = replace(query, before=(last.at, last.session_id, last.call_id))
+        limit = None if limit is None else limit - wanted
 
 
 async def all_sessions(store: Store, limit: int | None = None) -> AsyncIterator[StoredSession]:
     """Yield the sessions, the one that was used last first."""
     before: tuple[float, str] | None = None
-    left = limit
-    while left is None or left > 0:
-        page = await store.sessions(before=before, limit=min(PAGE, left or PAGE))
+    while limit is None or limit > 0:
+        page = await store.sessions(before=before, limit=min(PAGE, limit or PAGE))
         for session in page:
             yield session
         if not page:
             return
         before = page[-1].updated_at, page[-1].session_id
-        left = None if left is None else left - len(page)
+        limit = None if limit is None else limit - len(page)
 
 
-# Looking up a call
+# Looking up
 
 
 async def find_call(store: Store, text: str, session: str | None) -> StoredCall:
     """Return the call that is meant, whole. Raise `Trouble` if there is none, or several."""
-    chosen_session = None if session is None else (await find_session(store, session)).session_id
-    found = await _find_heads(store, text, chosen_session)
+    its_session = None if session is None else (await find_session(store, session)).session_id
+    found = await _find_heads(store, text, its_session)
     if not found:
-        raise Trouble(await _no_call(store, text, chosen_session))
-    if len(found) > 1:
-        same = len({head.call_id for head in found}) == 1
-        hint = "say which with --session" if same else "give more of its id"
-        raise _ambiguous(text, hint, [_call_line(head) for head in found])
-    (head,) = found
+        raise Trouble(await _no_call(store, text, its_session))
+    same = len({head.call_id for head in found}) == 1
+    head = _the_one(
+        text, found, _call_line, "say which with --session" if same else "give more of its id"
+    )
     calls = await store.calls(Query(session_id=head.session_id, call_id=head.call_id, limit=1))
     if not calls:
         raise Trouble(f"{head.call_id} was removed just now")
@@ -226,65 +218,14 @@ async def find_call(store: Store, text: str, session: str | None) -> StoredCall:
 async def _find_heads(store: Store, text: str, session: str | None) -> Sequence[Head]:
     if text == LAST:
         return await store.heads(Query(session_id=session, limit=1))
-    exact = await store.heads(Query(session_id=session, call_id=text, limit=100))
-    if exact or not text:
-        return exact
-    found: list[Head] = []
-    for part in dict.fromkeys((text, _with_capitals(text))):
-        async for page in head_pages(store, Query(session_id=session, id_part=part), None):
-            found += [head for head in page if is_part(part, head.call_id)]
-            if len(found) > _MANY:
-                break
-        if found:
-            break
+    found = await store.heads(Query(session_id=session, call_id=text, limit=100))
+    # What comes after `call_` in our ids is in capitals.
+    capitals = "call_" + text[5:].upper() if text.lower().startswith("call_") else text.upper()
+    for part in (text, capitals) if text else ():
+        if not found:
+            query = Query(session_id=session, id_part=part, limit=PAGE)
+            found = [head for head in await store.heads(query) if is_part(part, head.call_id)]
     return found
-
-
-def is_part(text: str, key: str) -> bool:
-    """Return whether an id begins or ends like this."""
-    return bool(text) and (key.startswith(text) or key.endswith(text))
-
-
-def _with_capitals(text: str) -> str:
-    """Return an id as we write ours: what comes after `call_` or `sess_` is in capitals."""
-    for begin in ("call_", "sess_"):
-        if text.lower().startswith(begin):
-            return begin + text[len(begin) :].upper()
-    return text.upper()
-
-
-async def _no_call(store: Store, text: str, session: str | None) -> str:
-    newest = await store.heads(Query(session_id=session, limit=200))
-    if not newest:
-        return f"{session} has no call" if session else f"there is no call in {store.url} yet"
-    near = difflib.get_close_matches(text, [head.call_id for head in newest], n=3, cutoff=0.75)
-    hint = f"near to it: {', '.join(near)}" if near else "`callsheet history` lists the calls"
-    return f"there is no call {visible(text)!r} in {store.url}; {hint}"
-
-
-def _call_line(head: Head) -> str:
-    when = ago(head.at, time.time())
-    return f"{visible(head.call_id)}  {visible(head.title)}  {when}, in {visible(head.session_id)}"
-
-
-def _ambiguous(text: str, hint: str, lines: Sequence[str]) -> Trouble:
-    more = f"\n  and {len(lines) - _FEW} more" if len(lines) > _FEW else ""
-    more = "\n  and many more" if len(lines) > _MANY else more
-    return Trouble(f"{visible(text)} may be any of these; {hint}:\n{_listed(lines[:_FEW])}{more}")
-
-
-def _listed(lines: Iterable[str]) -> str:
-    return "\n".join(f"  {line}" for line in lines)
-
-
-# Looking up a session
-
-
-async def with_session(store: Store, query: Query, session: str | None) -> Query:
-    """Return a query with the session that is meant, if one is named."""
-    if session is None:
-        return query
-    return replace(query, session_id=(await find_session(store, session)).session_id)
 
 
 async def find_session(store: Store, text: str) -> StoredSession:
@@ -301,11 +242,8 @@ async def find_session(store: Store, text: str) -> StoredSession:
             exact.append(session)
         elif is_part(text.lower(), session.session_id.lower()):
             alike.append(session)
-    some = exact or alike
-    if len(some) > 1:
-        raise _ambiguous(text, "give more of its id", list(map(session_line, some)))
-    if some:
-        return some[0]
+    if exact or alike:
+        return _the_one(text, exact or alike, session_line, "give more of its id")
     newest = await store.sessions(limit=3)
     if not newest:
         raise Trouble(f"there is no session in {store.url} yet")
@@ -315,8 +253,47 @@ async def find_session(store: Store, text: str) -> StoredSession:
     )
 
 
+async def with_session(store: Store, query: Query, session: str | None) -> Query:
+    """Return a query with the session that is meant, if one is named."""
+    if session is None:
+        return query
+    return replace(query, session_id=(await find_session(store, session)).session_id)
+
+
+def is_part(text: str, key: str) -> bool:
+    """Return whether an id begins or ends like this."""
+    return bool(text) and (key.startswith(text) or key.endswith(text))
+
+
 def session_line(session: StoredSession) -> str:
     """Return a session in a line."""
     title = visible(session.title) or "(without a name)"
     when = ago(session.updated_at, time.time())
     return f"{visible(session.session_id)}  {title}  {plural(session.calls, 'call')}, {when}"
+
+
+def _call_line(head: Head) -> str:
+    when = ago(head.at, time.time())
+    return f"{visible(head.call_id)}  {visible(head.title)}  {when}, in {visible(head.session_id)}"
+
+
+def _the_one(text: str, found: Sequence[_T], line_of: Callable[[_T], str], hint: str) -> _T:
+    """Return what was found, or list it if it is several."""
+    if len(found) == 1:
+        return found[0]
+    more = f"\n  and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    listed = _listed(map(line_of, found[:_FEW]))
+    raise Trouble(f"{visible(text)} may be any of these; {hint}:\n{listed}{more}")
+
+
+def _listed(lines: Iterable[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)
+
+
+async def _no_call(store: Store, text: str, session: str | None) -> str:
+    newest = await store.heads(Query(session_id=session, limit=200))
+    if not newest:
+        return f"{session} has no call" if session else f"there is no call in {store.url} yet"
+    near = difflib.get_close_matches(text, [head.call_id for head in newest], n=3, cutoff=0.75)
+    hint = f"near to it: {', '.join(near)}" if near else "`callsheet history` lists the calls"
+    return f"there is no call {visible(text)!r} in {store.url}; {hint}"

@@ -1,21 +1,29 @@
-"""Figures of the stored calls: how many, how long they took, how much room they take."""
+"""`callsheet history stats`: how many calls there are, how long they took, how much room they take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import click
+
 from callsheet.cli.amounts import local_time, utc_time
 from callsheet.cli.history.formats import json_text
 from callsheet.cli.history.lookup import run, with_session
 from callsheet.cli.history.table import report_nothing
+from callsheet.cli.options import filters, format_option, history_option
 from callsheet.cli.output import Page, new_table, visible, write
 from callsheet.history import Query, Stats, Store, ToolStats
 from callsheet.report.humanize import bytes_text, plural, short_duration
 from callsheet.report.json import JsonObject
 
 
-def show_stats(url: str | None, query: Query, session: str | None, *, as_json: bool) -> int:
-    """Show the figures, and return the exit code."""
+@click.command("stats", short_help="Count calls, failures, durations and bytes.")
+@filters
+@format_option("table json", "table: for people. json: for machines.")
+@history_option
+def stats(query: Query, session: str | None, format_: str | None, url: str | None) -> int:
+    """Count calls, failures, durations and bytes, for each tool and in all."""
+    as_json = format_ == "json"
 
     async def work(store: Store) -> int:
         wanted = await with_session(store, query, session)

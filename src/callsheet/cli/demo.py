@@ -1,0 +1,269 @@
+"""`callsheet demo`: a real agent and a real client over stdio, shown as cards.
+
+The agent is `callsheet agent`, in a small project of its own. The client types what `SCENES` has, answers for
+the user, and shows what it is sent, as an editor would. At the end, the traffic is checked by
+`callsheet.check`, as anybody's can be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from callsheet import __version__
+from callsheet.check.runner import CLIENTS
+from callsheet.cli.cards.board import TICK, Board, board_for
+from callsheet.cli.output import visible
+from callsheet.cli.signals import StopSignals
+from callsheet.report.humanize import plural
+from callsheet.report.json import JsonObject, is_list, is_object
+from callsheet.testing import AgentClient, AgentError, AgentGone, Recording, fold
+
+PAUSE = 0.4
+"""Seconds between two scenes and before an answer, on a terminal: time to see what happens."""
+
+PYTHON = Path(sys.executable).name
+OLD = "PRICES[name] for name in basket"
+NEW = "PRICES[name] * count for name, count in basket.items()"
+
+FILES = {
+    "prices.py": f'''\
+"""What a basket costs, in cents."""
+
+PRICES = {{"bread": 320, "milk": 110, "eggs": 295}}
+
+
+def total(basket):
+    """Sum up a basket: what, and how many of it."""
+    return sum({OLD})
+''',
+    "check.py": '''\
+"""Checks prices.py, basket by basket."""
+
+import time
+
+from prices import total
+
+BASKETS = {
+    "a loaf": ({"bread": 1}, 320),
+    "breakfast": ({"bread": 1, "milk": 1}, 430),
+    "a loaf for the neighbour, too": ({"bread": 2}, 640),
+    "pancakes": ({"eggs": 1, "milk": 2}, 515),
+    "the whole shop": ({"bread": 9, "milk": 9, "eggs": 9}, 6525),
+}
+
+for number, (name, (basket, expected)) in enumerate(BASKETS.items(), 1):
+    found = total(basket)
+    if found != expected:
+        raise SystemExit(f"{number}/5 {name}: {found}, and should be {expected}")
+    print(f"{number}/5 {name}: {found}", flush=True)
+    time.sleep(0.2)
+''',
+    ".env": f"GITHUB_TOKEN=ghp_{secrets.token_hex(18)}\nDATABASE=postgres://shop:{secrets.token_hex(12)}@db/shop\n",
+}
+
+
+class Scene(NamedTuple):
+    """One turn: what is typed, and how the user answers requests for permission.
+
+    `mode` is one that the user chooses before; with `cancels`, the turn is cancelled once the call runs.
+    """
+
+    caption: str
+    prompt: str
+    answer: str = "reject_once"
+    mode: str | None = None
+    cancels: bool = False
+
+
+_COUNT = "!for shelf in 1 2 3; do sleep 0.3; echo {}: shelf $shelf counted; done"
+SCENES = (
+    Scene("A file is read.", "/read prices.py"),
+    Scene("A command fails.", f"!{PYTHON} check.py", answer="allow_always"),
+    Scene(
+        "A file is edited, with the user's permission.",
+        f'/edit prices.py "{OLD}" "{NEW}"',
+        answer="allow_once",
+    ),
+    Scene("The same command, allowed by now, shows its output live.", f"!{PYTHON} check.py"),
+    Scene("The user says no.", "!rm prices.py"),
+    Scene(
+        "Three calls run at the same time.",
+        "\n".join(["/parallel", *map(_COUNT.format, ("bread", "milk", "eggs"))]),
+        mode="all",
+    ),
+    Scene("A command prints secrets. They don't leave the agent.", "!cat .env"),
+    Scene("The user cancels.", "!while sleep 0.2; do echo waiting ...; done", cancels=True),
+)
+
+
+@click.command()
+def command() -> int:
+    """Watch a real agent at work: a client and an agent over stdio, as cards.
+
+    It takes about ten seconds, in a directory of its own that is removed afterwards. No model and no
+    network are needed.
+
+    \b
+    Exit codes: 0 ok, 1 a check over the traffic failed, 2 bad usage, 130 interrupted.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="callsheet-demo-")).resolve()
+    with StopSignals() as signals:
+        try:
+            for name, text in FILES.items():
+                (directory / name).write_text(text, encoding="utf-8")
+            return asyncio.run(Demo(directory, signals).run())
+        except (AgentGone, AgentError, TimeoutError) as exc:
+            click.echo(f"callsheet: {exc}", err=True)
+            return 1
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+class Demo:
+    """One run of the demo."""
+
+    def __init__(self, directory: Path, signals: StopSignals) -> None:
+        self._directory: Path = directory
+        self._signals: StopSignals = signals
+        self._board: Board = board_for(sys.stdout, str(directory), version=1)
+        self._scene: Scene = SCENES[0]
+        self._running: asyncio.Event = asyncio.Event()
+        self._lost: OSError | None = None
+        signals.before_exit = self._leave
+
+    async def run(self) -> int:
+        """Play, show and check, and return the exit code."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._signals.on_first(task.cancel)
+        ticking = asyncio.ensure_future(self._tick(task))
+        try:
+            client = await self._play()
+        except asyncio.CancelledError:
+            self._board.give_up()
+            if self._lost is not None:
+                raise self._lost from None
+            if self._signals.number is None:
+                raise
+            return self._signals.exit_code
+        finally:
+            ticking.cancel()
+        return self._check(client)
+
+    async def _play(self) -> AgentClient:
+        client = AgentClient(
+            [sys.executable, "-m", "callsheet", "agent"],
+            cwd=str(self._directory),
+            env=_environment(),
+            capabilities={"_meta": {"terminal_output": True}},
+            on_permission=self._answer,
+            on_line=self._receive,
+            timeout=30,
+        )
+        self._board.note(f"Callsheet {__version__}", "bold")
+        async with client:
+            self._board.note("An agent and its client, over stdio, in ACP.", "dim")
+            session = await client.new_session(str(self._directory))
+            try:
+                for scene in SCENES:
+                    await self._play_scene(client, session, scene)
+            except asyncio.CancelledError:
+                with suppress(AgentGone):
+                    await client.cancel(session)
+                raise
+        return client
+
+    async def _play_scene(self, client: AgentClient, session: str, scene: Scene) -> None:
+        await self._pause()
+        self._scene = scene
+        self._running.clear()
+        self._board.note("")
+        self._board.note(scene.caption, "dim italic")
+        if scene.mode is not None:
+            chosen = {"sessionId": session, "configId": "permission", "value": scene.mode}
+            await client.request("session/set_config_option", chosen)
+            self._board.note(f"Permission: {scene.mode}", "yellow")
+        self._board.note(f"> {scene.prompt}".replace("\n", "\n  "), "bold cyan")
+        cancelling = asyncio.ensure_future(self._cancel(client, session))
+        try:
+            await client.prompt(session, scene.prompt)
+        finally:
+            cancelling.cancel()
+        self._board.refresh()
+
+    async def _cancel(self, client: AgentClient, session: str) -> None:
+        if self._scene.cancels:
+            await self._running.wait()
+            await asyncio.sleep(1)
+            self._board.note("Stop.", "yellow")
+            await client.cancel(session)
+
+    async def _answer(self, params: JsonObject) -> str:
+        """Answer for the user, and show what was asked, by the name of the option in their language."""
+        await self._pause()
+        options = params.get("options")
+        for option in options if is_list(options) else []:
+            if is_object(option) and option.get("kind") == self._scene.answer:
+                self._board.note(f"May it? {visible(str(option.get('name')))}", "yellow")
+        return self._scene.answer
+
+    def _receive(self, line: bytes) -> None:
+        self._board.take(line)
+        self._board.refresh()
+        reports = map(self._board.report, self._board.open)
+        if any(report and report.status.value == "in_progress" for report in reports):
+            self._running.set()
+
+    async def _pause(self) -> None:
+        if self._board.draws:
+            await asyncio.sleep(PAUSE)
+
+    async def _tick(self, task: asyncio.Task[int]) -> None:
+        """Turn the spinners, until the terminal is gone."""
+        try:
+            while True:
+                await asyncio.sleep(TICK)
+                self._board.tick()
+        except OSError as exc:
+            self._lost = exc
+            task.cancel()
+
+    def _leave(self) -> None:
+        """Leave nothing behind: the process ends at once, and the agent when it sees that."""
+        self._board.give_up()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _check(self, client: AgentClient) -> int:
+        """Check the traffic, show what was found, and return the exit code."""
+        found = Recording.of(client).check(clients=CLIENTS)
+        calls = len(list(fold([frame.line for frame in client.traffic if frame.way == "in"])))
+        traffic = f"{plural(calls, 'call')}, {plural(len(client.traffic), 'message')}"
+        self._board.note("")
+        for finding in found:
+            self._board.note(f"{finding.rule}: {finding.message}", "red")
+        verdict = plural(len(found), "finding") if found else "nothing is wrong"
+        self._board.note(f"callsheet check: {traffic}: {verdict}.", "red" if found else "green")
+        self._board.note(
+            "callsheet history lists the calls. docs/agent.md has the settings for editors."
+        )
+        return 1 if found else 0
+
+
+def _environment() -> dict[str, str]:
+    """Return the agent's environment: it finds this Python, and what this Python finds."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    programs = (str(Path(sys.executable).parent), env.get("PATH", os.defpath))
+    env["PATH"] = os.pathsep.join(programs)
+    if modules := env.get("PYTHONPATH"):  # the agent is started in another directory
+        env["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, modules.split(os.pathsep)))
+    return env
