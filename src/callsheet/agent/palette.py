@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from callsheet.agent.handler import Command, Prompt, StopReason, Turn
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
-from callsheet.tools.arguments import nearest, parse_json, property_of, value_of
+from callsheet.tools.arguments import nearest, parse_json, value_of
 from callsheet.tools.tool import Registry, Tool
 
 PARALLEL, HELP, TOOLS, SHELL = "parallel", "help", "tools", "bash"
@@ -152,7 +152,7 @@ def arguments_of(tool: Tool, text: str) -> dict[str, JsonValue]:
             key, value = left[0], word
         if key in found:
             raise BadCommand(f"/{tool.name}: {key} is there twice")
-        found[key] = value_of(value, property_of(tool.schema, key), tool.schema)
+        found[key] = value_of(value, key, tool.schema)
     missing = [name for name in tool.schema.get("required", ()) if name not in found]
     if missing:
         raise BadCommand(f"/{tool.name}: missing {', '.join(missing)}; {_usage_hint(tool)}")

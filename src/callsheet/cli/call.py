@@ -14,7 +14,7 @@ import click
 from callsheet.cli.options import format_option, locale_option, protocol_option, tools_option
 from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, JsonValue, is_object
-from callsheet.tools.arguments import parse_json, property_of, value_of
+from callsheet.tools.arguments import parse_json, value_of
 from callsheet.tools.tool import Registry, Tool
 from callsheet.tools.user_code import BadFile, tools_in
 
@@ -106,16 +106,10 @@ def _check_url(url: str) -> None:
 
 def _check_arguments(tool: Tool, arguments: JsonObject) -> None:
     """Refuse arguments that the tool does not take, before anything runs."""
-    from callsheet.tools.arguments import Checker
-
     try:
-        Checker(tool.name, tool.schema)(arguments)
+        tool.convert(arguments)
     except CallsheetError as exc:
         raise click.UsageError(str(exc)) from None
-    try:
-        tool.parameters.convert(arguments)
-    except Exception as exc:  # noqa: BLE001 - whatever a user's own type raises
-        raise click.UsageError(f"{tool.name}: {exc}") from None
 
 
 # Tools, which `callsheet tools` lists
@@ -168,7 +162,7 @@ def _from_pairs(pairs: Iterable[str], schema: JsonObject) -> dict[str, JsonValue
             raise click.UsageError(f"{pair!r} is no argument; expected key=value")
         if key in found:
             raise click.UsageError(f"{key} is given twice")
-        found[key] = value_of(text, property_of(schema, key), schema)
+        found[key] = value_of(text, key, schema)
     return found
 
 

@@ -1,8 +1,8 @@
 """Validate arguments against a tool's schema, and parse arguments from text.
 
 `Checker` raises `InvalidArguments`; its messages state what would be valid, so that a model can correct its
-call. `value_of` parses a value that a user typed: as JSON if that has a type that the schema accepts, else as
-text. So `5` is a number where the schema asks for a number, and text where it asks for text.
+call. `value_of` parses a value that a user typed: `5` is a number where the schema asks for a number, and
+text where it asks for text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from callsheet.tools.errors import InvalidArguments
 
 _MOST_PROBLEMS = 5
 _LONGEST_VALUE = 80
+_OF_TYPE = ("type", "enum", "const", "anyOf", "oneOf")
 _TYPE_NAMES = {
     "string": "text",
     "integer": "a whole number",
@@ -62,7 +63,7 @@ class Checker:
 
     def _message(self, arguments: JsonObject, error: Any) -> str:
         where = _place(error.instance_path)
-        kind = error.kind.name if hasattr(error.kind, "name") else type(error.kind).__name__
+        kind = _kind(error)
         schema = _schema_at(self._schema, error.schema_path)
         if kind == "additionalProperties":
             return self._unknown(where, error, schema)
@@ -90,6 +91,11 @@ class Checker:
 
     def _resolved(self, schema: JsonObject) -> JsonObject:
         return _resolve(self._schema, schema)
+
+
+def _kind(error: Any) -> str:
+    """Return the keyword of a schema that a value breaks."""
+    return error.kind.name if hasattr(error.kind, "name") else type(error.kind).__name__
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -180,66 +186,20 @@ def _shown(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-_DEEPEST = 16
-"""Levels of references and choices that are followed in a schema. Deeper ones are taken for a cycle."""
+def value_of(text: str, name: str, schema: JsonObject) -> JsonValue:
+    """Return the value of an argument that was typed: as JSON if that is what the schema asks for, else text.
 
+    A value of the right type that is wrong otherwise is parsed, too, so that the error is about the value.
+    """
+    import jsonschema_rs
 
-def value_of(text: str, wanted: JsonObject, root: JsonObject) -> JsonValue:
-    """Return the value of a text: parsed as JSON if the schema accepts its type, else the text."""
     try:
         value = parse_json(text)
+        validator: Any = jsonschema_rs.validator_for({**schema, "required": []})
+        errors = list(validator.iter_errors({name: value}))
     except (ValueError, RecursionError):
         return text
-    return value if accepts(value, wanted, root) else text
-
-
-def accepts(value: JsonValue, schema: JsonObject, root: JsonObject, deep: int = 0) -> bool:
-    """Return whether a value has a type that a schema accepts. Its other constraints are not checked here."""
-    if deep > _DEEPEST:
-        return False
-    if isinstance(reference := schema.get("$ref"), str):
-        return accepts(value, _referred(reference, root), root, deep + 1)
-    for key in ("anyOf", "oneOf"):
-        if is_list(options := schema.get(key)):
-            return any(accepts(value, one, root, deep + 1) for one in options if is_object(one))
-    if is_list(parts := schema.get("allOf")):
-        return all(accepts(value, one, root, deep + 1) for one in parts if is_object(one))
-    if "const" in schema or is_list(schema.get("enum")):
-        allowed: list[Any] = [schema["const"]] if "const" in schema else schema["enum"]
-        return any(type(one) is type(value) for one in allowed)
-    names = schema.get("type")
-    if names is None:
-        return True
-    return any(_is_a(value, name) for name in (names if is_list(names) else [names]))
-
-
-def property_of(schema: JsonObject, name: str) -> JsonObject:
-    """Return the schema of one argument, empty if there is none."""
-    properties = schema.get("properties")
-    wanted = properties.get(name) if is_object(properties) else None
-    return wanted if is_object(wanted) else {}
-
-
-def _is_a(value: JsonValue, name: JsonValue) -> bool:
-    if isinstance(value, bool):
-        return name == "boolean"
-    return isinstance(value, _TYPES.get(str(name), ()))
-
-
-def _referred(reference: str, root: JsonObject) -> JsonObject:
-    found: JsonValue = root
-    for step in reference.removeprefix("#/").split("/"):
-        found = found.get(step) if is_object(found) else None
-    return found if is_object(found) else {}
+    return text if any(_kind(error) in _OF_TYPE for error in errors) else value
 
 
 def parse_json(text: str) -> JsonValue:

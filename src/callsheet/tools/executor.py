@@ -22,7 +22,6 @@ from callsheet.report.errors import InvalidValue
 from callsheet.report.json import JsonObject, is_object
 from callsheet.runtime.clock import to_rfc3339
 from callsheet.runtime.health import SessionClosed
-from callsheet.tools import stdio_guard
 from callsheet.tools.invocation import (
     in_thread,
     invoke,
@@ -38,7 +37,6 @@ from callsheet.tools.stdio_guard import current_call
 from callsheet.tools.tool import Registry
 from callsheet.tools.workspace import resolve_paths
 
-from .arguments import Checker
 from .errors import (
     Cancelled,
     ExecutionFailed,
@@ -110,6 +108,8 @@ class Run:
             self.value = await work()
         except KeyboardInterrupt:
             raise
+        except SystemExit as exc:
+            self.problem = ExecutionFailed(f"the tool tried to end the program ({exc!r})")
         except BaseException as exc:  # noqa: BLE001 - it becomes a result
             self.problem = exc
         self.has_ended = True
@@ -172,7 +172,6 @@ class Executor:
         self.permissions: Permissions = permissions
         self._session: Session = session
         self._locks: PathLocks = PathLocks()
-        self._checkers: dict[str, tuple[Tool, Checker]] = {}
         self._runs: dict[str, Run] = {}
         self._is_closed: bool = False
 
@@ -321,56 +320,33 @@ class Executor:
             raise self._unknown(name)
         if timeout is not None and not timeout > 0:
             raise InvalidArguments(f"timeout: expected seconds above 0, got {timeout}")
-        self._check(tool, given)
-        values = self._converted(tool, given)
-        paths, beyond = self._place(tool, given, values)
+        values = tool.convert(given)
+        paths, beyond = self._place(tool, given, values) if tool.paths else ({}, [])
         writes = [path for name in tool.writes for path in paths[name]]
         reads = [path for name in tool.reads for path in paths[name]]
         limit = timeout or tool.timeout or self._session.tool_settings.timeout
         for _ in range(_TIMES_ASKED):
-            shown = await self.permissions.ask(
-                run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
-            )
-            async with turn or nullcontext(), self._locks.hold(reads, writes):
+            shown = None
+            if beyond or tool.needs_permission(given):
+                shown = await self.permissions.ask(
+                    run.call, tool, given, beyond, writes, lambda: previewed(tool, run.call, values)
+                )
+            locked = self._locks.hold(reads, writes) if reads or writes else nullcontext()
+            async with turn or nullcontext(), locked:
                 if shown and await preview_of(tool, run.call, values) != shown:
                     continue  # the change is no longer the one that the user approved
-                return await self._invoked(run, tool, values, limit)
+                run.call.start()
+                run.begin(limit)
+                return await invoke(tool, run.call, values, run.output)
         raise ExecutionFailed(
             "What would be changed is never what was approved; it changes meanwhile"
         )
-
-    async def _invoked(
-        self, run: Run, tool: Tool, values: dict[str, Any], limit: float | None
-    ) -> Any:
-        run.call.start()
-        run.begin(limit)
-        stdio_guard.install()
-        token = current_call.set(run.call)
-        try:
-            return await invoke(tool, run.call, values, run.output)
-        except SystemExit as exc:
-            raise ExecutionFailed(f"the tool tried to end the program ({exc!r})") from exc
-        finally:
-            current_call.reset(token)
-            stdio_guard.uninstall()
 
     def _unknown(self, name: str) -> NotFound:
         near = self.registry.nearest(name)
         names = ", ".join(near or self.registry.names()) or "none"
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {names}"
         return NotFound(f"There is no tool {name!r}; {hint}")
-
-    def _check(self, tool: Tool, given: Any) -> None:
-        known = self._checkers.get(tool.name)
-        if known is None or known[0] is not tool:
-            known = self._checkers[tool.name] = tool, Checker(tool.name, tool.schema)
-        known[1](given)
-
-    def _converted(self, tool: Tool, given: JsonObject) -> dict[str, Any]:
-        try:
-            return tool.parameters.convert(given)
-        except Exception as exc:
-            raise InvalidArguments(f"{tool.name}: {exc}") from exc
 
     def _place(
         self, tool: Tool, given: JsonObject, values: dict[str, Any]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,7 +36,7 @@ from callsheet.tools.errors import (
     ToolError,
 )
 from callsheet.tools.result import ToolResult
-from callsheet.tools.stdio_guard import guarded
+from callsheet.tools.stdio_guard import running
 
 if TYPE_CHECKING:
     from callsheet.tools.session import Call
@@ -45,21 +46,9 @@ if TYPE_CHECKING:
 IDLE = 10.0
 """Seconds that a thread waits for more work."""
 
-_Job: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any], asyncio.AbstractEventLoop]"
-
-
-class _Worker:
-    """One thread, and its queue of work."""
-
-    __slots__ = ("handed", "job")
-
-    def __init__(self, job: _Job) -> None:
-        self.job: _Job | None = job
-        self.handed: threading.Event = threading.Event()
-
-
-_lock = threading.Lock()
-_idle: deque[_Worker] = deque()
+_jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+_idle = threading.Semaphore(0)
+"""Counts the threads that wait for a job. Whoever puts a job into the queue takes one of them first."""
 
 
 async def in_thread(function: Callable[[], Any]) -> Any:
@@ -70,32 +59,23 @@ async def in_thread(function: Callable[[], Any]) -> Any:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = copy_context()
-    job = (lambda: context.run(function), future, loop)
-    with _lock:
-        worker = _idle.pop() if _idle else None
-    if worker is None:
-        worker = _Worker(job)
-        threading.Thread(target=_work, args=(worker,), name="callsheet tool", daemon=True).start()
-    else:
-        worker.job = job
-        worker.handed.set()
+    _jobs.put(lambda: context.run(_do, function, future, loop))
+    if not _idle.acquire(blocking=False):
+        threading.Thread(target=_work, name="callsheet tool", daemon=True).start()
     return await future
 
 
-def _work(worker: _Worker) -> None:
-    while worker.job is not None:
-        job, worker.job = worker.job, None
-        _do(*job)
-        del job
-        worker.handed.clear()
-        with _lock:
-            _idle.append(worker)
-        if not worker.handed.wait(IDLE):
-            with _lock:
-                if worker in _idle:
-                    _idle.remove(worker)
-                    return
-            worker.handed.wait()
+def _work() -> None:
+    while True:
+        try:
+            job = _jobs.get(timeout=IDLE)
+        except Empty:
+            if _idle.acquire(blocking=False):  # nobody counts on this thread any more
+                return
+            continue
+        job()
+        del job  # or its values would live on until the next one
+        _idle.release()
 
 
 def _do(
@@ -132,26 +112,27 @@ async def invoke(tool: Tool, call: Call, values: dict[str, Any], output: list[st
 
     The text that it yields is appended to `output`, so that it is available even if the function fails.
     """
-    function = tool.function
-    first = (call,) if tool.parameters.takes_call else ()
-    if tool.how == "async":
-        return await function(*first, **values)
-    if tool.how == "sync":
-        made = await in_thread(lambda: _guarded(lambda: function(*first, **values)))
-        return await made if isawaitable(made) else made
-    stream = _YieldedOutput(call, output)
-    if tool.how == "async stream":
-        async for piece in function(*first, **values):
-            stream.take(piece)
-    else:
-        await in_thread(lambda: _guarded(lambda: stream.take_all(function(*first, **values))))
-    return stream.result()
+    function = partial(tool.function, *((call,) if tool.parameters.takes_call else ()), **values)
 
+    def guarded(work: Callable[[], Any]) -> Any:
+        with running(
+            call
+        ):  # in the thread too: it may outlive its call, and must not print then either
+            return work()
 
-def _guarded(work: Callable[[], Any]) -> Any:
-    """Call a function in a thread, guarded too: it may outlive its call, and must not print then either."""
-    with guarded():
-        return work()
+    with running(call):
+        if tool.how == "async":
+            return await function()
+        if tool.how == "sync":
+            made = await in_thread(lambda: guarded(function))
+            return await made if isawaitable(made) else made
+        stream = _YieldedOutput(call, output)
+        if tool.how == "async stream":
+            async for piece in function():
+                stream.take(piece)
+        else:
+            await in_thread(lambda: guarded(lambda: stream.take_all(function())))
+        return stream.result()
 
 
 class _YieldedOutput:

@@ -129,7 +129,7 @@ class Permissions:
         writes: Sequence[Path],
         preview: Callable[[], Awaitable[Any]],
     ) -> Any:
-        """Return if the call may run; else raise.
+        """Return if the call, which needs permission, may run; else raise.
 
         Args:
             call: The call.
@@ -146,8 +146,6 @@ class Permissions:
             NotPermitted: The mode or an earlier answer refuses the call.
             PermissionDenied: The user rejected the call.
         """
-        if not beyond and not tool.needs_permission(arguments):
-            return None
         triggers = await changes_trigger(writes, call.workspace)
         if self._is_decided(call, tool, beyond, triggers):
             return None

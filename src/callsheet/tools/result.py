@@ -1,4 +1,4 @@
-"""Own `ToolResult`, the format of every tool's result.
+"""`ToolResult`, the format of every tool's result.
 
 `output` is for users and models, `metadata` for programs. A result is immutable. It is created by
 `ToolResult.success` or `ToolResult.error` (or by the methods of a call with these names), and extended by
@@ -8,9 +8,9 @@ duration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, final, overload
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast, final, overload
 
 from callsheet.limits.to_json import fix_text, jsonsafe
 from callsheet.report.content import ContentLike, ToolCallContent, to_content
@@ -19,15 +19,14 @@ from callsheet.report.json import JsonValue, freeze
 
 from .errors import ToolError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 NO_OUTPUT = "(no output)"
 """The output of a tool that has none."""
 
 NO_MESSAGE = "The tool failed and did not say why"
 
 Fields: TypeAlias = "dict[str, Any]"
+Make = TypeVar("Make")
+Value = TypeVar("Value")
 
 _FIELDS = (
     "call_id",
@@ -47,28 +46,53 @@ class ByHand(CallsheetError, TypeError):
     """A result can't be constructed or changed directly."""
 
 
-class _Success:
-    """On the class, the helper that makes a result; on a result, whether it is a success."""
-
-    @overload
-    def __get__(
-        self, result: None, owner: type[ToolResult]
-    ) -> Callable[[str, str, str], ToolResult]: ...
-    @overload
-    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> bool: ...
-    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Any:
-        return _succeeded if result is None else result._fields["success"]  # pyright: ignore[reportPrivateUsage]
+def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
+    """Return the result of a tool that succeeded. `output` is the text for users and models."""
+    text = _text(output, "output")
+    return _made(call_id, tool_name, True, text if text.strip() else NO_OUTPUT)
 
 
-class _Error:
-    """On the class, the helper that makes a failed result; on a result, what went wrong, or None."""
+def _failed(
+    call_id: str, tool_name: str, error: str | ToolError, *, output: str = ""
+) -> ToolResult:
+    """Return the result of a tool that failed. `error` is what was wrong, and what would be right."""
+    metadata, exit_code = _NOTHING, None
+    if isinstance(error, ToolError):
+        own = {key: _own(value) for key, value in error.metadata.items()}
+        metadata = MappingProxyType({**own, "error_code": error.code, "retry": error.retry})
+        output, exit_code, error = output or error.output, error.exit_code, str(error)
+    message = _text(error, "error").strip() or NO_MESSAGE
+    text = _text(output, "output")
+    if message not in text:
+        text = f"{text.rstrip()}\n\n{message}" if text.strip() else message
+    return _made(call_id, tool_name, False, text, message, exit_code, metadata)
+
+
+class _Outcome(Generic[Make, Value]):
+    """On the class, the function that makes a result; on a result, the value of the field of that name."""
+
+    def __init__(self, make: Make) -> None:
+        self._make: Make = make
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name: str = name
 
     @overload
-    def __get__(self, result: None, owner: type[ToolResult]) -> Callable[..., ToolResult]: ...
+    def __get__(self, result: None, owner: type[ToolResult]) -> Make: ...
     @overload
-    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> str | None: ...
-    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Any:
-        return _failed if result is None else result._fields["error"]  # pyright: ignore[reportPrivateUsage]
+    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> Value: ...
+    def __get__(self, result: ToolResult | None, owner: type[ToolResult]) -> Make | Value:
+        return self._make if result is None else result._fields[self._name]  # pyright: ignore[reportPrivateUsage]
+
+
+class _Field(Generic[Value]):
+    """A field of a result, which is only read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name: str = name
+
+    def __get__(self, result: ToolResult, owner: type[ToolResult]) -> Value:
+        return result._fields[self._name]  # pyright: ignore[reportPrivateUsage]
 
 
 @final
@@ -85,49 +109,27 @@ class ToolResult:
     __slots__ = ("_fields",)
     _fields: Fields
 
-    success = _Success()
-    error = _Error()
+    success = _Outcome[Callable[[str, str, str], "ToolResult"], bool](_succeeded)
+    error = _Outcome[Callable[..., "ToolResult"], "str | None"](_failed)
+    call_id = _Field[str]()
+    tool_name = _Field[str]()
+    output = _Field[str]()
+    """The text for users and models. Never empty; for a failure, it includes the error."""
+    exit_code = _Field["int | None"]()
+    """The exit code, if the tool ran something that has one."""
+    execution_time_ms = _Field["float | None"]()
+    metadata = _Field[Mapping[str, JsonValue]]()
+    """The values for programs."""
+    content = _Field[tuple[ToolCallContent, ...]]()
+    """The content besides the text, such as images and links."""
+    is_written = _Field[bool]()
+    """Whether the output was already sent live."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise ByHand(
             "a ToolResult is not built by hand; use ToolResult.success(call_id, tool_name, output) or "
             "ToolResult.error(call_id, tool_name, error), or call.success(output) and call.error(error)"
         )
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call that this is the result of."""
-        return self._fields["call_id"]
-
-    @property
-    def tool_name(self) -> str:
-        """The name of the tool."""
-        return self._fields["tool_name"]
-
-    @property
-    def output(self) -> str:
-        """The text for users and models. Never empty; for a failure, it includes the error."""
-        return self._fields["output"]
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code, if the tool ran something that has one."""
-        return self._fields["exit_code"]
-
-    @property
-    def execution_time_ms(self) -> float | None:
-        """The duration in milliseconds."""
-        return self._fields["execution_time_ms"]
-
-    @property
-    def metadata(self) -> Mapping[str, JsonValue]:
-        """The values for programs."""
-        return self._fields["metadata"]
-
-    @property
-    def content(self) -> tuple[ToolCallContent, ...]:
-        """The content besides the text, such as images and links."""
-        return self._fields["content"]
 
     # Enriching. Each returns a new result.
 
@@ -161,12 +163,7 @@ class ToolResult:
 
     def as_written(self) -> Self:
         """Return a result whose output is marked as sent live, so that it is not shown twice."""
-        return self._with(written=True)
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the output was already sent live."""
-        return self._fields["written"]
+        return self._with(is_written=True)
 
     def stamped(self, call_id: str, tool_name: str, ms: float, values: Fields) -> Self:
         """Return a result with the call, the duration and the common metadata set.
@@ -179,7 +176,7 @@ class ToolResult:
         )
 
     def _with(self, **changed: Any) -> Self:
-        return _made(self._fields | changed)  # pyright: ignore[reportReturnType] - the class is final
+        return _of(self._fields | changed)  # pyright: ignore[reportReturnType] - the class is final
 
     # Reading
 
@@ -217,69 +214,40 @@ class ToolResult:
         return f"<ToolResult {outcome} of {self.tool_name!r} {self.call_id}: {text!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _from_plain, ({**self._fields, "metadata": dict(self.metadata)},)
+        return _of, ({**self._fields, "metadata": dict(self.metadata)},)
 
 
-def _made(fields: Fields) -> ToolResult:
+def _made(
+    call_id: str,
+    tool_name: str,
+    success: bool,
+    output: str,
+    error: str | None = None,
+    exit_code: int | None = None,
+    metadata: Mapping[str, JsonValue] = _NOTHING,
+) -> ToolResult:
+    return _of(
+        {
+            "call_id": _text(call_id, "call_id"),
+            "tool_name": _text(tool_name, "tool_name"),
+            "success": success,
+            "output": output,
+            "error": error,
+            "exit_code": exit_code,
+            "execution_time_ms": None,
+            "metadata": metadata,
+            "content": (),
+            "is_written": False,
+        }
+    )
+
+
+def _of(fields: Fields) -> ToolResult:
+    if isinstance(fields["metadata"], dict):  # unpickled
+        fields["metadata"] = MappingProxyType(cast("dict[str, JsonValue]", fields["metadata"]))
     result = object.__new__(ToolResult)
     object.__setattr__(result, "_fields", fields)
     return result
-
-
-def _from_plain(fields: Fields) -> ToolResult:
-    return _made({**fields, "metadata": MappingProxyType(fields["metadata"])})
-
-
-def _succeeded(call_id: str, tool_name: str, output: str) -> ToolResult:
-    """Return the result of a tool that succeeded. `output` is the text for users and models."""
-    text = _text(output, "output")
-    return _made(
-        {
-            "call_id": _text(call_id, "call_id"),
-            "tool_name": _text(tool_name, "tool_name"),
-            "success": True,
-            "output": text if text.strip() else NO_OUTPUT,
-            "error": None,
-            "exit_code": None,
-            "execution_time_ms": None,
-            "metadata": _NOTHING,
-            "content": (),
-            "written": False,
-        }
-    )
-
-
-def _failed(
-    call_id: str, tool_name: str, error: str | ToolError, *, output: str = ""
-) -> ToolResult:
-    """Return the result of a tool that failed. `error` is what was wrong, and what would be right."""
-    metadata: Fields = {}
-    exit_code = None
-    if isinstance(error, ToolError):
-        own = {key: _own(value) for key, value in error.metadata.items()}
-        metadata = {**own, "error_code": error.code, "retry": error.retry}
-        output, exit_code, error = output or error.output, error.exit_code, str(error)
-    message = _text(error, "error").strip() or NO_MESSAGE
-    return _made(
-        {
-            "call_id": _text(call_id, "call_id"),
-            "tool_name": _text(tool_name, "tool_name"),
-            "success": False,
-            "output": _with_message(_text(output, "output"), message),
-            "error": message,
-            "exit_code": exit_code,
-            "execution_time_ms": None,
-            "metadata": MappingProxyType(metadata),
-            "content": (),
-            "written": False,
-        }
-    )
-
-
-def _with_message(output: str, message: str) -> str:
-    if message in output:
-        return output
-    return f"{output.rstrip()}\n\n{message}" if output.strip() else message
 
 
 def _text(value: object, name: str) -> str:

@@ -24,13 +24,12 @@ from callsheet.report.errors import CallsheetError
 from callsheet.report.json import JsonObject, is_list, is_object
 from callsheet.tools.workspace import path_in
 
-_GOOGLE = re.compile(r"(?:Args|Arguments|Parameters|Params):\s*$")
 _SECTION = re.compile(
-    r"(?:Args|Arguments|Parameters|Params|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?"
-    r"|Attributes|See Also|References):?\s*$"
+    r"(?:(Args|Arguments|Parameters|Params)|Returns?|Yields?|Raises|Examples?|Notes?|Warnings?"
+    r"|Attributes|See Also|References)(:)?\s*$"
 )
 _GOOGLE_ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
-_NUMPY_ARG = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?$")
+_NUMPY_ARG = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?()$")
 _SPHINX_ARG = re.compile(r":param(?:\s+[^:\s]+)??\s+\*{0,2}(\w+)\s*:\s*(.*)$")
 _SPHINX_FIELD = re.compile(r":\w+[^:]*:")
 
@@ -43,79 +42,43 @@ class Doc(NamedTuple):
 
 
 def read_docstring(docstring: str | None) -> Doc:
-    """Parse a docstring."""
-    if not docstring:
-        return Doc("", {})
-    lines = inspect.cleandoc(docstring).splitlines()
-    begin = next((i for i in range(len(lines)) if _starts_a_section(lines, i)), len(lines))
-    arguments: dict[str, str] = {}
-    for at in range(begin, len(lines)):
-        line = lines[at].rstrip()
-        if _GOOGLE.match(line):
-            arguments |= _block(_indented(lines[at + 1 :]), _GOOGLE_ARG)
-        elif line == "Parameters" and _is_rule(lines, at + 1):
-            arguments |= _numpy(lines[at + 2 :])
-        elif found := _SPHINX_ARG.match(line):
-            arguments[found[1]] = _joined([found[2], *_indented(lines[at + 1 :])])
-    return Doc("\n".join(lines[:begin]).strip(), arguments)
-
-
-def _starts_a_section(lines: list[str], at: int) -> bool:
-    line = lines[at].rstrip()
-    if _SPHINX_FIELD.match(line):
-        return True
-    if not _SECTION.match(line):
-        return False
-    return line.endswith(":") or _is_rule(lines, at + 1)
-
-
-def _is_rule(lines: list[str], at: int) -> bool:
-    return at < len(lines) and len(lines[at]) >= 3 and set(lines[at].strip()) == {"-"}
-
-
-def _indented(lines: list[str]) -> list[str]:
-    """Return the lines that belong to the line before them."""
-    taken: list[str] = []
-    for line in lines:
-        if line.strip() and not line.startswith((" ", "\t")):
-            break
-        taken.append(line)
-    return taken
-
-
-def _block(lines: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
-    """Read arguments that stand at one depth, each followed by deeper lines."""
-    depth = min((len(x) - len(x.lstrip()) for x in lines if x.strip()), default=0)
+    """Parse a docstring. Its arguments may be in Google's, NumPy's or Sphinx's style."""
+    lines = inspect.cleandoc(docstring or "").splitlines()
+    text: list[str] = []
     found: dict[str, list[str]] = {}
-    name = ""
-    for line in lines:
-        at_depth = line.strip() and len(line) - len(line.lstrip()) == depth
-        match = pattern.match(line.strip()) if at_depth else None
-        if match:
-            name = match[1]
-            found[name] = [match[2]]
-        elif name:
-            found[name].append(line)
-    return {name: _joined(text) for name, text in found.items()}
+    argument, depth, name = _SPHINX_ARG, 0, ""
+    is_text = True
+    for line, below in zip(lines, [*lines[1:], ""], strict=False):
+        indent = len(line) - len(line.lstrip())
+        section = _SECTION.match(line) if line.strip() else None
+        if section and (section[2] or _is_rule(below)):
+            # A line of its own opens a section: `Args:`, or, underlined, `Parameters`.
+            is_text, name = False, ""
+            argument, depth = (_GOOGLE_ARG, -1) if section[2] else (_NUMPY_ARG, 0)
+            argument = argument if section[1] else _SPHINX_ARG
+        elif is_text and not _SPHINX_FIELD.match(line):
+            text.append(line)
+        elif line.strip() and not _is_rule(line):
+            is_text = False
+            if depth < 0:  # the first argument of Google's style tells where all of them stand
+                depth = indent
+            entry = argument.match(line.strip()) if indent == depth else None
+            if entry:
+                name = entry[1]
+                found[name] = [entry[2]]
+            elif name and indent > depth:
+                found[name].append(line)
+            else:
+                name = ""
+    arguments = {
+        name: " ".join(line.strip() for line in parts if line.strip())
+        for name, parts in found.items()
+    }
+    return Doc("\n".join(text).strip(), arguments)
 
 
-def _numpy(lines: list[str]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    name = ""
-    for at, line in enumerate(lines):
-        if line.strip() and not line.startswith((" ", "\t")):
-            match = _NUMPY_ARG.match(line.strip())
-            if not match or _is_rule(lines, at + 1):
-                break
-            name = match[1]
-            found[name] = []
-        elif name:
-            found[name].append(line)
-    return {name: _joined(text) for name, text in found.items()}
-
-
-def _joined(lines: list[str]) -> str:
-    return " ".join(line.strip() for line in lines if line.strip())
+def _is_rule(line: str) -> bool:
+    return len(line) >= 3 and set(line.strip()) == {"-"}
 
 
 _PLAIN = (type(None), bool, int, float, str, bytes, Enum)
@@ -134,10 +97,10 @@ class PathArgument(NamedTuple):
 
 
 class Parameters(NamedTuple):
-    """The parameters of a tool's function."""
+    """The parameters of a tool's function. Without a `convert`, it takes the arguments as they are."""
 
     schema: JsonObject
-    convert: Callable[[Mapping[str, Any]], dict[str, Any]]
+    convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     paths: tuple[PathArgument, ...]
     takes_call: bool
 

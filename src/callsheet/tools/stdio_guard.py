@@ -61,42 +61,28 @@ def own_stdio() -> Generator[OwnStdio]:
 
 
 class _Out:
-    """A replacement for `sys.stdout` that sends what a tool prints to its call."""
+    """A replacement for `sys.stdout`, and for its `buffer`, that sends what a tool prints to its call."""
 
-    def __init__(self, real: TextIO) -> None:
-        self.real: TextIO = real
-        self.buffer: _OutBytes = _OutBytes(real)
-
-    def write(self, text: str, /) -> int:
-        call = current_call.get()
-        if call is None:
-            return self.real.write(text)
-        call.write(text)
-        return len(text)
-
-    def writelines(self, lines: Iterable[str], /) -> None:
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.real, name)
-
-
-class _OutBytes:
-    """A replacement for `sys.stdout.buffer`."""
-
-    def __init__(self, real: TextIO) -> None:
-        self._real: TextIO = real
+    def __init__(self, real: Any) -> None:
+        self.real: Any = real
 
     def write(self, data: Any, /) -> int:
         call = current_call.get()
         if call is None:
-            return self._real.buffer.write(data)
-        call.write(bytes(data))
+            return self.real.write(data)
+        call.write(data if isinstance(data, str) else bytes(data))
         return len(data)
 
+    def writelines(self, lines: Iterable[Any], /) -> None:
+        for line in lines:
+            self.write(line)
+
+    @property
+    def buffer(self) -> _Out:
+        return _Out(self.real.buffer)
+
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real.buffer, name)
+        return getattr(self.real, name)
 
 
 class _In:
@@ -126,8 +112,9 @@ _lock = Lock()
 _users = 0
 
 
-def install() -> None:
-    """Install the stand-ins. Each `install` must be followed by an `uninstall`."""
+@contextmanager
+def running(call: Call) -> Generator[None]:
+    """Make a call the one that runs here, and protect the pipe from its tool."""
     global _users  # noqa: PLW0603 - stdout is the process's, and so is this
     with _lock:
         _users += 1
@@ -135,29 +122,19 @@ def install() -> None:
         # by its type, and never stands for another one. None means that the process has no stdout or stdin.
         out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
         if out is not None and not isinstance(out, _Out):
-            sys.stdout = cast("TextIO", _Out(sys.stdout))
+            sys.stdout = cast("TextIO", _Out(out))
         if into is not None and not isinstance(into, _In):
             sys.stdin = cast("TextIO", _In(sys.stdin))
-
-
-def uninstall() -> None:
-    """Undo an `install`. The last one restores the process's own stdout and stdin."""
-    global _users  # noqa: PLW0603
-    with _lock:
-        _users -= 1
-        if _users == 0:
-            out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
-            if isinstance(out, _Out):
-                sys.stdout = out.real
-            if isinstance(into, _In):
-                sys.stdin = into.real
-
-
-@contextmanager
-def guarded() -> Generator[None]:
-    """Protect the pipe from tools during the context."""
-    install()
+    token = current_call.set(call)
     try:
         yield
     finally:
-        uninstall()
+        current_call.reset(token)
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                out, into = cast("tuple[object, object]", (sys.stdout, sys.stdin))
+                if isinstance(out, _Out):
+                    sys.stdout = out.real
+                if isinstance(into, _In):
+                    sys.stdin = into.real

@@ -1,4 +1,4 @@
-"""Own `@tool`, which turns a plain function into a tool, and `Registry`, a session's tools by name.
+"""`@tool`, which turns a plain function into a tool, and `Registry`, a session's tools by name.
 
 What a model needs to know about a tool is derived from the function: its name, docstring and type hints.
 """
@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeAlias, overload
 
 from callsheet.report.fields import Kind, ToolCallLocation, ToolKind, to_kind
 from callsheet.report.json import JsonObject
-from callsheet.tools.arguments import nearest
+from callsheet.tools.arguments import Checker, nearest
 from callsheet.tools.builtin import BUILTIN
+from callsheet.tools.errors import InvalidArguments
 from callsheet.tools.signature import (
     BadTool,
     Parameters,
@@ -81,6 +82,7 @@ class Tool:
         self.preview: Preview | None = preview
         self.scope: Scope | None = scope
         self.how: How = _how(function)
+        self._checker: Checker | None = None
         self.paths: tuple[PathArgument, ...] = parameters.paths
         names = frozenset(path.name for path in self.paths)
         own = frozenset[str]() if self.read_only else names
@@ -111,13 +113,34 @@ class Tool:
             read_only: Whether the tool changes nothing.
             declared: Further arguments of `Tool`.
         """
-        parameters = Parameters(schema, _as_one, (), takes_call=True)
+        parameters = Parameters(schema, None, (), takes_call=True)
         return cls(function, name, description, parameters, read_only=read_only, **declared)
 
     @property
     def schema(self) -> JsonObject:
         """The JSON Schema of the arguments."""
         return self.parameters.schema
+
+    def convert(self, arguments: Any) -> dict[str, Any]:
+        """Return the values that the function takes for arguments.
+
+        Raises:
+            InvalidArguments: The arguments don't match the schema, or a type refuses them.
+        """
+        convert = self.parameters.convert
+        if convert is None:
+            self._check(arguments)
+            return {"arguments": dict(arguments)}
+        try:
+            return convert(arguments)
+        except Exception as exc:
+            self._check(arguments)  # it explains what the schema would take
+            raise InvalidArguments(f"{self.name}: {exc}") from exc
+
+    def _check(self, arguments: Any) -> None:
+        if self._checker is None:
+            self._checker = Checker(self.name, self.schema)
+        self._checker(arguments)
 
     def needs_permission(self, arguments: JsonObject) -> bool:
         """Return whether the user should approve a call with these arguments before it runs."""
@@ -140,10 +163,6 @@ class Tool:
                     f"tool {self.name!r}: {option}: {name!r} is not an argument with a Path"
                 )
         return frozenset(declared)
-
-
-def _as_one(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return {"arguments": dict(arguments)}
 
 
 def _how(function: Callable[..., Any]) -> How:
