@@ -2,9 +2,9 @@
 
 The agent needs no support for this. How the modules work together:
 
-- `stdio` starts the agent (`callsheet.processes.child`) and passes bytes on in both directions, with one
-  thread per direction. Each thread hands what it reads to a *hook*, which may record it (`recording`)
-  or send something else (`live`).
+- `stdio` starts the agent (`callsheet.processes.child`) and passes bytes on in both directions, in one
+  thread. What becomes of the bytes is up to a `Traffic`, which records them (`recording`) or repairs
+  what is in them (`live`).
 - `live` drives a `pipeline` by lines and by the clock; `offline` drives one over a recording.
 - In the pipeline, what is not about calls goes through `passthrough`. Calls go to their `tapped_session`:
   what is known of one (`calls`) becomes a draft (`repair`, `profiles`), which becomes a safe report

@@ -123,7 +123,7 @@ class Waits:
     @property
     def due(self) -> float | None:
         """When the first of them has waited long enough."""
-        return min((until for until, _ in self._held.values()), default=None)
+        return min([until for until, _ in self._held.values()]) if self._held else None
 
     def tick(self, now: float, failed: Callable[[Exception], None]) -> None:
         """Act on what has waited long enough. `failed` receives exceptions; the others go on."""

@@ -212,17 +212,18 @@ class Pipeline:
     @property
     def due(self) -> float | None:
         """When there is something to do, if at all."""
-        times = [waits.due for waits in self._all_waits()]
-        return min((due for due in times if due is not None), default=None)
+        first = self._waits.due
+        for session in self._sessions.values():
+            due = session.waits.due
+            if due is not None and (first is None or due < first):
+                first = due
+        return first
 
     def tick(self, now: float) -> None:
         """Do what is due."""
         self._messages.template = None
-        for waits in self._all_waits():
+        for waits in (self._waits, *[session.waits for session in self._sessions.values()]):
             waits.tick(now, self._failed)
-
-    def _all_waits(self) -> list[Waits]:
-        return [self._waits, *[session.waits for session in self._sessions.values()]]
 
     def agent_gone(self, now: float) -> None:
         """End what is open: the agent will send nothing more."""

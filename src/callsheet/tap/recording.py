@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from callsheet.acp.jsonrpc import LineBuffer, split_lines
 from callsheet.processes.child import CannotStart
-from callsheet.tap.stdio import Between, Send
+from callsheet.tap.stdio import Between
 
 if TYPE_CHECKING:
     from callsheet.observe.lines import Direction
@@ -72,9 +72,7 @@ def record(
         return exc.exit_code
     writer = RecordingWriter(path_in(output, command[0]), form, warn=_warn)
     try:
-        return between.serve(
-            _RecordingHook("client->agent", writer), _RecordingHook("agent->client", writer)
-        )
+        return between.serve(_Recorded(writer))
     finally:
         writer.close()
 
@@ -95,23 +93,28 @@ def _warn(text: str) -> None:
         os.write(2, f"callsheet record: {text}\n".encode(errors="replace"))
 
 
-class _RecordingHook:
-    """A hook that records what it passes on."""
+class _Recorded:
+    """Traffic that is passed on as it is, and recorded before that: the response must come later."""
 
-    def __init__(self, way: Direction, writer: RecordingWriter) -> None:
-        self._way: Direction = way
+    wait: float | None = None
+
+    def __init__(self, writer: RecordingWriter) -> None:
+        self.to_client: list[bytes] = []
+        self.to_agent: list[bytes] = []
         self._write: Callable[[Direction, bytes], None] = writer.write
 
-    def begin(self, send: Send) -> None:
-        """Do nothing: a recorder sends nothing of its own."""
+    def from_client(self, data: bytes) -> None:
+        """Record what the client sends, and send it on."""
+        self._write("client->agent", data)
+        self.to_agent.append(data)
 
-    def take(self, data: bytes, send: Send) -> None:
-        """Record a piece, then send it: its response must come later in the recording."""
-        self._write(self._way, data)
-        send(data)
+    def from_agent(self, data: bytes) -> None:
+        """Record what the agent sends, and send it on."""
+        self._write("agent->client", data)
+        self.to_client.append(data)
 
-    def end(self, send: Send) -> None:
-        """Do nothing: nothing was held back."""
+    def tick(self) -> None:
+        """Do nothing: nothing is ever due."""
 
 
 class _Side:

@@ -1,26 +1,69 @@
 """Run an agent, and relay bytes between it and the client, which is on this process's stdin and stdout.
 
-`Between` starts the agent and serves until it ends. A `Relay` for each direction passes bytes on at once,
-in a thread of its own, through a `Hook`. Hooks that work on lines use `acp.jsonrpc.LineBuffer`.
+`Between` starts the agent and serves until it ends. One thread reads from both sides, hands what it reads
+to a `Traffic`, and writes what that has for either side. It waits for pipes and for time in one place
+(`poll`), so nothing here needs a lock. The main thread waits for the agent's end, and gets our signals.
+
+It behaves as bare pipes would. A side that does not read makes the other one wait, but never its own
+direction. The end of either side reaches the other: a reader reads the end of the stream, and a writer
+gets a broken pipe.
 """
 
 from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Thread
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from callsheet.processes.child import Child
 
 PATIENCE = 0.3
 """Seconds of silence, after the agent's end, after which processes that hold its stdout open are ignored."""
 
+GONE = 2.0
+"""Seconds that the agent has to exit on its own when its client is gone."""
+
 SWITCH = 0.0005
 """Seconds that a thread may hold the interpreter. With the default, a message could wait 5 ms."""
+
+PIECE = 1 << 16
+"""Bytes that are read in one go, at most: as much as a pipe holds."""
+
+_NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Traffic(Protocol):
+    """What becomes of the bytes that both sides send. Pieces end anywhere.
+
+    After each call, `to_client` and `to_agent` are sent, in order, and emptied.
+    """
+
+    to_client: list[bytes]
+    to_agent: list[bytes]
+
+    def from_client(self, data: bytes) -> None:
+        """Take the next piece of what the client sends; none if there will be no more."""
+        ...
+
+    def from_agent(self, data: bytes) -> None:
+        """Take the next piece of what the agent sends; none if there will be no more."""
+        ...
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until `tick` should be called, if nothing comes before that."""
+        ...
+
+    def tick(self) -> None:
+        """Do what is due by now."""
+        ...
 
 
 class Between:
@@ -30,7 +73,6 @@ class Between:
         self.child: Child = Child()
         self._stdin: int = -1
         self._stdout: int = -1
-        self._answers: Relay | None = None
 
     def start(self, command: Sequence[str]) -> None:
         """Start the agent. There must be no other thread yet.
@@ -40,40 +82,27 @@ class Between:
         """
         self._stdin, self._stdout = self.child.start(command)
 
-    def serve(self, to_agent: Hook, to_client: Hook) -> int:
-        """Pass everything on until the agent has ended.
-
-        Args:
-            to_agent: The hook on what the client sends.
-            to_client: The hook on what the agent sends.
+    def serve(self, traffic: Traffic) -> int:
+        """Pass everything on until the agent has ended, and the client has read what it sent last.
 
         Returns:
             The agent's exit code, or 128 plus the number of the signal that ended it.
         """
         sys.setswitchinterval(SWITCH)
-        answers = self._answers = Relay(self._stdout, _take_over(1, os.O_WRONLY), to_client)
-        answers.start()
-        Relay(_take_over(0, os.O_RDONLY), self._stdin, to_agent, self.client_listens).start()
+        ended, end = os.pipe()
+        relay = Relay(
+            traffic,
+            _Way(_take_over(0, os.O_RDONLY), self._stdin, traffic.from_client, traffic.to_agent),
+            _Way(self._stdout, _take_over(1, os.O_WRONLY), traffic.from_agent, traffic.to_client),
+            ended,
+            self.child.end,
+        )
+        relay.start()
         code = self.child.wait()
-        self._let_finish(answers)
+        os.close(end)
+        while relay.is_alive() and not self.child.told_to_leave:
+            relay.join(PATIENCE)
         return code
-
-    def client_listens(self) -> bool:
-        """Whether somebody may still read what the agent sends."""
-        return self._answers is None or (self._answers.is_alive() and self._answers.is_heard)
-
-    def _let_finish(self, answers: Relay) -> None:
-        """Wait until the client has read what the agent sent last, however long that takes.
-
-        A process that left the agent's process group may hold its stdout open, so the end of the stream
-        may never come. Such a process is not waited for if it is silent for `PATIENCE` seconds: the relay
-        has nothing to pass on at the beginning and at the end of the wait, and read nothing in between.
-        """
-        while answers.is_alive() and not self.child.told_to_leave:
-            pieces, was_idle = answers.pieces, answers.is_idle
-            answers.join(PATIENCE)
-            if was_idle and answers.is_idle and answers.pieces == pieces:
-                return
 
 
 def _take_over(descriptor: int, mode: int) -> int:
@@ -91,153 +120,205 @@ def _take_over(descriptor: int, mode: int) -> int:
     return ours
 
 
-PIECE = 1 << 16
-"""Bytes that are passed on in one go, at most: as much as a pipe holds."""
+class _Way:
+    """One direction: from a descriptor, through `take`, to another descriptor."""
 
-LOOK = 1.0
-"""Seconds between two checks, while the target does not read, whether it still matters (`is_wanted`)."""
+    def __init__(
+        self, source: int, target: int, take: Callable[[bytes], None], out: list[bytes]
+    ) -> None:
+        self.source: int = source
+        """-1 if nothing more comes."""
+        self.target: int = target
+        """-1 if nothing more can be sent."""
+        self.is_left: bool = False
+        """Whether its sender has gone, as far as that can be seen while nothing is read."""
+        self.waiting: deque[memoryview] = deque()
+        """What waits to be sent. Nothing more is read until it is empty."""
+        self.is_changed: bool = True
+        """Whether other descriptors are to be watched from now on."""
+        self._take: Callable[[bytes], None] = take
+        self._has_ended: bool = False
+        self.out: list[bytes] = out
+        self._may_block: bool = not _is_private(target)
+        if not self._may_block:
+            os.set_blocking(target, False)
 
-_NOBODY = select.POLLERR | select.POLLHUP | select.POLLNVAL
+    def on_source(self, found: int) -> None:
+        """Take the next piece, or the end."""
+        del found
+        if self.waiting:  # it is not to be read now, so this is its end
+            self.is_left = self.is_changed = True
+            return
+        try:
+            data = os.read(self.source, PIECE)
+        except BlockingIOError:  # an inherited descriptor may be non-blocking, and shared
+            return
+        except OSError:  # a terminal that was hung up, a socket that was reset
+            data = b""
+        if data:
+            self._take(data)
+        else:
+            self.end()
 
-Send: TypeAlias = Callable[[bytes], None]
+    def end(self) -> None:
+        """Note that nothing more will come. What waits is still sent."""
+        self._close_source()
+        if not self._has_ended:
+            self._has_ended = True
+            self._take(b"")
+
+    def collect(self) -> None:
+        """Send what came of it as far as it can be sent at once, and let the rest wait."""
+        if self.out:
+            data = self.out[0] if len(self.out) == 1 else b"".join(self.out)
+            self.out.clear()
+            sent = 0 if self.waiting or self._may_block else self._write(data)
+            if sent < len(data) and self.target >= 0:
+                self.waiting.append(memoryview(data)[sent:])
+                self.is_changed = True
+        if self.source < 0 and not self.waiting and self.target >= 0:
+            self.stop()
+
+    def on_target(self, found: int) -> None:
+        """Send more of what waits; if nobody reads any more, stop."""
+        if not found & select.POLLOUT:
+            self.stop()
+            return
+        # A pipe that can be written to takes that much without blocking.
+        data = self.waiting[0]
+        sent = self._write(data[: select.PIPE_BUF] if self._may_block else data)
+        if self.waiting:  # else nobody reads any more
+            self.waiting[0] = data[sent:]
+            if not self.waiting[0]:
+                self.waiting.popleft()
+                self.is_changed = True
+
+    def _write(self, data: bytes | memoryview) -> int:
+        """Write to the target. If nobody reads any more, that is the end of this direction."""
+        try:
+            return os.write(self.target, data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self.stop()
+            return 0
+
+    def stop(self) -> None:
+        """Close both ends, which tells both sides."""
+        self.waiting.clear()
+        self._close_source()
+        if self.target >= 0:
+            os.close(self.target)
+            self.target, self.is_changed = -1, True
+
+    def _close_source(self) -> None:
+        if self.source >= 0:
+            os.close(self.source)
+            self.source, self.is_changed = -1, True
 
 
-class Hook(Protocol):
-    """Receives what one side sends, piece by piece, and sends on what the other side is to receive.
-
-    Pieces end anywhere. A hook that only watches sends each piece on unchanged. A hook that changes
-    lines holds back a line that is not complete yet (`LineBuffer`).
-    """
-
-    def begin(self, send: Send) -> None:
-        """Receive the function that sends to the other side, before any data.
-
-        Any thread may call it, but only one at a time.
-        """
-        ...
-
-    def take(self, data: bytes, send: Send) -> None:
-        """Take the next piece."""
-        ...
-
-    def end(self, send: Send) -> None:
-        """Send on what was held back: no more data will come."""
-        ...
+def _is_private(descriptor: int) -> bool:
+    """Whether nobody else uses an open pipe or socket, so that it may be made non-blocking."""
+    found = os.fstat(descriptor)
+    is_pipe = stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode)
+    with suppress(OSError):  # stderr, which the agent shares, may be the same
+        return is_pipe and not os.path.samestat(found, os.fstat(2))
+    return is_pipe
 
 
 class Relay(Thread):
-    """A thread that passes on what comes from `source` to `target`, until one of them ends; it closes both.
+    """The thread that passes everything on.
 
-    In this way the end of either side reaches the other: a reader reads the end of the stream, and a
-    writer gets a broken pipe.
+    `ended` is a descriptor that ends when the agent has ended. `end` ends the agent.
     """
 
     def __init__(
-        self, source: int, target: int, hook: Hook, is_wanted: Callable[[], bool] | None = None
+        self,
+        traffic: Traffic,
+        to_agent: _Way,
+        to_client: _Way,
+        ended: int,
+        end: Callable[[], None],
     ) -> None:
-        """Prepare the relay, and let the hook begin.
-
-        Args:
-            source: The descriptor to read from.
-            target: The descriptor to write to.
-            hook: Receives each piece, and decides what is sent.
-            is_wanted: Asked while `target` does not read: whether what comes from `source` still matters.
-                If not, the relay ends. Without it, the relay waits for as long as it takes.
-        """
         super().__init__(daemon=True)
-        self.is_listening: bool = False
-        """Whether it has passed on all that it took, and waits for more."""
-        self.pieces: int = 0
-        """How many pieces it has taken."""
-        self._source: int = source
-        self._target: int = target
-        self._hook: Hook = hook
-        self._is_wanted: Callable[[], bool] | None = is_wanted
-        if is_wanted is not None:
-            os.set_blocking(target, False)
-        hook.begin(self._send)
-
-    @property
-    def is_heard(self) -> bool:
-        """Whether the other side may still read."""
-        poll = select.poll()
-        try:
-            poll.register(self._target, 0)
-            found = poll.poll(0)
-        except (OSError, ValueError):
-            return False
-        return not any(what & _NOBODY for _, what in found)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all that came so far was passed on, and nothing waits to be read."""
-        try:
-            return self.is_listening and not _wait(self._source, select.POLLIN, 0)
-        except (OSError, ValueError):  # it has ended meanwhile
-            return False
+        self._traffic: Traffic = traffic
+        self._ways: tuple[_Way, _Way] = (to_agent, to_client)
+        self._ended: int = ended
+        self._end: Callable[[], None] = end
+        self._has_ended: bool = False
+        self._idle_since: float | None = None
+        self._gone_since: float | None = None
+        self._poll: select.poll = select.poll()
+        # By descriptor, what to wait for, and what to do then.
+        self._watched: dict[int, tuple[int, Callable[[int], None]]] = {}
 
     def run(self) -> None:
-        """Pass on bytes until there are no more, or nobody wants them."""
-        source, take, send = self._source, self._hook.take, self._send
+        """Pass on what comes until the agent has ended, and the client has read all of it."""
+        to_agent, to_client = self._ways
         try:
-            while True:
-                self.is_listening = True
-                data = _read(source)
-                self.is_listening = False
-                if not data:
-                    break
-                self.pieces += 1
-                take(data, send)
-            self._hook.end(send)
-        except OSError:
-            pass  # nobody reads any more; closing the source passes that on to the writer
+            while not (self._has_ended and to_client.target < 0):
+                if to_agent.is_changed or to_client.is_changed:
+                    self._watch()
+                wait = self._traffic.wait
+                if wait is not None and wait <= 0:
+                    self._traffic.tick()
+                    to_agent.collect()
+                    to_client.collect()
+                    continue
+                events = self._poll.poll(self._patience(wait))
+                for descriptor, found in events:
+                    self._watched[descriptor][1](found)
+                for way in self._ways:
+                    if way.out or way.source < 0:
+                        way.collect()
+                if self._has_ended or to_client.target < 0:
+                    self._look_around(time.monotonic(), is_idle=not events)
         finally:
-            with suppress(OSError):
-                self._leave()
+            to_client.end()
+            for way in self._ways:
+                way.stop()
 
-    def _leave(self) -> None:
-        """Close both descriptors.
+    def _watch(self) -> None:
+        """Watch the descriptors from which something is to be read, or to which it is to be written."""
+        wanted: dict[int, tuple[int, Callable[[int], None]]] = {}
+        if not self._has_ended:
+            wanted[self._ended] = select.POLLIN, self._agent_ended
+        for way in self._ways:
+            way.is_changed = False
+            if way.source >= 0 and not (way.waiting and way.is_left):
+                wanted[way.source] = (0 if way.waiting else select.POLLIN), way.on_source
+            if way.target >= 0:
+                wanted[way.target] = (select.POLLOUT if way.waiting else 0), way.on_target
+        for descriptor in self._watched.keys() - wanted.keys():
+            self._poll.unregister(descriptor)
+        for descriptor, (events, _) in wanted.items():
+            self._poll.register(descriptor, events)
+        self._watched = wanted
 
-        Another thread may still call `_send`. So the target's number is not freed, which could make it that
-        of another file, but points to `/dev/null`.
-        """
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, self._target, inheritable=False)
-        os.close(nowhere)
-        os.close(self._source)
+    def _agent_ended(self, found: int) -> None:
+        del found
+        self._has_ended = self._ways[0].is_changed = True
 
-    def _send(self, data: bytes) -> None:
-        try:
-            written = os.write(self._target, data)  # nearly always all of it
-        except BlockingIOError:
-            written = 0
-        if written < len(data):
-            rest = memoryview(data)[written:]
-            while rest:
-                rest = rest[self._write(rest) :]
+    def _patience(self, wait: float | None) -> float | None:
+        """Return the milliseconds until something has to be done, if nothing comes."""
+        if self._has_ended or self._gone_since is not None:
+            longest = PATIENCE if self._has_ended else GONE
+            wait = longest if wait is None else min(wait, longest)
+        return None if wait is None else max(0.0, wait * 1000)
 
-    def _write(self, data: memoryview) -> int:
-        while True:
-            try:
-                return os.write(self._target, data)
-            except BlockingIOError:
-                while not _wait(self._target, select.POLLOUT, self._is_wanted and LOOK):
-                    if self._is_wanted is not None and not self._is_wanted():
-                        raise BrokenPipeError from None
-
-
-def _read(descriptor: int) -> bytes:
-    """Return the next bytes, or none at the end. An inherited descriptor may be non-blocking."""
-    while True:
-        try:
-            return os.read(descriptor, PIECE)
-        except BlockingIOError:
-            _wait(descriptor, select.POLLIN)
-        except OSError:  # a terminal that was hung up, a socket that was reset
-            return b""
-
-
-def _wait(descriptor: int, what: int, seconds: float | None = None) -> bool:
-    poll = select.poll()
-    poll.register(descriptor, what)
-    return bool(poll.poll(None if seconds is None else seconds * 1000))
+    def _look_around(self, now: float, *, is_idle: bool) -> None:
+        """Stop waiting for what will not come, and end an agent that stays when its client is gone."""
+        to_agent, to_client = self._ways
+        if self._has_ended:
+            if not is_idle or to_client.waiting or self._idle_since is None:
+                self._idle_since = now
+            elif now - self._idle_since >= PATIENCE:
+                to_client.end()  # a process that left the agent's group holds its stdout open
+                to_client.collect()
+        elif to_agent.source >= 0 and not to_agent.is_left:
+            self._gone_since = None
+        elif self._gone_since is None:
+            self._gone_since = now
+        elif now - self._gone_since >= GONE:
+            self._gone_since = float("inf")
+            self._end()

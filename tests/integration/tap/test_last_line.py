@@ -32,19 +32,20 @@ _HEARS = (
     "while data := sys.stdin.buffer.read1(1 << 16):\n    found.update(data); time.sleep(0.0005)\n"
     "open(sys.argv[1], 'w').write(found.hexdigest())"
 )
-_SLOW_HOOK = """
+_SLOW = """
 import os, sys, time
 from callsheet.tap.stdio import Between
 
-class Hook:
-    def __init__(self, seconds): self.seconds = seconds
-    def begin(self, send): pass
-    def take(self, data, send): time.sleep(self.seconds); send(data)
-    def end(self, send): pass
+class Slow:
+    wait = None
+    def __init__(self): self.to_client, self.to_agent = [], []
+    def from_client(self, data): pass
+    def from_agent(self, data): time.sleep(0.7); self.to_client.append(data)
+    def tick(self): pass
 
 between = Between()
 between.start([sys.executable, "-c", "print('last words')"])
-sys.exit(between.serve(Hook(0), Hook(0.7)))
+sys.exit(between.serve(Slow()))
 """
 
 
@@ -104,7 +105,7 @@ def test_the_last_line_of_a_client_is_whole(name: str, size: int, tmp_path: Path
 
 def test_what_takes_long_to_look_into_is_waited_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _SLOW_HOOK], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [sys.executable, "-c", _SLOW], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"last words\n")

@@ -12,11 +12,10 @@ import pytest
 
 from callsheet.observe.lines import read_lines
 from callsheet.tap.context import Context, TapSettings
-from callsheet.tap.live import Driver, FromAgent, FromClient
+from callsheet.tap.live import Driver
 from callsheet.tap.offline import PRECISE, Repairs
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
-from callsheet.tap.stdio import Between
 from tests.support.made_recordings import OURS, SHARED, name_of
 from tests.support.sizes import FULL, sized
 from tests.support.tap_harness import unnumbered
@@ -29,38 +28,31 @@ class Played:
     """A live tap, but for its pipes and its clock. `heard` is what both sides heard, in order."""
 
     def __init__(self) -> None:
-        self.heard: dict[str, list[bytes]] = {"client": [], "agent": []}
         self.clock: float = 0.0
         self.said: list[str] = []
         context = Context(SETTINGS, Account(), spill=False)
-        self.driver: Driver = Driver(Pipeline(context, self.said.append), None, Between())
+        self.driver: Driver = Driver(Pipeline(context, self.said.append))
         self.driver.now = lambda: self.clock
-        self.sides: dict[str, FromAgent | FromClient] = {
-            "agent": FromAgent(self.driver),
-            "client": FromClient(self.driver),
+        self.heard: dict[str, list[bytes]] = {
+            "client": self.driver.to_client,
+            "agent": self.driver.to_agent,
         }
-        for sender, side in self.sides.items():
-            side.begin(self._sender(sender))
-
-    def _sender(self, sender: str) -> Any:
-        return self.heard["client" if sender == "agent" else "agent"].append
 
     def wait(self, until: float | None) -> None:
         """Let time go by; without an end, until nothing is due any more."""
         pipeline = self.driver.pipeline
         while (due := pipeline.due) is not None and (until is None or due < until - PRECISE):
             self.clock = max(self.clock, due)
-            self.driver._tick()  # pyright: ignore[reportPrivateUsage] - as its thread would
+            self.driver.tick()
         self.clock = max(self.clock, until or 0)
 
     def says(self, sender: str, data: bytes) -> None:
-        self.sides[sender].take(data, self._sender(sender))
+        (self.driver.from_agent if sender == "agent" else self.driver.from_client)(data)
 
     def end(self) -> None:
         self.wait(None)
-        for sender in ("agent", "client"):
-            self.sides[sender].end(self._sender(sender))
-        self.driver.close()
+        self.says("agent", b"")
+        self.says("client", b"")
 
 
 def pieces(path: Path, size: int | None) -> Iterator[tuple[float, str, bytes]]:

@@ -74,7 +74,7 @@ def test_a_history_that_fails_changes_nothing_that_the_client_is_told() -> None:
     told: list[list[bytes]] = []
     for keeping in (None, HistorySink(broken, "agent", said.append)):
         keep = None if keeping is None else keeping.call
-        tap = Context(TapSettings(locale="en"), Account(), keep=keep, spill=False)
+        tap = Context(TapSettings(locale="en"), Account(), store=keep, spill=False)
         pipeline = Pipeline(tap, said.append, keeping)
         for message in (*opening(), announced(), completed()):
             is_clients = "method" in message and "id" in message

@@ -6,13 +6,14 @@ import json
 import subprocess
 import sys
 import time
-from typing import Any, cast
+from typing import Any
+
+import pytest
 
 from callsheet.tap.context import Context, TapSettings
 from callsheet.tap.live import Driver
 from callsheet.tap.pipeline import Pipeline
 from callsheet.tap.stats import Account
-from callsheet.tap.stdio import Between
 from tests.support.made_recordings import announced, opening
 from tests.support.processes import linux
 from tests.support.puppet import puppet
@@ -20,31 +21,28 @@ from tests.support.puppet import puppet
 PATIENCE = 30
 
 
-def test_nothing_comes_into_a_line_that_is_passed_on_in_parts() -> None:
-    pipeline = Pipeline(Context(TapSettings(), Account(), spill=False), print)
-    driver = Driver(pipeline, None, cast("Between", None))
-    sent: list[bytes] = []
-    driver.speak_by(sent.append)
-    try:
-        for message in opening():
-            line = json.dumps(message).encode() + b"\n"
-            if "method" in message:
-                driver.from_client([line], lambda _: None)
-            else:
-                driver.from_agent(line, sent.append)
-        bare = announced(title="bash", name="bash", kind="execute", rawInput={}, locations=[])
-        driver.from_agent(json.dumps(bare).encode() + b"\n", sent.append)
-        sent.clear()
-        driver.pass_on(b"half of ", sent.append)
-        time.sleep(0.3)
-        assert sent == [b"half of "]
-        driver.pass_on(b"a line\n", sent.append)
-        until = time.monotonic() + 5
-        while len(sent) < 3 and time.monotonic() < until:
-            time.sleep(0.01)
-        assert b"tool_call" in sent[2]
-    finally:
-        driver.close()
+def test_nothing_comes_into_a_line_that_is_passed_on_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("callsheet.acp.jsonrpc.LineBuffer.__init__.__defaults__", (4000,))
+    driver = Driver(Pipeline(Context(TapSettings(), Account(), spill=False), print))
+    for message in opening():
+        line = json.dumps(message).encode() + b"\n"
+        (driver.from_client if "method" in message else driver.from_agent)(line)
+    bare = {"title": "bash", "name": "bash", "kind": "execute", "rawInput": {}, "locations": []}
+    bare = announced(**bare, status="in_progress")
+    driver.from_agent(json.dumps(bare).encode() + b"\n")
+    driver.to_client.clear()
+    half = b"x" * 5000
+    driver.from_agent(half)
+    time.sleep(0.2)
+    assert driver.wait is None
+    driver.tick()
+    assert driver.to_client == [half]
+    driver.from_agent(b"y\n")
+    driver.tick()
+    assert driver.to_client[1] == b"y\n"
+    assert b"tool_call" in driver.to_client[2]
 
 
 def _turn() -> bytes:
