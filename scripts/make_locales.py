@@ -1,4 +1,4 @@
-"""Extract the messages of describe/i18n.py, bring the catalogues up to date, and compile them.
+"""Extract the messages of describe, bring the catalogues up to date, and compile them.
 
     python scripts/make_locales.py           write callsheet.pot, the .po files and the .mo files
     python scripts/make_locales.py --check   write nothing; fail if something would change
@@ -41,9 +41,10 @@ class Steady(Catalog):
 def template() -> Steady:
     """Return the messages that the sources have."""
     catalog = Steady(charset="utf-8")
-    with (PACKAGE / "i18n.py").open("rb") as source:
-        for _, message, _, _ in extract("python", source, KEYWORDS):
-            catalog.add(message)
+    for path in (*sorted((PACKAGE / "shapes").glob("*.py")), PACKAGE / "i18n.py"):
+        with path.open("rb") as source:
+            for _, message, _, _ in extract("python", source, KEYWORDS):
+                catalog.add(message)
     return catalog
 
 

@@ -23,18 +23,26 @@ import tomllib
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files as package_files
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callsheet.describe.arguments import Arguments, has_command, to_arguments
 from callsheet.describe.paths import PathContext
-from callsheet.describe.shapes import DescriptionDraft, Shape, files, processes, search, tasks
+from callsheet.describe.shapes import (
+    DescriptionDraft,
+    Shape,
+    files,
+    fixed,
+    processes,
+    search,
+    tasks,
+)
 from callsheet.describe.titles import cut, humanise, one_line, squash, words_of
 from callsheet.report.errors import InvalidKind
 from callsheet.report.fields import UNASKED, Kind, ToolKind, to_kind
 
-Step: TypeAlias = Literal["declared", "annotations", "name", "input", "family", "words", "none"]
 Annotations: TypeAlias = Mapping[str, Any]
 
 _OTHER = ToolKind.OTHER
@@ -160,47 +168,18 @@ def _fallback(words: list[str]) -> KnownTool | None:
 # The steps
 
 
-class Explanation(Struct, frozen=True):
-    """Which step decided the kind, and by what."""
-
-    kind: Kind
-    step: Step
-    detail: str
-
-
 class ToolPlan(Struct, frozen=True):
     """What follows from a tool's name: the kind, how to describe a call, and the tool's label."""
 
     kind: ToolKind
-    step: Step
-    detail: str
     shape: Shape
     label: str | None = None
     """The name in readable form. None: the shape's own words describe more."""
     server: str = ""
+    by_words: bool = False
+    """Whether the words of the name decided the kind."""
     is_own: bool = False
     """Whether it is the exact name of a tool that well-known agents have themselves."""
-
-
-def explain(
-    name: str,
-    raw_input: object = None,
-    *,
-    kind: Kind | str | None = None,
-    annotations: Annotations | None = None,
-) -> Explanation:
-    """Return which kind a call has, which step decided that, and why."""
-    declared = declared_kind(kind)
-    if declared is not None:
-        return Explanation(declared, "declared", "the tool says so")
-    plan, arguments = look_up(name, raw_input)
-    draft = plan.shape(arguments, PathContext("/"))
-    found, step = inferred_kind(plan, draft, arguments, annotations)
-    if step == "annotations":
-        return Explanation(found, step, "destructiveHint is true")
-    if step == "input":
-        return Explanation(found, step, draft.why or "its input has a command")
-    return Explanation(found, step, plan.detail)
 
 
 def declared_kind(kind: object) -> Kind | None:
@@ -218,17 +197,17 @@ def inferred_kind(
     draft: DescriptionDraft,
     arguments: Arguments,
     annotations: Annotations | None = None,
-) -> tuple[ToolKind, Step]:
-    """Return the kind of a call whose tool declares none, and the step that decides it."""
+) -> ToolKind:
+    """Return the kind of a call whose tool declares none."""
     guessed = draft.kind or plan.kind
     is_known = guessed is ToolKind.EXECUTE or (guessed is _OTHER and plan.is_own)
     if not is_known and has_command(arguments):
-        return ToolKind.EXECUTE, "input"
+        return ToolKind.EXECUTE
     if annotations and annotations.get("destructiveHint") is True:
-        return (guessed if guessed in _CHANGING else ToolKind.DELETE), "annotations"
+        return guessed if guessed in _CHANGING else ToolKind.DELETE
     if guessed in UNASKED and (annotations is not None or not plan.is_own):
-        guessed = _OTHER  # tools with annotations are a server's
-    return guessed, "input" if draft.why else plan.step
+        return _OTHER  # tools with annotations are a server's
+    return guessed
 
 
 def reading_kind(name: str) -> ToolKind:
@@ -242,15 +221,11 @@ def look_up(name: object, raw_input: object) -> tuple[ToolPlan, Arguments]:
     plan = plan_of(name[:MAX_NAME] if isinstance(name, str) else "")
     arguments = to_arguments(raw_input)
     if plan.shape is calls_another:
-        tool, server = (
-            arguments.get("tool_name") or arguments.get("tool"),
-            arguments.get("server_name"),
-        )
+        tool = arguments.get("tool_name") or arguments.get("tool")
         if isinstance(tool, str) and tool:
-            server = server or arguments.get("server") or "mcp"
-            return plan_of(f"mcp__{server}__{tool}"[:MAX_NAME]), to_arguments(
-                arguments.get("arguments")
-            )
+            server = arguments.get("server_name") or arguments.get("server") or "mcp"
+            meant = plan_of(f"mcp__{server}__{tool}"[:MAX_NAME])
+            return meant, to_arguments(arguments.get("arguments"))
     return plan, arguments
 
 
@@ -258,19 +233,19 @@ def look_up(name: object, raw_input: object) -> tuple[ToolPlan, Arguments]:
 def plan_of(name: str) -> ToolPlan:
     """Return the plan for a name."""
     if not name.strip():
-        return ToolPlan(_OTHER, "none", "the tool has no name", tasks.anything, "")
+        return ToolPlan(_OTHER, tasks.anything, "")
     entry = known_tool(name)
     if entry is not None:
-        return ToolPlan(entry.kind, "name", f"{name} is well known", entry.shape, is_own=True)
+        return ToolPlan(entry.kind, entry.shape, is_own=True)
     if squash(name) in _tables().wrappers:
-        return ToolPlan(_OTHER, "name", f"{name} calls a tool of MCP", calls_another, "MCP")
+        return ToolPlan(_OTHER, calls_another, "MCP")
     if family := _FAMILY.fullmatch(name):
         return _family_plan(family[1].lower(), family[2])
     server, tool = _server_of(name)
     if server and not name.lower().startswith("mcp"):
         entry = known_tool(tool)
         if entry is not None:
-            return ToolPlan(entry.kind, "name", f"{tool} is well known", entry.shape)
+            return ToolPlan(entry.kind, entry.shape)
     return _words_plan(server, tool)
 
 
@@ -284,14 +259,9 @@ def _server_of(name: str) -> tuple[str, str]:
 
 def _family_plan(family: str, rest: str) -> ToolPlan:
     if family == "terminal":
-        detail = "all of terminal_* are about commands"
-        return ToolPlan(ToolKind.EXECUTE, "family", detail, _terminal_shape(rest))
-    found = guess(rest)
-    if found is None:
-        return ToolPlan(
-            _OTHER, "family", f"fs_* of an unknown sort: {rest}", tasks.anything, _label(rest)
-        )
-    return ToolPlan(found.kind, "family", f"fs_* that says {found.word}", found.shape, _label(rest))
+        return ToolPlan(ToolKind.EXECUTE, _terminal_shape(rest))
+    found = guess(rest) or KnownTool(_OTHER, tasks.anything)
+    return ToolPlan(found.kind, found.shape, _label(rest))
 
 
 def _terminal_shape(rest: str) -> Shape:
@@ -308,10 +278,10 @@ def _words_plan(server: str, tool: str) -> ToolPlan:
     prefixes = ("git", *(word.lower() for word in words_of(server)))
     found = guess(tool, prefixes)
     if found is None:
-        return ToolPlan(_OTHER, "none", "no step knows this name", tasks.anything, label, shown)
+        return ToolPlan(_OTHER, tasks.anything, label, shown)
     shape = _remote(found.shape) if server else found.shape
     shape = _unless_sql(shape) if found.kind in UNASKED else shape
-    return ToolPlan(found.kind, "words", f"the name says {found.word}", shape, label, shown)
+    return ToolPlan(found.kind, shape, label, shown, by_words=True)
 
 
 def _label(tool: str) -> str:
@@ -326,11 +296,7 @@ def _unless_sql(shape: Shape) -> Shape:
 
     def careful(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
-        if _SQL.isdisjoint(arguments):
-            return draft
-        return DescriptionDraft(
-            draft.message, draft.values, draft.locations, ToolKind.EXECUTE, "its input is SQL"
-        )
+        return draft if _SQL.isdisjoint(arguments) else replace(draft, kind=ToolKind.EXECUTE)
 
     return careful
 
@@ -346,12 +312,11 @@ def _remote(shape: Shape) -> Callable[[Arguments, PathContext], DescriptionDraft
     def remote(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
         draft = shape(arguments, workspace)
         if draft.locations and not _ELSEWHERE.isdisjoint(arguments):
-            return DescriptionDraft(draft.message, draft.values, (), draft.kind, draft.why)
+            return replace(draft, locations=())
         return draft
 
     return remote
 
 
-def calls_another(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Describe a call whose arguments don't name the tool that is meant."""
-    return DescriptionDraft("")
+calls_another = fixed("")
+"""The shape of a call whose arguments don't name the tool that is meant."""

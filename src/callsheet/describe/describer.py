@@ -110,10 +110,10 @@ class Describer:
             plan, arguments = look_up(name, raw_input)  # pyright: ignore[reportUnknownArgumentType]
         draft = plan.shape(arguments, self.workspace)
         if kind is title is locations is annotations is plan.label is None:
-            found = inferred_kind(plan, draft, arguments)[0]
+            found = inferred_kind(plan, draft, arguments)
             return Description(found, self._said(draft), draft.locations)
         return Description(
-            declared_kind(kind) or inferred_kind(plan, draft, arguments, annotations)[0],
+            declared_kind(kind) or inferred_kind(plan, draft, arguments, annotations),
             self._title(name, plan, draft, title, arguments, annotations),
             self._locations(plan, draft, locations, arguments),
         )

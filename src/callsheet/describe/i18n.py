@@ -1,8 +1,8 @@
-"""Languages: every message of this package, and the catalogues that translate them.
+"""Languages: fixed phrases, and the catalogues that translate them and all titles.
 
 `N_` marks a message for translation, `NP_` one with a plural. Both return the message itself; it is
 translated when a title is made. Placeholders are names in braces. `make locales` reads this file and
-makes the catalogues in `locales/`.
+those of `shapes`, and makes the catalogues in `locales/`.
 
 This module reads the catalogues that ship inside the package, and nothing else. The environment is
 never looked at; whoever knows it passes it to `pick_locale`.
@@ -94,83 +94,6 @@ def NP_(singular: str, plural: str) -> str:  # noqa: N802  the customary name
     PLURALS[singular] = plural
     return singular
 
-
-# Files
-READ = N_("Reading {path}")
-READ_LINE = N_("Reading {path} (line {first})")
-READ_LINES = N_("Reading {path} (lines {first}–{last})")
-READ_FROM = N_("Reading {path} (from line {first})")
-READ_MANY = NP_("Reading {count} file", "Reading {count} files")
-READ_BARE = N_("Reading a file")
-VIEW = N_("Viewing {path}")
-VIEW_BARE = N_("Viewing an image")
-LIST = N_("Listing {path}")
-LIST_BARE = N_("Listing files")
-DEFINITIONS = N_("Listing the definitions in {path}")
-DEFINITIONS_BARE = N_("Listing definitions")
-WRITE = N_("Writing to {path}")
-WRITE_BARE = N_("Writing a file")
-EDIT = N_("Editing {path}")
-EDIT_MANY = NP_("Editing {count} file", "Editing {count} files")
-EDIT_BARE = N_("Editing a file")
-UNDO = N_("Undoing the last edit of {path}")
-MKDIR = N_("Creating the directory {path}")
-MKDIR_BARE = N_("Creating a directory")
-DELETE = N_("Deleting {path}")
-DELETE_MANY = NP_("Deleting {count} file", "Deleting {count} files")
-DELETE_BARE = N_("Deleting a file")
-MOVE = N_("Moving {source} → {destination}")
-MOVE_BARE = N_("Moving a file")
-COPY = N_("Copying {source} → {destination}")
-COPY_BARE = N_("Copying a file")
-
-# Finding
-SEARCH = N_("Searching for '{pattern}'")
-SEARCH_IN = N_("Searching for '{pattern}' in {path}")
-SEARCH_BARE = N_("Searching")
-FIND = N_("Finding files that match '{pattern}'")
-FIND_IN = N_("Finding files that match '{pattern}' in {path}")
-FIND_BARE = N_("Finding files")
-WEB = N_("Searching the web for '{query}'")
-WEB_BARE = N_("Searching the web")
-FETCH = N_("Fetching {url}")
-FETCH_BARE = N_("Fetching a web page")
-RESOURCE = N_("Reading the resource {uri}")
-RESOURCE_BARE = N_("Reading a resource")
-RESOURCES = N_("Listing resources")
-
-# Running
-RUN = N_("Running `{command}`")
-RUN_BARE = N_("Running a command")
-CODE_BARE = N_("Running code")
-OUTPUT = N_("Reading the output of {process}")
-OUTPUT_BARE = N_("Reading the output of a command")
-STOP = N_("Stopping {process}")
-STOP_BARE = N_("Stopping a command")
-INPUT = N_("Sending input to {process}")
-INPUT_BARE = N_("Sending input to a command")
-PROCESSES = N_("Listing running commands")
-
-# Everything else
-THINK = N_("Thinking")
-TODO = NP_("Updating the to-do list ({count} item)", "Updating the to-do list ({count} items)")
-TODO_BARE = N_("Updating the to-do list")
-TODO_READ = N_("Reading the to-do list")
-PLAN = NP_("Updating the plan ({count} step)", "Updating the plan ({count} steps)")
-PLAN_BARE = N_("Updating the plan")
-AGENT = N_("Delegating: {task}")
-AGENT_BARE = N_("Delegating a task")
-ASK = N_("Asking: {question}")
-ASK_BARE = N_("Asking a question")
-ENTER_PLAN = N_("Entering plan mode")
-LEAVE_PLAN = N_("Leaving plan mode")
-MODE = N_("Switching to {mode} mode")
-MODE_BARE = N_("Switching the mode")
-SKILL = N_("Using the skill {name}")
-SKILL_BARE = N_("Using a skill")
-REMEMBER = N_("Saving a memory")
-SCREENSHOT = N_("Taking a screenshot")
-FINISH = N_("Finishing the task")
 
 PHRASES: Final[dict[str, str]] = {
     "progress": N_("{done} of {total}"),

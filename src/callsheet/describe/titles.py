@@ -1,7 +1,6 @@
 """How text looks in a title: clean, within a visible width, never cut inside a character.
 
-A *cluster* is what a reader calls one character: a base with its marks, an emoji of several parts, a
-flag, a Hangul syllable. Widths are counted in clusters, and cuts are made between them.
+Widths are counted in graphemes (`report.graphemes`), here called clusters, and cuts are made between them.
 
 A title is plain text. It may have one code span, a command between backticks: "Running `pytest -q`".
 What a client makes of that depends on the call's kind. Zed, the strictest that we know, shows the
@@ -17,6 +16,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Literal
+
+from callsheet.report.graphemes import graphemes, is_flag_letter
 
 ELLIPSIS = "…"
 LINE_BREAK = " ⏎ "
@@ -46,12 +47,6 @@ _NARROW = re.compile("[ -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u21ff⏎]*").
 
 _ZWJ = "\u200d"
 _EMOJI_STYLE = "\ufe0f"
-_PREPENDED = frozenset(
-    "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd"
-    "\U000111c2\U000111c3\U0001193f\U00011941\U00011a3a\U00011a84\U00011a85\U00011a86\U00011a87"
-    "\U00011a88\U00011a89\U00011d46\U00011f02"
-)
-"""Signs that belong to the character after them."""
 
 
 def with_pictures(text: str) -> str:
@@ -119,85 +114,26 @@ def width(text: str) -> int:
 
 
 def clusters(text: str) -> list[str]:
-    """Cut text into clusters. Each one that is too long to be honest becomes U+FFFD."""
-    found: list[str] = []
-    current = ""
-    for char in text:
-        if current and _joins(current, char):
-            current += char
-        else:
-            if current:
-                found.append(current)
-            current = char
-    if current:
-        found.append(current)
-    return [part if len(part) <= MAX_CLUSTER else "\ufffd" for part in found]
+    """Cut text into graphemes. Each one that is too long to be honest becomes U+FFFD."""
+    return [part if len(part) <= MAX_CLUSTER else "\ufffd" for part in graphemes(text)]
 
 
 def cluster_width(cluster: str) -> int:
     """Return how many columns a cluster takes: its parts, but one picture for what is joined."""
-    if len(cluster) == 1:
-        return _char_width(cluster)
-    if _EMOJI_STYLE in cluster or _is_flag_half(cluster[0]):
-        return 2
-    if _ZWJ in cluster:
-        return max(_char_width(char) for char in cluster)
-    return sum(map(_char_width, cluster))
+    if _EMOJI_STYLE in cluster or (len(cluster) > 1 and is_flag_letter(cluster[0])):
+        return 2 if len(cluster) > 1 else 0
+    widths = [_char_width(char) for char in cluster]
+    return max(widths) if _ZWJ in cluster else sum(widths)
 
 
 def _char_width(char: str) -> int:
     if char.isascii():
         return 1
     category = unicodedata.category(char)
-    if category in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" or _is_skin_tone(char):
+    is_skin_tone = "\U0001f3fb" <= char <= "\U0001f3ff"
+    if category in ("Mn", "Me", "Cf") or "\u1160" <= char <= "\u11ff" or is_skin_tone:
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def _joins(current: str, char: str) -> bool:
-    """Whether `char` belongs to the cluster before it. When in doubt it does: a cut is never inside."""
-    if char.isascii() and current[-1] not in _PREPENDED:
-        return False
-    last = current[-1]
-    return (
-        _extends(char)
-        or last == _ZWJ
-        or last in _PREPENDED
-        or (_is_flag_half(char) and _is_flag_half(last) and len(current) == 1)
-        or (_is_hangul(char) and _is_hangul(last) and not _starts_syllable(char, last))
-        or (unicodedata.combining(last) == 9 and unicodedata.category(char) == "Lo")
-    )
-
-
-def _extends(char: str) -> bool:
-    return (
-        unicodedata.category(char) in ("Mn", "Me", "Mc")
-        or char in "\u200c\u200d\u0e33\u0eb3\uff9e\uff9f"
-        or _is_skin_tone(char)
-        or "\U000e0020" <= char <= "\U000e007f"
-    )
-
-
-def _is_skin_tone(char: str) -> bool:
-    return "\U0001f3fb" <= char <= "\U0001f3ff"
-
-
-def _is_flag_half(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
-
-
-def _is_hangul(char: str) -> bool:
-    return (
-        "\u1100" <= char <= "\u11ff" or "\ua960" <= char <= "\ua97f" or "\uac00" <= char <= "\ud7fb"
-    )
-
-
-def _starts_syllable(char: str, last: str) -> bool:
-    """Whether a Hangul character begins anew. Leading consonants go on only after each other."""
-    leading = "\u1100" <= char <= "\u115f" or "\ua960" <= char <= "\ua97f"
-    after_leading = "\u1100" <= last <= "\u115f" or "\ua960" <= last <= "\ua97f"
-    whole = "\uac00" <= char <= "\ud7a3"
-    return (leading or whole) and not after_leading
 
 
 def isolate(text: str) -> str:

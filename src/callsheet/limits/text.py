@@ -2,11 +2,8 @@
 
 Limits count bytes as JSON takes them, in UTF-8, quotes and escapes included. A text that is too
 long keeps its head and its tail; between them a notice states how much was left out. A cut falls at
-the end of a line where one is near, and never inside a terminal's escape sequence or a grapheme.
-
-A grapheme is what a reader takes for one character: a letter with its accents, a flag, a family of
-emoji. Python's tables know marks and their classes but not graphemes, so the rules here join a
-little more than Unicode does (UAX 29). That is the safe side: a cut then falls earlier.
+the end of a line where one is near, and never inside a terminal's escape sequence or a grapheme
+(`report.graphemes`).
 
 Notices are English, unless the caller passes `phrases`: a function that returns the phrase for a
 key and its numbers.
@@ -18,11 +15,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import TypeAlias
-from unicodedata import category, combining
 
 import msgspec
 from msgspec import Struct
 
+from callsheet.report.graphemes import joined
 from callsheet.report.json import JsonValue
 
 Phrases: TypeAlias = Callable[..., str] | None
@@ -73,23 +70,6 @@ _ESCAPE = re.compile(
 )
 _ONE_BYTE = "\x90\x98\x9b\x9d\x9e\x9f"
 
-_FIRST_JOINER = "\u0300"
-"""Nothing below this joins what stands before it, the line feed of CR LF apart."""
-
-_MARKS = ("Mn", "Me", "Mc")
-_JOINS_BEFORE = re.compile(
-    "[\u200c\u200d\uff9e\uff9f\u0e33\u0eb3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
-    "\u1160-\u11ff\ud7b0-\ud7fb]"
-).match
-"""Joiners, skin tones, tags (as in the flag of Wales), the later parts of a Korean syllable."""
-_JOINS_AFTER = re.compile(
-    "[\u200d\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\U000110bd\U000110cd\U000111c2\U000111c3"
-    "\U000113d1\U0001193f\U00011941\U00011a3a\U00011a84-\U00011a89\U00011d46\U00011f02"
-    "\u1100-\u115f\ua960-\ua97c]"
-).match
-"""The joiner, signs before a number, the first part of a Korean syllable."""
-_VIRAMA = 9
-
 
 def cut_before(text: str, at: int) -> int:
     """Return the last place up to `at` where the text may be cut."""
@@ -115,23 +95,6 @@ def cut_after(text: str, at: int) -> int:
         at = end
 
 
-def joined(text: str, at: int) -> bool:
-    """Whether a cut at this place, inside the text, would fall into a grapheme."""
-    if at == 0 or at == len(text):
-        return False
-    before, after = text[at - 1], text[at]
-    if before < "\u0600" and after < _FIRST_JOINER:
-        return before == "\r" and after == "\n"
-    if before == "\n":
-        return False
-    return (
-        _is_mark(after)
-        or _JOINS_AFTER(before) is not None
-        or _half_of_a_flag(text, at)
-        or _conjunct(text, at)
-    )
-
-
 def _escape_around(text: str, at: int) -> tuple[int, int]:
     """Return the ends of the escape sequence that a place lies in, or the place itself twice."""
     start = text.rfind("\x1b", 0, at)
@@ -141,33 +104,6 @@ def _escape_around(text: str, at: int) -> tuple[int, int]:
     if start >= 0 and (found := _ESCAPE.match(text, start)) and found.end() > at:
         return start, found.end()
     return at, at
-
-
-def _is_mark(char: str) -> bool:
-    return category(char) in _MARKS or _JOINS_BEFORE(char) is not None
-
-
-def _half_of_a_flag(text: str, at: int) -> bool:
-    """Whether a place is between the two regional indicators of one flag."""
-    if not _is_indicator(text[at]):
-        return False
-    start = at
-    while start > 0 and _is_indicator(text[start - 1]):
-        start -= 1
-    return (at - start) % 2 == 1
-
-
-def _is_indicator(char: str) -> bool:
-    return "\U0001f1e6" <= char <= "\U0001f1ff"
-
-
-def _conjunct(text: str, at: int) -> bool:
-    """Whether the letter at a place is bound to the one before by a virama (Devanagari, Bengali, …)."""
-    while at > 0 and _is_mark(text[at - 1]):
-        at -= 1
-        if combining(text[at]) == _VIRAMA:
-            return True
-    return False
 
 
 _encode = msgspec.json.Encoder().encode

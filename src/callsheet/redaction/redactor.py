@@ -4,9 +4,9 @@
 `secret_names.py` know secret names, `known_values.py` known values, `spans.py` has what stands in
 a secret's place, `stream.py` redacts streams, `commands.py` decides what of a command stays shown.
 
-Nested data is searched in two ways. `leaves` is the usual one: all texts joined, to be searched
-once, since nearly always there is nothing to find. `Rewriter` is for data in which something was
-found, or in which a name betrays its value; it copies what changes and keeps what doesn't.
+Nested data is nearly always clean. So it is encoded as JSON, and that is searched once
+(`encoded_json.py`). Only if there is something to look at does a `Rewriter` visit each text and name;
+it copies what changes and keeps what doesn't.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias, cast
+
+import msgspec
 
 from callsheet.redaction.commands import LONGEST, Runnable, is_inert
 from callsheet.redaction.encoded_json import UNCERTAIN, in_json, secret_names
@@ -43,6 +45,7 @@ __all__ = [
     "family_of", "read_settings", "secrets_of", "secrets_of_mcp",
 ]  # fmt: skip
 
+_encode = msgspec.json.Encoder().encode
 
 _REMEMBERED = 65_536
 """A longer text is not remembered: recognising it again is not worth its memory."""
@@ -77,13 +80,9 @@ class Redactor:
         self._known: dict[str, str] = {}
         self._allow = tuple(allow)
         self._marks = marks
-        self._compile(_named(known))
-        if rules is not None:
-            _ = (
-                self._scanner.gate
-            )  # what RE2 does not accept is refused here, not at the first text
-        self._clean: str | None = None
-        self._rules_found: dict[str, tuple[str, ...]] = {}
+        self.register(known)
+        if rules is not None:  # what RE2 does not accept is refused here, not at the first text
+            _ = self._scanner.gate
 
     @classmethod
     def from_settings(
@@ -97,9 +96,12 @@ class Redactor:
 
     def register(self, known: Mapping[str, str] | Iterable[str]) -> None:
         """Add known values. Streams that are open already don't learn of them."""
-        self._compile(_named(known))
-        self._clean = None
-        self._rules_found = {}
+        self._known |= _named(known)
+        self._scanner = Scanner(self._rules, forms(self._known), self._allow)
+        self._unfinished = Unfinished(self._scanner)
+        self.__dict__.pop("_json_gate", None)
+        self._clean: str | None = None
+        self._rules_found: dict[str, tuple[str, ...]] = {}
 
     def text(self, text: str, *, runs: bool = False) -> tuple[str, int]:
         """Return a text without its secrets.
@@ -119,16 +121,14 @@ class Redactor:
     ) -> tuple[str, int]:
         if text is self._clean:  # content and raw output are often one and the same
             return text, 0
-        data = text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
+        data = _bytes(text)
         spans = self._scanner.spans(data, budget)
         if not spans:
             self._clean = text if len(text) <= _REMEMBERED else None
             return text, 0
         if run is not None and len(data) <= LONGEST:
             spans = run.hidden(data, spans)
-        if not spans:
-            return text, 0
-        return self._marked(data, spans).decode("utf-8", "surrogatepass"), len(spans)
+        return (self._marked(data, spans), len(spans)) if spans else (text, 0)
 
     def value(self, value: JsonValue, *, runs: bool = False) -> tuple[JsonValue, int]:
         """Return JSON data without its secrets.
@@ -143,27 +143,24 @@ class Redactor:
         """
         if type(value) is str:
             return self.text(value, runs=runs)
-        joined = leaves(value)
-        if joined is not None and (not joined or self.text(joined)[0] is joined):
+        if self.is_clean(value):
             return value, 0
         commands = [text for text in texts(value) if len(text) <= LONGEST]
-        run = Runnable(self._scanner, APART.join(commands))
-        shared = {"budget": run.budget}
-        running = Rewriter(
-            partial(self._text, run=run, **shared), partial(self._mark, run=run, **shared)
-        )
-        if runs:
-            return running.any(value)
-        on_text, on_secret = partial(self._text, **shared), partial(self._mark, **shared)
-        return Rewriter(on_text, on_secret, running).any(value)
+        run = Runnable(self._scanner, "\n".join(commands))
+        on_text = partial(self._text, budget=run.budget)
+        on_secret = partial(self._mark, budget=run.budget)
+        running = Rewriter(partial(on_text, run=run), partial(on_secret, run=run))
+        return (running if runs else Rewriter(on_text, on_secret, running)).any(value)
 
     def is_clean(self, value: JsonValue) -> bool:
         """Return whether nothing in JSON data looks like a secret at first sight.
 
         This is fast; `found` is exact.
         """
-        joined = leaves(value)
-        return joined is not None and self.passes(joined)
+        try:
+            return self.is_clean_json(_encode(value))
+        except UnicodeEncodeError:  # a lone surrogate
+            return False
 
     def is_clean_json(self, data: bytes) -> bool:
         """Return whether nothing in encoded JSON looks like a secret at first sight, in one search.
@@ -187,11 +184,10 @@ class Redactor:
         The secrets themselves are not part of the result.
         """
         counts: dict[str, int] = {}
-        is_plain = self.passes(APART.join(texts(value)))
         budget = Budget()
 
         def on_text(text: str) -> tuple[str, int]:
-            for rule in () if is_plain else self._rules_in(text, budget):
+            for rule in self._rules_in(text, budget):
                 counts[rule] = counts.get(rule, 0) + 1
             return text, 0
 
@@ -200,15 +196,9 @@ class Redactor:
             if span is not None and not _is_marked(_bytes(secret), span):
                 counts[span.rule] = counts.get(span.rule, 0) + 1
 
-        Rewriter(on_text, on_secret).any(value)
+        if not self.is_clean(value):
+            Rewriter(on_text, on_secret).any(value)
         return counts
-
-    def passes(self, text: str) -> bool:
-        """Return whether nothing in a text looks like a secret at first sight.
-
-        This is fast; `text` is exact.
-        """
-        return not self._scanner.finds(text.encode("utf-8", "surrogatepass"))
 
     def spared(self, text: str) -> str:
         """Return a text without what is allowed: what the user declared not to be secret."""
@@ -246,19 +236,13 @@ class Redactor:
         """Begin a stream of bytes."""
         return StreamRedactor(self._scanner, self._unfinished, self._marks)
 
-    def _compile(self, known: Mapping[str, str]) -> None:
-        self._known |= known
-        self._scanner = Scanner(self._rules, forms(self._known), self._allow)
-        self._unfinished = Unfinished(self._scanner)
-        self.__dict__.pop("_json_gate", None)
-
-    def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
+    def _marked(self, data: bytes, spans: Sequence[Span]) -> str:
         parts: list[bytes] = []
         place = 0
         for span in spans:
             parts += (data[place : span.start], self._marks.mark(span.rule, span.secret))
             place = span.end
-        return b"".join([*parts, data[place:]])
+        return b"".join([*parts, data[place:]]).decode("utf-8", "surrogatepass")
 
     def _mark(
         self,
@@ -276,7 +260,7 @@ class Redactor:
         spans: Sequence[Span] = (span,)
         if run is not None and len(data) <= LONGEST:
             spans = run.hidden_in_value(span, data, name)
-        return self._marked(data, spans).decode("utf-8", "surrogatepass") if spans else None
+        return self._marked(data, spans) if spans else None
 
     def _named(self, family: str, data: bytes, budget: Budget | None) -> Span | None:
         """Return a value as the secret that its name betrays; None if it is allowed."""
@@ -299,7 +283,7 @@ def _is_marked(data: bytes, span: Span) -> bool:
 
 
 def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
-    """Return each value a name that can stand in a mark."""
+    """Return each value under a name that can stand in a mark."""
     if isinstance(known, str):
         raise InvalidRule("known: one text; pass a mapping, or a list of texts")
     if isinstance(known, Mapping):
@@ -308,7 +292,7 @@ def _named(known: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
 
 
 def _name(name: str) -> str:
-    cleaned = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in name)[:64]
+    cleaned = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:64]
     return cleaned if ID.fullmatch(cleaned) else "known"
 
 
@@ -317,66 +301,12 @@ OnSecret: TypeAlias = Callable[[str, str, str], str | None]
 """Gets the family of a name, the value that it betrays, and the name itself."""
 Redacted: TypeAlias = tuple[JsonValue, int]
 
-APART = "\n\0\n"
-"""What stands between texts that are searched together: each begins and ends a line, as it does
-alone."""
-
-_SHORTEST = 4
 _LONG_NAME = 12
 _NAMING = ("name", "key", "header")
-_NAMING_SET = frozenset(_NAMING)
 _HOLDING = frozenset({"secret", "credential", "cookie", "authorization", "password"})
 """Under such a name, whatever a list or an object holds is secret."""
-
-
-def leaves(value: JsonValue) -> str | None:
-    """Join all texts for one search.
-
-    None if a name betrays a value, so that one must look closer.
-    """
-    found: list[str] = []
-    waiting: list[JsonValue] = [value]
-    while waiting:
-        item = waiting.pop()
-        kind = type(item)  # pyright: ignore[reportUnknownVariableType]
-        if kind is dict:
-            if _betrays(item, found, waiting):
-                return None
-        elif kind is list or kind is tuple:
-            if (said := text_of_bytes(item)) is not None:
-                found.append(said)
-                continue
-            for inner in item:
-                if type(inner) is not str:
-                    waiting.append(inner)
-                elif inner[:1] == "-" and len(item) > 1:
-                    return None
-                else:
-                    found.append(inner)
-        elif kind is str:
-            found.append(item)
-    return found[0] if len(found) == 1 else APART.join(found)
-
-
-def _betrays(item: JsonObject, found: list[str], waiting: list[JsonValue]) -> bool:
-    """Collect an object's texts. Return whether one of its names may mark a secret."""
-    if "value" in item and not _NAMING_SET.isdisjoint(item):
-        return True
-    for key, inner in item.items():
-        kind = type(inner)  # pyright: ignore[reportUnknownVariableType]
-        if kind is str:
-            if family_of(key):
-                return True
-            if len(inner) >= _SHORTEST:
-                found.append(inner)
-        elif inner is not None and kind is not bool and kind is not float:
-            if family_of(key):
-                return True
-            if kind is not int:
-                waiting.append(inner)
-        if len(key) > _LONG_NAME:
-            found.append(key)
-    return False
+_RUN = frozenset({"rawInput", "command", "cmd", "script"})
+"""Under such a name is what may be run, and so is a call's title."""
 
 
 def texts(value: JsonValue) -> list[str]:
@@ -391,13 +321,9 @@ def texts(value: JsonValue) -> list[str]:
             found += [key for key in item if len(key) > _LONG_NAME]
             waiting += item.values()
         elif is_list(item):
-            said = text_of_bytes(item)
-            waiting += item if said is None else [said]
+            text = text_of_bytes(item)
+            waiting += item if text is None else [text]
     return found
-
-
-_RUN = frozenset({"rawInput", "command", "cmd", "script"})
-"""Under such a name is what may be run, and so is a call's title."""
 
 
 class Rewriter:
@@ -411,26 +337,27 @@ class Rewriter:
         self._secret = on_secret
         self._run: Rewriter = run or self
 
-    def any(self, value: JsonValue) -> Redacted:
-        """Rewrite a value of any kind."""
+    def any(self, value: JsonValue, family: str = "", name: str = "") -> Redacted:
+        """Rewrite a value of any kind. With a family, its name marks it as secret, whatever it looks like."""
         if type(value) is str:
-            return self._text(value)
+            return self._named(family, value, name) if family else self._text(value)
+        if type(value) is int and family == "password" and value > 999:
+            mark = self._secret(family, str(value), name)
+            return (value, 0) if mark is None else (mark, 1)
+        held = family if family in _HOLDING else ""
         if is_object(value):
-            return self._object(value)
-        if is_list(value):
-            return self._list(value)
-        return value, 0
+            return self._object(value, held)
+        return self._list(value, held, name) if is_list(value) else (value, 0)
 
-    def _object(self, value: JsonObject) -> Redacted:
+    def _object(self, value: JsonObject, held: str) -> Redacted:
         named = next((value[key] for key in _NAMING if type(value.get(key)) is str), "")
         found: JsonObject = {}
         total, same = 0, True
         for key, inner in value.items():
-            family = family_of(key) or (family_of(named) if key == "value" and named else "")
+            title = named if key == "value" and named else key
+            family = family_of(key) or family_of(title) or held
             is_run = key in _RUN or (key == "title" and "toolCallId" in value)
-            mine = self._run if is_run else self
-            said = named if key == "value" and named else key
-            new, count = mine._named(family, inner, said) if family else mine.any(inner)
+            new, count = (self._run if is_run else self).any(inner, family, title)
             name, in_name = self._text(key) if len(key) > _LONG_NAME else (key, 0)
             while name in found:  # two secrets may share a mark, but nothing may vanish
                 name += "+"
@@ -439,49 +366,25 @@ class Rewriter:
             same = same and new is inner and name is key
         return (value, 0) if same else (found, total)
 
-    def _list(self, value: list[JsonValue]) -> Redacted:
-        said = text_of_bytes(value)
-        if said is not None:
-            text, count = self._text(said)
-            return (text, count) if count else (value, 0)
+    def _list(self, value: list[JsonValue], held: str, name: str) -> Redacted:
+        text = text_of_bytes(value)
+        if text is not None:
+            new, count = self.any(text, held, name)
+            return (new, count) if count else (value, 0)
         found: list[JsonValue] = []
-        total, same, family, flag = 0, True, "", ""
+        total, same, family = 0, True, held
         for item in value:
-            new, count = self._named(family, item, flag) if family else self.any(item)
-            family, flag = _flag_family(value, item), str(item)
+            new, count = self.any(item, family, name)
+            flag = _flag_family(value, item)
+            family, name = (flag, str(item)) if flag else (held, name)
             found.append(new)
             total += count
             same = same and new is item
         return (value, 0) if same else (found, total)
 
-    def _named(self, family: str, value: JsonValue, name: str) -> Redacted:
-        """Redact a value whose name marks it as secret, whatever it looks like."""
-        if type(value) is str:
-            return self._named_text(family, value, name)
-        if type(value) is int and family == "password" and value > 999:
-            mark = self._secret(family, str(value), name)
-            return (value, 0) if mark is None else (mark, 1)
-        if family not in _HOLDING:
-            return self.any(value)
-        if is_object(value):
-            return self._held_object(family, value)
-        if is_list(value):
-            pairs = [self._named(family, item, name) for item in value]
-            if all(new is item for (new, _), item in zip(pairs, value, strict=True)):
-                return value, 0
-            return [new for new, _ in pairs], sum(count for _, count in pairs)
-        return value, 0
-
-    def _held_object(self, family: str, value: JsonObject) -> Redacted:
-        pairs = {
-            key: self._named(family_of(key) or family, item, key) for key, item in value.items()
-        }
-        if all(pairs[key][0] is item for key, item in value.items()):
-            return value, 0
-        return {key: new for key, (new, _) in pairs.items()}, sum(n for _, n in pairs.values())
-
-    def _named_text(self, family: str, value: str, name: str) -> Redacted:
-        data = value.encode("utf-8", "surrogatepass")
+    def _named(self, family: str, value: str, name: str) -> Redacted:
+        """Redact a text whose name marks it as secret."""
+        data = _bytes(value)
         scheme = scheme_length(data) if family in ("authorization", "token") else 0
         if family == "user":
             scheme = data.find(b":") + 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.describe import Describer, explain
+from callsheet.describe import Describer
 from callsheet.describe.classify import known_names
 from callsheet.describe.titles import squash
 from callsheet.report.fields import CustomKind, ToolKind
@@ -16,15 +16,14 @@ describe = Describer("/w")
 
 def test_each_step_decides_where_the_ones_before_it_say_nothing() -> None:
     hints = {"destructiveHint": True}
-    assert explain("read", kind="delete", annotations=hints).step == "declared"
-    assert explain("read", {"command": "ls"}, annotations=hints).step == "input"
-    assert explain("read", annotations=hints).step == "annotations"
-    assert explain("read").step == "name"
-    assert explain("str_replace_editor", {"command": "view", "path": "a"}).step == "input"
-    assert explain("bash", {"command": "ls"}).step == "name"
-    assert explain("fs_anything").step == "family"
-    assert explain("delete_target").step == "words"
-    assert explain("frobnicate").step == "none"
+    assert describe("read", {"command": "ls"}, kind="think", annotations=hints).kind == "think"
+    assert describe("read", {"command": "ls"}, annotations=hints).kind == "execute"
+    assert describe("read", annotations=hints).kind == "delete"
+    assert describe("read").kind == "read"
+    assert describe("str_replace_editor", {"command": "view", "path": "a"}).kind == "read"
+    assert describe("fs_delete_target").kind == "delete"
+    assert describe("delete_target").kind == "delete"
+    assert describe("frobnicate").kind == "other"
 
 
 def test_what_is_declared_always_wins() -> None:
@@ -34,7 +33,6 @@ def test_what_is_declared_always_wins() -> None:
     assert described.kind is ToolKind.READ
     assert describe("read", {"path": "a"}, kind=ToolKind.THINK).kind is ToolKind.THINK
     assert describe("read", kind="_deploy").kind == CustomKind("_deploy")
-    assert explain("delete_file", kind="read").kind == "read"
 
 
 def test_a_declared_kind_that_is_none_is_as_good_as_not_declared() -> None:
@@ -64,7 +62,6 @@ def test_annotations_only_make_a_kind_stricter(
     name: str, annotations: dict[str, object], kind: str
 ) -> None:
     assert describe(name, {}, annotations=annotations).kind == kind
-    assert explain(name, {}, annotations=annotations).kind == kind
 
 
 def test_names_are_the_same_in_any_case_and_style() -> None:
@@ -119,7 +116,7 @@ def test_names_are_the_same_in_any_case_and_style() -> None:
     ],
 )
 def test_only_whole_words_count_and_the_destructive_first(name: str, kind: str) -> None:
-    assert explain(name).kind == kind
+    assert describe(name).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -164,9 +161,9 @@ def test_only_whole_words_count_and_the_destructive_first(name: str, kind: str) 
 @pytest.mark.parametrize("reader", ["get", "list", "search", "fetch", "read"])
 def test_a_verb_that_does_more_wins_over_a_reader(verb: str, reader: str) -> None:
     changing = ("edit", "delete", "execute")
-    assert explain(f"{reader}_thing_{verb}").kind in changing
-    assert explain(f"mcp__x__{verb}_{reader}", {"command": "cat a"}).kind in changing
-    assert explain(f"{reader}_and_{verb}").kind in changing
+    assert describe(f"{reader}_thing_{verb}").kind in changing
+    assert describe(f"mcp__x__{verb}_{reader}", {"command": "cat a"}).kind in changing
+    assert describe(f"{reader}_and_{verb}").kind in changing
 
 
 @pytest.mark.parametrize(
@@ -185,7 +182,7 @@ def test_a_verb_that_does_more_wins_over_a_reader(verb: str, reader: str) -> Non
     ],
 )
 def test_what_is_given_a_command_is_execute(name: str, given: dict[str, object]) -> None:
-    assert describe(name, given).kind == explain(name, given).kind == "execute"
+    assert describe(name, given).kind == "execute"
 
 
 def test_the_verb_of_an_editor_is_no_command() -> None:
@@ -204,7 +201,7 @@ def test_the_verb_of_an_editor_is_no_command() -> None:
     ],
 )
 def test_a_request_that_sends_is_more_than_a_fetch(arguments: dict[str, object], kind: str) -> None:
-    assert explain("http_request", arguments).kind == kind
+    assert describe("http_request", arguments).kind == kind
 
 
 @given(
@@ -233,26 +230,18 @@ def test_a_destructive_word_wins_wherever_it_stands(word, others, random) -> Non
     words = [word, *others]
     random.shuffle(words)
     if words[0] != "set":
-        assert explain("x_" + "_".join(words)).kind == "delete"
+        assert describe("x_" + "_".join(words)).kind == "delete"
 
 
 def test_the_families_are_known_by_their_first_word() -> None:
-    assert explain("fs_read_text_file").kind == "other"
-    assert explain("fs_remove").kind == "delete"
-    assert explain("fs_move").kind == "move"
-    assert explain("fs_search").kind == "other"
-    assert explain("fs_whatever").kind == "other"
-    assert explain("terminal_whatever").kind == "execute"
-    assert {explain(name).step for name in ("fs_remove", "terminal_x", "fs/stat")} == {"family"}
+    assert describe("fs_read_text_file").kind == "other"
+    assert describe("fs_remove").kind == "delete"
+    assert describe("fs_move").kind == "move"
+    assert describe("fs_search").kind == "other"
+    assert describe("fs_whatever").kind == "other"
+    assert describe("terminal_whatever").kind == "execute"
 
 
 def test_every_name_of_the_table_is_found_by_its_own_squashed_form() -> None:
     assert all(squash(name) == name for name in known_names())
     assert len(known_names()) > 250
-
-
-def test_an_explanation_says_by_what_it_was_decided() -> None:
-    assert explain("getUserAndDelete").detail == "the name says delete"
-    hints = {"destructiveHint": True}
-    assert explain("mcp__x__y", annotations=hints).detail == "destructiveHint is true"
-    assert explain("read", {"command": "ls"}).detail == "its input has a command"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.describe import Describer, locate_output
+from callsheet.describe import Describer
 from callsheet.describe.paths import OUTSIDE, PathContext, is_path
 from callsheet.report.errors import InvalidLocation
 from callsheet.report.fields import ToolCallLocation
@@ -253,102 +253,6 @@ def test_whatever_is_given_a_location_is_absolute_and_normal(text: str) -> None:
         assert again is None or again.path == place.path or ":" in text or ends_in_blank
         assert "/../" not in place.path
     assert isinstance(is_path(text), bool)
-
-
-# From output
-
-
-def found(text: str, **options: Any) -> list[tuple[str, int | None]]:
-    return [(place.path, place.line) for place in locate_output(text, "/w", **options)]
-
-
-GREP = "src/a.py:10:def main():\nsrc/a.py:20:main()\nsrc/b c.py:3:x\n"
-PYTHON = """Traceback (most recent call last):
-  File "/w/main.py", line 3, in <module>
-    run()
-  File "/w/src/run.py", line 8, in run
-    raise ValueError
-ValueError
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (GREP, [("/w/src/a.py", 10), ("/w/src/b c.py", 3)]),
-        ("src/a.c:12:5: error: expected ';'\n", [("/w/src/a.c", 12)]),
-        ("error[E0308]: mismatched types\n  --> src/main.rs:4:7\n", [("/w/src/main.rs", 4)]),
-        ("src/a.ts(12,5): error TS2322: no\n", [("/w/src/a.ts", 12)]),
-        ("/abs/a.go:7:2: undefined: x\n", [("/abs/a.go", 7)]),
-        ("Makefile:3: *** missing separator.\n", [("/w/Makefile", 3)]),
-        ("\x1b[31msrc/a.py\x1b[0m:\x1b[32m5\x1b[0m:x\n", [("/w/src/a.py", 5)]),
-        (r"C:\proj\a.cs:9: error", [(r"C:\proj\a.cs", 9)]),
-        ("tests/test_a.py:33: AssertionError\n", [("/w/tests/test_a.py", 33)]),
-        ("src/a.py:42\n", [("/w/src/a.py", 42)]),
-        (PYTHON, [("/w/main.py", 3), ("/w/src/run.py", 8)]),
-        (
-            "Error: x\n    at f (/w/src/a.js:10:5)\n    at node:internal/x:1:1\n",
-            [("/w/src/a.js", 10)],
-        ),
-        ("12:30:45: started\n", []),
-        ("localhost:8080: refused\nexample.com:443: timeout\n127.0.0.1:80:x\n", []),
-        ("http://localhost:3000: ok\nhttps://x.org/a.py:3: x\n", []),
-        ("note: 3: nothing\nError:10:x\n", []),
-        ("", []),
-        ("plain words\n", []),
-    ],
-)
-def test_output_names_places(text: str, expected: list[tuple[str, int | None]]) -> None:
-    assert found(text) == expected
-
-
-def test_a_traceback_stands_last_because_the_fault_is_there() -> None:
-    assert found(f"src/z.py:1: warning\n{PYTHON}src/y.py:2: warning\n") == [
-        ("/w/src/z.py", 1),
-        ("/w/src/y.py", 2),
-        ("/w/main.py", 3),
-        ("/w/src/run.py", 8),
-    ]
-
-
-def test_the_number_of_places_is_bounded() -> None:
-    many = "".join(f"src/{n}.py:{n + 1}:x\n" for n in range(5000))
-    assert found(many, limit=3) == [("/w/src/0.py", 1), ("/w/src/1.py", 2), ("/w/src/2.py", 3)]
-    assert len(found(many)) == 8
-    assert found(many, limit=0) == []
-    deep = "".join(f'  File "/w/{n}.py", line {n + 1}, in f\n' for n in range(1000))
-    assert found(deep, limit=2) == [("/w/998.py", 999), ("/w/999.py", 1000)]
-
-
-def test_places_outside_the_workspace_are_marked() -> None:
-    (place,) = locate_output("/usr/lib/x.py:3: x\n", "/w")
-    assert place.meta == OUTSIDE
-    (place,) = locate_output("/usr/lib/x.py:3: x\n", "/w", roots=["/usr"])
-    assert place.meta is None
-
-
-def test_hostile_output_is_searched_in_linear_time() -> None:
-    for text in (
-        "a",
-        "a/",
-        " ",
-        "\n",
-        "\t\n",
-        "at ",
-        "at a (b:1:2\n",
-        "x:1",
-        'File "',
-        "error: ",
-        "x.py:1:\n",
-    ):
-        assert (
-            len(locate_output(text * 100_000, "/w")) <= 1
-        )  # a quadratic search would take minutes
-
-
-@given(st.text(st.characters(codec=None), max_size=300))
-def test_any_output_can_be_searched(text: str) -> None:
-    assert all(place.path for place in locate_output(text, "/w"))
 
 
 @pytest.mark.parametrize("bad", [[42], 42, "a.py", b"a.py", [None, {"path": "a"}, ["a"]], {"x": 1}])

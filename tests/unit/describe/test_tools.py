@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callsheet.describe import Describer, explain
+from callsheet.describe import Describer
 from callsheet.report.fields import ToolCallLocation
 from tests.support import TESTS
 
@@ -43,13 +43,3 @@ def test_a_real_call_is_described(
     description = describe(name, raw_input)
     assert (description.kind, description.title) == (kind, title)
     assert [shown(location) for location in description.locations] == locations
-
-
-@pytest.mark.parametrize(("name", "raw_input", "kind", "title", "locations"), ROWS)
-def test_the_explanation_names_the_same_kind_and_a_step(
-    name: str, raw_input: Any, kind: str, title: str, locations: list[str]
-) -> None:
-    explanation = explain(name, raw_input)
-    assert explanation.kind == kind
-    assert explanation.step in ("name", "input", "command", "family", "words", "none")
-    assert explanation.detail

@@ -9,7 +9,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callsheet.limits.text import cut_after, cut_before, joined
+from callsheet.limits.text import cut_after, cut_before
+from callsheet.report.graphemes import joined
 
 WHOLE = {
     "letter with accents": "e\u0301\u0323",

@@ -6,10 +6,11 @@ The shape of tools that apply patches, in whatever form: Codex's, unified diffs,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, cast
 
-from callsheet.describe import i18n as say
+from msgspec.structs import replace
+
 from callsheet.describe.arguments import (
     DESTINATION,
     DIRECTORY,
@@ -23,11 +24,28 @@ from callsheet.describe.arguments import (
     text_of,
     texts_of,
 )
+from callsheet.describe.i18n import N_, NP_
 from callsheet.describe.paths import PathContext, distinct, some, to_line
-from callsheet.describe.shapes import HALF_PATH_WIDTH, DescriptionDraft, Shape
+from callsheet.describe.shapes import HALF_PATH_WIDTH, DescriptionDraft, Shape, one_path
 from callsheet.report.fields import ToolKind
 
 _READ, _EDIT, _DELETE, _MOVE = ToolKind.READ, ToolKind.EDIT, ToolKind.DELETE, ToolKind.MOVE
+
+_READ_FILE = N_("Reading {path}")
+_READ_LINE = N_("Reading {path} (line {first})")
+_READ_LINES = N_("Reading {path} (lines {first}–{last})")
+_READ_FROM = N_("Reading {path} (from line {first})")
+_READ_MANY = NP_("Reading {count} file", "Reading {count} files")
+_WRITE_FILE = N_("Writing to {path}")
+_EDIT_FILE = N_("Editing {path}")
+_EDIT_MANY = NP_("Editing {count} file", "Editing {count} files")
+_EDIT_BARE = N_("Editing a file")
+_DELETE_FILE = N_("Deleting {path}")
+_DELETE_MANY = NP_("Deleting {count} file", "Deleting {count} files")
+
+view = one_path(N_("Viewing {path}"), N_("Viewing an image"))
+definitions = one_path(N_("Listing the definitions in {path}"), N_("Listing definitions"))
+make_directory = one_path(N_("Creating the directory {path}"), N_("Creating a directory"))
 
 
 def path_of(arguments: Arguments) -> str:
@@ -44,23 +62,20 @@ def read(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Read one file, perhaps some lines of it, or several files."""
     path = path_of(arguments)
     if not path:
-        return _many(arguments, workspace, say.READ_MANY, read, say.READ_BARE)
+        return _many(arguments, workspace, _READ_MANY, read, N_("Reading a file"))
     begin, end = lines_of(arguments)
     shown, location = workspace.place(path, begin)
     locations = () if location is None else (location,)
+    values: dict[str, str | int] = {"path": shown}
+    line = begin if location is None else location.line
+    if end is None and line is None:
+        return DescriptionDraft(_READ_FILE, values, locations)
     if end is None:
-        line = location.line if location is not None else begin
-        if line is None:
-            return DescriptionDraft(say.READ, {"path": shown}, locations)
-        message = say.READ_LINE if begin is None or "line" in arguments else say.READ_FROM
-        return DescriptionDraft(message, {"path": shown, "first": line}, locations)
-    if begin == end:
-        return DescriptionDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
+        message = _READ_LINE if begin is None or "line" in arguments else _READ_FROM
+        return DescriptionDraft(message, {**values, "first": line or 1}, locations)
     if (begin or 1) == end:
-        return DescriptionDraft(say.READ_LINE, {"path": shown, "first": end}, locations)
-    return DescriptionDraft(
-        say.READ_LINES, {"path": shown, "first": begin or 1, "last": end}, locations
-    )
+        return DescriptionDraft(_READ_LINE, {**values, "first": end}, locations)
+    return DescriptionDraft(_READ_LINES, {**values, "first": begin or 1, "last": end}, locations)
 
 
 def _many(
@@ -80,88 +95,60 @@ def _many(
     )
 
 
-def view(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Look at an image."""
-    return _one_path(arguments, workspace, say.VIEW, say.VIEW_BARE)
-
-
-def definitions(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """List what a file or directory defines."""
-    return _one_path(arguments, workspace, say.DEFINITIONS, say.DEFINITIONS_BARE)
-
-
-def make_directory(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Create a directory."""
-    return _one_path(arguments, workspace, say.MKDIR, say.MKDIR_BARE)
-
-
 def listing(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """List a directory; the session's own needs no name."""
     path = text_of(arguments, DIRECTORY)
     shown, location = workspace.place(path)
     if not shown or shown == ".":
-        return DescriptionDraft(say.LIST_BARE, {}, some(location))
-    return DescriptionDraft(say.LIST, {"path": shown}, some(location))
-
-
-def _one_path(
-    arguments: Arguments, workspace: PathContext, message: str, bare: str
-) -> DescriptionDraft:
-    path = text_of(arguments, (*PATH, *DIRECTORY))
-    if not path:
-        return DescriptionDraft(bare)
-    shown, location = workspace.place(path)
-    return DescriptionDraft(message, {"path": shown}, some(location))
+        return DescriptionDraft(N_("Listing files"), {}, some(location))
+    return DescriptionDraft(N_("Listing {path}"), {"path": shown}, some(location))
 
 
 def write(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Write a whole file."""
     path = path_of(arguments)
     if not path:
-        return _many(arguments, workspace, say.EDIT_MANY, write, say.WRITE_BARE)
+        return _many(arguments, workspace, _EDIT_MANY, write, N_("Writing a file"))
     shown, location = workspace.place(path)
-    return DescriptionDraft(say.WRITE, {"path": shown}, () if location is None else (location,))
+    return DescriptionDraft(_WRITE_FILE, {"path": shown}, some(location))
 
 
 def edit(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Change parts of one file, or of several."""
     path = path_of(arguments)
     if not path:
-        return _many(arguments, workspace, say.EDIT_MANY, edit, say.EDIT_BARE)
+        return _many(arguments, workspace, _EDIT_MANY, edit, _EDIT_BARE)
     shown, location = workspace.place(path, line_of(arguments))
-    return DescriptionDraft(say.EDIT, {"path": shown}, () if location is None else (location,))
+    return DescriptionDraft(_EDIT_FILE, {"path": shown}, some(location))
 
 
 def delete(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Delete a file or a directory, or several."""
     path = path_of(arguments) or text_of(arguments, (*DIRECTORY, "target"))
     if not path or any(len(first(arguments, (key,)) or "") > 1 for key in MANY_PATHS):
-        return _many(arguments, workspace, say.DELETE_MANY, delete, say.DELETE_BARE)
+        return _many(arguments, workspace, _DELETE_MANY, delete, N_("Deleting a file"))
     shown, location = workspace.place(path)
-    return DescriptionDraft(say.DELETE, {"path": shown}, some(location))
+    return DescriptionDraft(_DELETE_FILE, {"path": shown}, some(location))
 
 
-def move(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Move or rename a file."""
-    return _from_to(arguments, workspace, say.MOVE, say.MOVE_BARE)
+def _from_to(message: str, bare: str) -> Shape:
+    """Return the shape of tools that work on two paths."""
+
+    def placed(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
+        source = text_of(arguments, SOURCE) or path_of(arguments)
+        destination = text_of(arguments, DESTINATION) or _renamed(source, arguments)
+        if not source or not destination:
+            return DescriptionDraft(bare, {}, some(workspace.locate(source or destination)))
+        shown_source, first_place = workspace.place(source, width=HALF_PATH_WIDTH)
+        shown, last_place = workspace.place(destination, width=HALF_PATH_WIDTH)
+        values: dict[str, str | int] = {"source": shown_source, "destination": shown}
+        return DescriptionDraft(message, values, some(first_place, last_place))
+
+    return placed
 
 
-def copy(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Copy a file."""
-    return _from_to(arguments, workspace, say.COPY, say.COPY_BARE)
-
-
-def _from_to(
-    arguments: Arguments, workspace: PathContext, message: str, bare: str
-) -> DescriptionDraft:
-    source = text_of(arguments, SOURCE) or path_of(arguments)
-    destination = text_of(arguments, DESTINATION) or _renamed(source, arguments)
-    if not source or not destination:
-        return DescriptionDraft(bare, {}, some(workspace.locate(source or destination)))
-    shown_source, first_place = workspace.place(source, width=HALF_PATH_WIDTH)
-    shown, last_place = workspace.place(destination, width=HALF_PATH_WIDTH)
-    values: dict[str, str | int] = {"source": shown_source, "destination": shown}
-    return DescriptionDraft(message, values, some(first_place, last_place))
+move = _from_to(N_("Moving {source} → {destination}"), N_("Moving a file"))
+copy = _from_to(N_("Copying {source} → {destination}"), N_("Copying a file"))
 
 
 def _renamed(source: str, arguments: Arguments) -> str:
@@ -175,32 +162,24 @@ def _renamed(source: str, arguments: Arguments) -> str:
 
 # One tool that does many things, by its argument `command`
 
-_EDITOR = {
-    "view": (read, _READ),
-    "read": (read, _READ),
-    "create": (write, _EDIT),
-    "write": (write, _EDIT),
-    "append": (write, _EDIT),
+_undo = one_path(N_("Undoing the last edit of {path}"), _EDIT_BARE, PATH)
+
+_EDITOR: dict[str, tuple[Shape, ToolKind]] = {
+    **dict.fromkeys(("view", "read"), (read, _READ)),
+    **dict.fromkeys(("create", "write", "append"), (write, _EDIT)),
+    **dict.fromkeys(("rename", "move"), (move, _MOVE)),
+    **dict.fromkeys(("undo", "undo_edit"), (_undo, _EDIT)),
     "delete": (delete, _DELETE),
-    "rename": (move, _MOVE),
-    "move": (move, _MOVE),
 }
 
 
 def editor(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do what `command` names: view, create, str_replace, insert, undo_edit, delete, rename."""
     command = arguments.get("command") or arguments.get("action") or arguments.get("mode")
-    command = command if isinstance(command, str) else ""
-    if command.startswith("undo"):
-        shown, location = workspace.place(path_of(arguments))
-        draft = (
-            DescriptionDraft(say.UNDO, {"path": shown}, some(location))
-            if shown
-            else DescriptionDraft(say.EDIT_BARE)
-        )
-        return _with_kind(draft, _EDIT, command)
-    shape, kind = _EDITOR.get(command.lower(), (edit, _EDIT))
-    return _with_kind(shape(arguments, workspace), kind, command)
+    name = command.lower() if isinstance(command, str) else ""
+    shape, kind = _EDITOR.get(name, (edit, _EDIT))
+    draft = shape(arguments, workspace)
+    return replace(draft, kind=draft.kind or kind)
 
 
 def reader(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
@@ -209,11 +188,6 @@ def reader(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     if isinstance(mode, str) and mode.lower() == "directory":
         return listing(arguments, workspace)
     return read(arguments, workspace)
-
-
-def _with_kind(draft: DescriptionDraft, kind: ToolKind, command: str) -> DescriptionDraft:
-    why = f"its command is {command[:40]}" if command else ""
-    return DescriptionDraft(draft.message, draft.values, draft.locations, draft.kind or kind, why)
 
 
 _PATCH_KEYS = ("input", "patch", "patchText", "patch_text", "diff", "unified_diff", "changes", "")
@@ -235,19 +209,22 @@ class _Change(NamedTuple):
 def patch(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Apply a patch: that of Codex, a unified diff, or changes by path."""
     body = first(arguments, _PATCH_KEYS)
-    changes = list(_merged(_changes(body)))
+    by_path: dict[str, _Change] = {}
+    for change in _changes(body):  # each path once, in the order of the last mention
+        by_path.pop(change.path, None)
+        by_path[change.path] = change
+    changes = list(by_path.values())
     if not changes:
         return edit(arguments, workspace)
     located = [workspace.place(change.path, change.line) for change in changes]
     locations = distinct(place for _, place in located if place is not None)
-    verbs = {change.verb for change in changes}
-    kind = _DELETE if verbs == {"Delete"} else _EDIT
-    why = "the patch only deletes" if kind is _DELETE else ""
+    only_deletes = all(change.verb == "Delete" for change in changes)
+    kind = _DELETE if only_deletes else _EDIT
     if len(changes) > 1:
-        message = say.DELETE_MANY if kind is _DELETE else say.EDIT_MANY
-        return DescriptionDraft(message, {"count": len(changes)}, locations, kind, why)
-    message = {"Add": say.WRITE, "Delete": say.DELETE}.get(changes[0].verb, say.EDIT)
-    return DescriptionDraft(message, {"path": located[0][0]}, locations, kind, why)
+        message = _DELETE_MANY if only_deletes else _EDIT_MANY
+        return DescriptionDraft(message, {"count": len(changes)}, locations, kind)
+    message = {"Add": _WRITE_FILE, "Delete": _DELETE_FILE}.get(changes[0].verb, _EDIT_FILE)
+    return DescriptionDraft(message, {"path": located[0][0]}, locations, kind)
 
 
 def _changes(body: object) -> Iterator[_Change]:
@@ -307,12 +284,3 @@ def _side(header: str) -> str:
     """Return the path in a header of a unified diff: no time, no quotes, no `a/` and `b/`."""
     path = header.split("\t")[0].strip().strip('"')
     return path[2:] if path.startswith(("a/", "b/")) else path
-
-
-def _merged(changes: Iterable[_Change]) -> Iterator[_Change]:
-    """Return each path once, in the order of the last mention."""
-    by_path: dict[str, _Change] = {}
-    for change in changes:
-        by_path.pop(change.path, None)
-        by_path[change.path] = change
-    yield from by_path.values()

@@ -5,27 +5,30 @@ from __future__ import annotations
 import shlex
 from typing import cast
 
-from callsheet.describe import i18n as say
+from msgspec.structs import replace
+
 from callsheet.describe.arguments import COMMAND, WORKING_DIRECTORY, Arguments, first, text_of
+from callsheet.describe.i18n import N_
 from callsheet.describe.paths import Locations, PathContext, distinct
-from callsheet.describe.shapes import COMMAND_WIDTH, TEXT_WIDTH, DescriptionDraft
+from callsheet.describe.shapes import (
+    COMMAND_WIDTH,
+    NAME_WIDTH,
+    TEXT_WIDTH,
+    DescriptionDraft,
+    Shape,
+    fixed,
+)
 from callsheet.describe.shell.display import say_command
 from callsheet.describe.shell.judge import File, files_read, text_of_command
 from callsheet.describe.titles import LINE_BREAK
 from callsheet.report.fields import ToolCallLocation, ToolKind
 
+_RUN = N_("Running `{command}`")
+_RUN_BARE = N_("Running a command")
 _CODE = ("code", "script", "source", "command", "input", "expression", "")
 _PROCESS = (
-    "bash_id",
-    "shell_id",
-    "task_id",
-    "process_id",
-    "session_id",
-    "terminal_id",
-    "terminalId",
-    "pid",
-    "id",
-    "process",
+    *("bash_id", "shell_id", "task_id", "process_id", "session_id", "terminal_id", "terminalId"),
+    *("pid", "id", "process"),
 )
 
 
@@ -34,33 +37,32 @@ def shell(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     command = arguments.get("command")
     if type(command) is not str or not command or "args" in arguments:
         command = _command_of(arguments)
-    if not command.strip():
-        return DescriptionDraft(say.RUN_BARE)
     files = files_read(command)
     locations: Locations = ()
     if files:
         base = workspace.directory(first(arguments, WORKING_DIRECTORY))
         located = (_locate(file, base, workspace) for file in files)
         locations = distinct(place for place in located if place is not None)
-    said = say_command(command, COMMAND_WIDTH, workspace)
-    return DescriptionDraft(say.RUN, {"command": said}, locations)
+    return _run(command, COMMAND_WIDTH, workspace, locations)
 
 
 def foreign_shell(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Run a command of a shell whose language isn't parsed, such as PowerShell."""
-    command = _command_of(arguments)
-    if not command.strip():
-        return DescriptionDraft(say.RUN_BARE)
-    return DescriptionDraft(say.RUN, {"command": say_command(command, COMMAND_WIDTH, workspace)})
+    return _run(_command_of(arguments), COMMAND_WIDTH, workspace)
 
 
 def command_line(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do something to the world, perhaps by a command. Its files may be anywhere."""
     command = text_of_command(first(arguments, COMMAND))
+    return _run(command, TEXT_WIDTH, workspace)  # the server's name stands beside it
+
+
+def _run(
+    command: str, width: int, workspace: PathContext, locations: Locations = ()
+) -> DescriptionDraft:
     if not command.strip():
-        return DescriptionDraft(say.RUN_BARE)
-    said = say_command(command, TEXT_WIDTH, workspace)  # the server's name stands beside it
-    return DescriptionDraft(say.RUN, {"command": said})
+        return DescriptionDraft(_RUN_BARE)
+    return DescriptionDraft(_RUN, {"command": say_command(command, width, workspace)}, locations)
 
 
 def _command_of(arguments: Arguments) -> str:
@@ -86,54 +88,41 @@ def code(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Run code in some language. What it does is unknown."""
     text = text_of(arguments, _CODE)
     if not text:
-        return DescriptionDraft(say.CODE_BARE)
-    return DescriptionDraft(say.RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
+        return DescriptionDraft(N_("Running code"))
+    return DescriptionDraft(_RUN, {"command": workspace.say(text, COMMAND_WIDTH, LINE_BREAK)})
 
 
-def output(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Read what a running command has put out."""
-    return _process(arguments, workspace, say.OUTPUT, say.OUTPUT_BARE)
+def _about_process(message: str, bare: str) -> Shape:
+    """Return the shape of tools that do something to a running command."""
+
+    def named(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
+        name = first(arguments, _PROCESS)
+        if name is None or not isinstance(name, (str, int)):
+            return DescriptionDraft(bare)
+        return DescriptionDraft(message, {"process": workspace.say(str(name), NAME_WIDTH)})
+
+    return named
 
 
-def stop(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Stop a running command."""
-    return _process(arguments, workspace, say.STOP, say.STOP_BARE)
+output = _about_process(
+    N_("Reading the output of {process}"), N_("Reading the output of a command")
+)
+stop = _about_process(N_("Stopping {process}"), N_("Stopping a command"))
+send = _about_process(N_("Sending input to {process}"), N_("Sending input to a command"))
+processes = fixed(N_("Listing running commands"))
 
-
-def send(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Send input to a running command."""
-    return _process(arguments, workspace, say.INPUT, say.INPUT_BARE)
-
-
-def processes(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """List the running commands."""
-    return DescriptionDraft(say.PROCESSES)
+_ACTIONS: dict[str, tuple[Shape, ToolKind | None]] = {
+    **dict.fromkeys(("kill", "stop", "terminate", "cancel"), (stop, None)),
+    **dict.fromkeys(("write", "send", "input", "submit"), (send, None)),
+    **dict.fromkeys(
+        ("read", "poll", "wait", "output", "search", "log", "status"), (output, ToolKind.READ)
+    ),
+    "list": (processes, ToolKind.READ),
+}
 
 
 def process(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Do to a running command what `action` names."""
     action = arguments.get("action")
-    if action in ("kill", "stop", "terminate", "cancel"):
-        return stop(arguments, workspace)
-    if action in ("write", "send", "input", "submit"):
-        return send(arguments, workspace)
-    if action == "list":
-        return _only_reads(processes(arguments, workspace), "list")
-    if action in ("read", "poll", "wait", "output", "search", "log", "status"):
-        return _only_reads(output(arguments, workspace), str(action))
-    return DescriptionDraft(say.RUN_BARE)
-
-
-def _only_reads(draft: DescriptionDraft, action: str) -> DescriptionDraft:
-    return DescriptionDraft(
-        draft.message, draft.values, draft.locations, ToolKind.READ, f"its action is {action}"
-    )
-
-
-def _process(
-    arguments: Arguments, workspace: PathContext, message: str, bare: str
-) -> DescriptionDraft:
-    name = first(arguments, _PROCESS)
-    if name is None or not isinstance(name, (str, int)):
-        return DescriptionDraft(bare)
-    return DescriptionDraft(message, {"process": workspace.say(str(name), 40)})
+    shape, kind = _ACTIONS.get(action if isinstance(action, str) else "", (fixed(_RUN_BARE), None))
+    return replace(shape(arguments, workspace), kind=kind)

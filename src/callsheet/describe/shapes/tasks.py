@@ -4,64 +4,69 @@ from __future__ import annotations
 
 from typing import cast
 
-from callsheet.describe import i18n as say
 from callsheet.describe.arguments import PATH, Arguments, first, text_of
+from callsheet.describe.i18n import N_, NP_
 from callsheet.describe.paths import PathContext, some
-from callsheet.describe.shapes import TEXT_WIDTH, DescriptionDraft
+from callsheet.describe.shapes import (
+    NAME_WIDTH,
+    TEXT_WIDTH,
+    DescriptionDraft,
+    Shape,
+    fixed,
+    quoting,
+)
 
 _TASK = (
-    "description",
-    "title",
-    "task",
-    "objective",
-    "task_description",
-    "prompt",
-    "message",
-    "instructions",
+    *("description", "title", "task", "objective", "task_description", "prompt", "message"),
+    *("instructions", "agent", "agent_name", "subagent_type", "subagent", "name"),
 )
-_AGENT = ("agent", "agent_name", "subagent_type", "subagent", "name")
+_MODE = ("mode", "mode_slug", "mode_id", "modeId", "target_mode", "to")
 _ITEMS = ("todos", "items", "tasks", "todo_list", "plan", "steps")
 
+think = fixed(N_("Thinking"))
+read_todos = fixed(N_("Reading the to-do list"))
+enter_plan = fixed(N_("Entering plan mode"))
+leave_plan = fixed(N_("Leaving plan mode"))
+remember = fixed(N_("Saving a memory"))
+screenshot = fixed(N_("Taking a screenshot"))
+finish = fixed(N_("Finishing the task"))
+agent = quoting(N_("Delegating: {task}"), N_("Delegating a task"), "task", _TASK)
+mode = quoting(N_("Switching to {mode} mode"), N_("Switching the mode"), "mode", _MODE, NAME_WIDTH)
+skill = quoting(
+    N_("Using the skill {name}"),
+    N_("Using a skill"),
+    "name",
+    ("skill", "name", "skill_name", "command"),
+    NAME_WIDTH,
+)
 
-def think(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Think aloud."""
-    return DescriptionDraft(say.THINK)
+
+def _counting(message: str, bare: str) -> Shape:
+    """Return the shape of tools that write a list."""
+
+    def counted(arguments: Arguments, _: PathContext) -> DescriptionDraft:
+        items = first(arguments, _ITEMS)
+        if not isinstance(items, list):
+            return DescriptionDraft(bare)
+        return DescriptionDraft(message, {"count": len(cast(list[object], items))})
+
+    return counted
 
 
-def todos(arguments: Arguments, _: PathContext) -> DescriptionDraft:
+plan = _counting(
+    NP_("Updating the plan ({count} step)", "Updating the plan ({count} steps)"),
+    N_("Updating the plan"),
+)
+_write_todos = _counting(
+    NP_("Updating the to-do list ({count} item)", "Updating the to-do list ({count} items)"),
+    N_("Updating the to-do list"),
+)
+
+
+def todos(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
     """Write the list of what to do; or read it, if there is nothing to write."""
-    if arguments.get("action") in ("read", "list", "get"):
-        return DescriptionDraft(say.TODO_READ)
-    return _counted(arguments, say.TODO, say.TODO_BARE)
-
-
-def read_todos(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Read the list of what to do."""
-    return DescriptionDraft(say.TODO_READ)
-
-
-def plan(arguments: Arguments, _: PathContext) -> DescriptionDraft:
-    """Write the plan."""
-    return _counted(arguments, say.PLAN, say.PLAN_BARE)
-
-
-def _counted(arguments: Arguments, message: str, bare: str) -> DescriptionDraft:
-    items = first(arguments, _ITEMS)
-    return (
-        DescriptionDraft(message, {"count": len(cast(list[object], items))})
-        if isinstance(items, list)
-        else DescriptionDraft(bare)
-    )
-
-
-def agent(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Return a task to another agent."""
-    task = text_of(arguments, (*_TASK, *_AGENT))
-    return (
-        DescriptionDraft(say.AGENT, {"task": workspace.say(task, TEXT_WIDTH)})
-        if task
-        else DescriptionDraft(say.AGENT_BARE)
-    )
+    reads = arguments.get("action") in ("read", "list", "get")
+    return (read_todos if reads else _write_todos)(arguments, workspace)
 
 
 def ask(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
@@ -76,53 +81,10 @@ def ask(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
             else str(asked)
         )
     if not question.strip():
-        return DescriptionDraft(say.ASK_BARE)
-    return DescriptionDraft(say.ASK, {"question": workspace.say(question, TEXT_WIDTH)})
-
-
-def enter_plan(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Begin to plan only."""
-    return DescriptionDraft(say.ENTER_PLAN)
-
-
-def leave_plan(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """End planning."""
-    return DescriptionDraft(say.LEAVE_PLAN)
-
-
-def mode(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Switch the agent's mode."""
-    name = text_of(arguments, ("mode", "mode_slug", "mode_id", "modeId", "target_mode", "to"))
-    return (
-        DescriptionDraft(say.MODE, {"mode": workspace.say(name, 40)})
-        if name
-        else DescriptionDraft(say.MODE_BARE)
+        return DescriptionDraft(N_("Asking a question"))
+    return DescriptionDraft(
+        N_("Asking: {question}"), {"question": workspace.say(question, TEXT_WIDTH)}
     )
-
-
-def skill(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:
-    """Use a skill."""
-    name = text_of(arguments, ("skill", "name", "skill_name", "command"))
-    return (
-        DescriptionDraft(say.SKILL, {"name": workspace.say(name, 40)})
-        if name
-        else DescriptionDraft(say.SKILL_BARE)
-    )
-
-
-def remember(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Keep something for later sessions."""
-    return DescriptionDraft(say.REMEMBER)
-
-
-def screenshot(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Take a picture of the screen."""
-    return DescriptionDraft(say.SCREENSHOT)
-
-
-def finish(_: Arguments, __: PathContext) -> DescriptionDraft:
-    """Report that the task is done."""
-    return DescriptionDraft(say.FINISH)
 
 
 def anything(arguments: Arguments, workspace: PathContext) -> DescriptionDraft:

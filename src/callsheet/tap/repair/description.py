@@ -139,6 +139,6 @@ def _described(known: Known, draft: CallDraft, *, was_told: bool) -> str | None:
     found = description_of(known, draft).kind
     if found == _OTHER:
         return None
-    if was_told and draft.name and plan_of(draft.name[:MAX_NAME]).step == "words":
+    if was_told and draft.name and plan_of(draft.name[:MAX_NAME]).by_words:
         return None
     return str(found)
